@@ -52,7 +52,7 @@ async def kill(world: World, deed: Deed) -> None:
     for process in _processes(world, deed):
         world.note_strike("forget" if "snapshots" in deed.options else deed.verb)
         process.kill()
-        if "snapshots" in deed.options and not world.is_trimmed:
+        if "snapshots" in deed.options and not world.needs_snapshots:
             process.forget()
         process.start_after(deed.number("down", 1))
 
@@ -114,15 +114,29 @@ async def power_loss(world: World, deed: Deed) -> None:
 
 
 async def trim(world: World, deed: Deed) -> None:
-    """An operator removes what no service needs any more; nothing, where one has no snapshot to start from."""
-    log = world.broker.log
-    for pool in world.layout.pools:
-        at = world.layout.of_pool(pool)
-        needed = [await _needed(world, process, at) for process in world.processes.values()]
-        if (before := min(needed)) > await log.begin(at):
-            world.note_strike(deed.verb)
-            world.is_trimmed = True
-            await world.broker.trim(at, before)
+    """An operator removes what no service needs any more, at a step; who has no snapshot is stopped and started before.
+
+    Nothing, as long as one would start from the first record all the same.
+    """
+    pools = [world.layout.of_pool(pool) for pool in world.layout.pools]
+    for process in world.processes.values():
+        if not all([await _needed(world, process, at) for at in pools]):
+            await process.stop()
+            process.start_after(0.5)
+    while not world.healed and not world.has_struck():
+        if deed.when.step:
+            await world.reached(deed.when.point)
+            await asyncio.sleep(deed.when.at_s)
+        world.trimming += 1
+        for at in pools:
+            needed = [await _needed(world, process, at) for process in world.processes.values()]
+            if (before := min(needed)) > await world.broker.log.begin(at):
+                world.note_strike(deed.verb)
+                world.is_trimmed = True
+                await world.broker.trim(at, before)
+        world.trimming -= 1
+        if not deed.when.step:
+            return
 
 
 async def _needed(world: World, process: Process, at: TopicPartition) -> int:
@@ -134,7 +148,7 @@ async def _needed(world: World, process: Process, at: TopicPartition) -> int:
 
 async def recreate(world: World, deed: Deed) -> None:
     """A topic is deleted and created again; nothing, where the services' state folders hold what no log has."""
-    if world.is_trimmed:
+    if world.needs_snapshots:
         return
     world.note_strike(deed.verb)
     await world.recreate(deed.about)
@@ -289,7 +303,7 @@ AT_DOORS = {
 }  # fmt: skip
 """Faults of the next calls to the door that each of them meets."""
 
-WAIT_THEMSELVES = frozenset((*AT_DOORS, "node-gone"))
+WAIT_THEMSELVES = frozenset((*AT_DOORS, "node-gone", "trim"))
 """What begins before the step at which it strikes."""
 
 OF_A_JOB = frozenset(("crash", "job-lies", "device-lies"))

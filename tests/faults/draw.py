@@ -1,8 +1,11 @@
 """Schedules by lot: a seed is a world, its jobs, what operators want of them, and faults.
 
-Every kind of fault is drawn as often as any other, at a moment or at the beginning of a step; and every step of every kind
-of plan as often as any other. A fault at a step of a plan comes with what makes such a plan, so that the step is reached.
-Schedules whose faults wait for their steps (``at_steps``) strike there several times as often.
+Every kind of fault is drawn as often as any other, at a moment or at a step; and nearly every step of every kind of
+plan as often as any other. A fault at a step of a plan comes with what makes such a plan, so that the step is reached.
+
+In two of three schedules each fault waits for the next plan that comes to its step, with a wish that makes such a plan of
+some job for which it is valid: they strike there many times as often. In the third one faults are at the n-th beginning
+of a step, and wishes are of jobs drawn before: their plans may be void, and what meets is left to chance.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 from tests.faults.schedule import Deed, Schedule, When
 
 from steepest.events.registry import FLAGS
@@ -26,6 +30,12 @@ END_S = 30.0
 LAST_AT_STEP_S = 16.0
 """From when on the last fault waits for its step: jobs must be there that come to it."""
 
+LOST_AFTER_S = 14.0
+"""After which a failed node is lost to its pool, so that it can be declared to be gone."""
+
+SOONER_OR_LATER = {"node-gone": (1.0, 5.0), "trim": (9.0, LAST_AT_STEP_S)}
+"""From when on the faults wait for their steps that need what is there later: a lost node, a snapshot of every loop."""
+
 AT_A_STEP = 0.8
 """Probability of a fault that waits for steps that it does so, and does not strike at a moment."""
 
@@ -39,6 +49,9 @@ POINTS = (
     "cancel.stop", "clear.stop",
 )  # fmt: skip
 """Steps of the plan machine at which faults are drawn."""
+
+RARE = ("suspend.stop", "shed.stop")
+"""Steps that take so little time that few faults of others meet them: drawn twice as often."""
 
 MADE_BY = {
     "migrate": "move", "suspend": "suspend", "scale": "scale", "shed": "shed", "move": "gang-move",
@@ -59,9 +72,10 @@ SERVICES = ("placer", "worker-monitor", "migrator")
 """One of each process of the topologies."""
 
 
-def drawn(seed: int, *, at_steps: bool = False) -> Schedule:
-    """The schedule of a seed; with ``at_steps`` one whose faults wait for the steps at which they strike."""
+def drawn(seed: int) -> Schedule:
+    """The schedule of a seed."""
     rng = random.Random(seed)
+    at_steps = seed % 3 > 0
     topology = rng.choice(("embedded", "split", "doubled", "shared"))
     pools = ("default", "blue") if topology == "shared" else ("default",)
     nodes = {f"n{number}": {"cpu": str(rng.choice((1000, 1500, 2000)))} for number in range(1, rng.randint(3, 5) + 1)}
@@ -86,12 +100,16 @@ def drawn(seed: int, *, at_steps: bool = False) -> Schedule:
         deeds.append(fault := _fault(rng, jobs, list(nodes), at_steps=at_steps))
         wanted = MADE_BY.get(fault.when.point.partition(".")[0])
         if wanted is not None and at_steps:
-            deeds.append(_made_for(rng, fault.when, wanted))
+            deeds.append(_made_for(rng, fault, wanted))
         elif wanted is not None and rng.random() < MADE:
             deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
-    if rng.random() < 0.15:
+    if rng.random() < (0.25 if at_steps else 0.15):
         world["flags"] = str(len(FLAGS) - 1)
-        deeds.append(Deed(_time(rng), "configure", "", {"flags": "all"}))
+        deeds.append(configured := Deed(_next(rng) if at_steps else _time(rng), "configure", "", {"flags": "all"}))
+        if at_steps and (wanted := MADE_BY.get(configured.when.point.partition(".")[0])) is not None:
+            deeds.append(_made_for(rng, configured, wanted))
+    if any(deed.verb == "trim" for deed in deeds):  # which waits until every loop has kept a snapshot
+        world["snapshots"] = rng.choice(("8", "15"))
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
     )
@@ -132,12 +150,13 @@ def _pliable(rng: random.Random) -> Deed:
     return Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "j1", options)
 
 
-def _made_for(rng: random.Random, when: When, verb: str) -> Deed:
+def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:
     """What makes the plan for whose step a fault waits, of any job for which it is valid."""
-    kind, _, step = when.step.partition(".")
+    kind, _, step = fault.when.step.partition(".")
     options = {"pick": str(rng.randrange(JOBS))} | ({"saves": "yes"} if step == "checkpoint" else {})
     options |= {"how": "failed"} if kind == "clear" else {}
-    return Deed(When(round(when.from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
+    from_s = fault.when.from_s + (LOST_AFTER_S if fault.verb == "node-gone" else 0.0)
+    return Deed(When(round(from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
 
 
 OPERATION_KINDS = ("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "shed", "cancel")
@@ -166,6 +185,9 @@ def _fault(rng: random.Random, jobs: list[str], nodes: list[str], *, at_steps: b
     about, options = FAULT_KINDS[verb](rng, jobs, nodes)
     verb = verb.split("/")[0]
     when = _next(rng) if at_steps else _when(rng)
+    if when.step and verb in SOONER_OR_LATER:
+        first_s, last_s = SOONER_OR_LATER[verb]
+        when = msgspec.structs.replace(when, from_s=round(rng.uniform(first_s, last_s), 3))
     if when.step and verb in OF_THE_STEP and rng.random() < 0.7:
         about = OF_THE_STEP[verb]
     return Deed(when, verb, about, options)
@@ -190,7 +212,7 @@ def _next(rng: random.Random) -> When:
     """At the next beginning or outcome of a step, or at a moment."""
     if rng.random() > AT_A_STEP:
         return _time(rng)
-    point = rng.choice(POINTS) + rng.choice(("", "", "", "", ".over"))
+    point = rng.choice((*POINTS, *RARE)) + rng.choice(("", "", "", "", ".over"))
     soon = [rng.uniform(0, 0.03) for _ in range(3)]
     after_s = rng.choice((0.0, 0.0, *soon, rng.uniform(0, 2)))
     return When(round(after_s, 4), point, from_s=round(rng.uniform(BEGIN_S, LAST_AT_STEP_S), 3))

@@ -10,6 +10,7 @@ import selectors
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import Context
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -41,11 +42,20 @@ class WorldLoop(asyncio.SelectorEventLoop):
         self._now_s = START_S
         super().__init__(_NoSelector(self._jump))
         self.get_debug = bool  # type: ignore[method-assign]  # asked for every future; this answers False without a frame
-        self.set_task_factory(lambda loop, coro, **kwargs: NumberedTask(coro, loop=loop, **kwargs))
 
     def time(self) -> float:
         """Virtual seconds."""
         return self._now_s
+
+    def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> NumberedTask:  # type: ignore[override]
+        """Its place in a set is known."""
+        return NumberedTask(coro, loop=self, name=name, context=context)
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        """As everywhere, without looking each of many thousand times whether the loop is closed or debugged."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)  # type: ignore[attr-defined]
+        return handle
 
     def run_in_executor(self, _executor: Executor | None, func: Callable[..., T], *_: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Refuse: what a thread does first is decided by no seed."""

@@ -118,10 +118,11 @@ async def shed(world: World, deed: Deed) -> None:
 async def configure(world: World, deed: Deed) -> None:
     """An operator changes parameters; with ``flags``, to what this release decides by."""
     world.note_strike(deed.verb if "flags" not in deed.options else "reads")
-    for pool, view in world.views().items():
+    for pool in world.layout.pools:
+        before = await world.configured(pool)
         wanted = parameters({**world.schedule.world, **deed.options})
-        flags = tuple(FLAGS) if "flags" in deed.options else view.state.flags
-        reads = max(view.state.reads, reads_for(wanted, flags))
+        flags = tuple(FLAGS) if "flags" in deed.options else tuple(before.flags)
+        reads = max(before.reads, reads_for(wanted, flags))
         await world.append(pool, c.PoolConfigured(reads=reads, flags=flags, parameters=wanted))
 
 
@@ -191,7 +192,7 @@ def _dealt(nodes: Sequence[str], count: int) -> tuple[str, ...]:
 
 
 def _named(world: World, deed: Deed, job: Job) -> str:
-    return f"{deed.verb}-{job.name}-{round(world.now_s * 1000)}"
+    return f"{deed.verb}-{job.name}-{next(world.wishes)}"
 
 
 def _migration(world: World, deed: Deed, job: Job, to: str) -> c.MigrationPlanned:

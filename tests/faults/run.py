@@ -17,7 +17,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from tests.faults.draw import FAULT_KINDS, POINTS, WISHES, drawn
@@ -50,34 +49,33 @@ def guarded(schedule: Schedule) -> Outcome:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _seed(seed: int, *, at_steps: bool) -> tuple[int, Outcome]:
+def _seed(seed: int) -> tuple[int, Outcome]:
     if gc.isenabled():  # the first one in this process: the modules need not be looked at after every seed
         gc.disable()
         gc.freeze()
     try:
-        return seed, guarded(drawn(seed, at_steps=at_steps))
+        return seed, guarded(drawn(seed))
     finally:
         gc.collect()
 
 
-def outcomes(seeds: Sequence[int], processes: int, *, at_steps: bool) -> Iterator[tuple[int, Outcome]]:
+def outcomes(seeds: Sequence[int], processes: int) -> Iterator[tuple[int, Outcome]]:
     """Each seed's outcome, as they come."""
-    play = partial(_seed, at_steps=at_steps)
     if processes == 1:
-        yield from map(play, seeds)
+        yield from map(_seed, seeds)
         return
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=500) as pool:
-        yield from pool.imap_unordered(play, seeds)
+        yield from pool.imap_unordered(_seed, seeds)
 
 
 def hunt(
-    seeds: Sequence[int], processes: int, say: Callable[[str], None], *, at_steps: bool
+    seeds: Sequence[int], processes: int, say: Callable[[str], None]
 ) -> tuple[tuple[int, Outcome] | None, Mapping[tuple[str, str], int]]:
     """Play until one is broken: that one, and what was struck so far."""
     struck: Counter[tuple[str, str]] = Counter()
     done = faults = records = 0
     began = said = time.monotonic()
-    for seed, outcome in outcomes(seeds, processes, at_steps=at_steps):
+    for seed, outcome in outcomes(seeds, processes):
         done, faults, records = done + 1, faults + outcome.faults, records + outcome.records
         struck.update(outcome.struck)
         now = time.monotonic()
@@ -129,14 +127,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--at-steps", action="store_true", help="schedules whose faults wait for their steps")
     parser.add_argument("--no-shrink", action="store_true", help="only say which seed breaks what")
     parser.add_argument("--replay", type=Path, help="play this schedule, and nothing else")
     given = parser.parse_args(arguments)
     if given.replay:
         return _replay(given.replay)
     seeds = range(given.first, given.first + given.seeds)
-    found, struck = hunt(seeds, given.processes, _say, at_steps=given.at_steps)
+    found, struck = hunt(seeds, given.processes, _say)
     _say(table(struck))
     if found is None:
         _say(f"{given.seeds} seeds from {given.first} on: nothing is broken")
@@ -146,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"seed {seed}: {what[:1000]}")
     if given.no_shrink:
         return 1
-    short = shortest(drawn(seed, at_steps=given.at_steps), outcome)
+    short = shortest(drawn(seed), outcome)
     FOUND.mkdir(parents=True, exist_ok=True)
     path = FOUND / f"seed-{seed}.txt"
     remarks = "".join(f"# {what[:300]}\n" for what in guarded(short).broken)

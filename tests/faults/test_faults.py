@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.faults.draw import drawn
+from tests.faults.mutate import MUTANTS, Copy
 from tests.faults.run import guarded
 from tests.faults.schedule import parsed
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("STEEPEST_FAULT_SEEDS", "50"))
+SEEDS = int(os.environ.get("STEEPEST_FAULT_SEEDS", "10"))
 EACH = 5
 
 
@@ -33,10 +35,10 @@ def test_drawn_schedules_break_nothing(first: int) -> None:
     assert broken == {}
 
 
-@pytest.mark.parametrize("at_steps", [False, True])
-def test_a_schedule_is_its_text(*, at_steps: bool) -> None:
-    """A schedule that is written down and read again is the same."""
-    schedule = drawn(3, at_steps=at_steps)
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_schedule_is_its_text(seed: int) -> None:
+    """A schedule that is written down and read again is the same; of two seeds one has faults that wait for their steps."""
+    schedule = drawn(seed)
 
     assert parsed(str(schedule)) == schedule
 
@@ -60,6 +62,19 @@ def test_a_fault_strikes_at_the_step_that_it_names() -> None:
     assert {("call-lost", "migrate.checkpoint"), ("kill", "migrate.stop"), ("stop", "migrate.start")} <= {
         *outcome.struck
     }
+
+
+def test_every_mutant_applies(tmp_path: Path) -> None:
+    """The library has moved on under no patch, and what each makes of it is still Python."""
+    copy = Copy(tmp_path)
+    patches = sorted(MUTANTS.glob("*.patch"))
+    for patch in patches:
+        copy.patch(patch)
+        for name in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE):
+            compile((tmp_path / name).read_text(), name, "exec")
+        copy.patch(patch, back=True)
+
+    assert len(patches) > 30
 
 
 def test_a_seed_is_a_run_under_any_hash_seed() -> None:

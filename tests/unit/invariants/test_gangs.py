@@ -18,6 +18,7 @@ from steepest.invariants.checkers.preemption import (
     PromisedRoom,
     SuspendedResume,
 )
+from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.testing.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
 from steepest.testing.scenarios.verdicts import broken, holds
 
@@ -146,6 +147,38 @@ def test_nothing_of_a_gang_starts_where_a_node_was_gone_before() -> None:
         "2 after 2"
         in broken(Incarnations, log(*gang("a", "n1", "n1"), moves, stops, stopped, starts, *gone, *again))[1]
     )
+
+
+def test_no_gang_is_stopped_for_a_target_that_was_gone_before() -> None:
+    """A STOP that begins after the node was declared gone does not count, and the plan is given up."""
+    stops = c.StepBegun(
+        plan="move-a", step=c.Step.STOP, attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n1")
+    )
+    gone = (c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"))
+    abandoned = c.PlanAbandoned(plan="move-a", job="a", code="given-up", message="node n2 is gone for good")
+    story = (*gang("a", "n1", "n1"), move("n1", "n1", to=("n1", "n2")))
+
+    holds(ReservedFirst, log(*story, *gone, stops, abandoned))
+    assert "no room" in broken(ReservedFirst, log(*story[:-1], *gone, *story[-1:], stops))[1]
+
+
+def test_a_plan_of_a_gang_that_ended_with_a_node_holds_no_target() -> None:
+    """Its processes had left in its STOP; that the job waits again says that the plan is over."""
+    begun = c.StepBegun(
+        plan="move-a", step=c.Step.STOP, attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n1")
+    )
+    left = [
+        c.ReplicaStopped(job="a", replica=replica, incarnation=1, node="n1", exit_status=85) for replica in range(2)
+    ]
+    again = c.RetryPlanned(job="a", incarnation=1, charged=False, not_before_ms=100, reason="its node is gone")
+    gone = (c.NodeLost(node="n3", silent_ms=15_000), c.NodeGone(node="n3"))
+    joined = c.NodeJoined(node="n3", capacity=Resources(cpu_m=1000))
+    story = (joined, *gang("a", "n1", "n1", cpu_m=400), move("n1", "n1", to=("n2", "n3")), begun, *left)
+    other = gang("b", "n2", "n2", cpu_m=400)
+
+    assert "1200m" in broken(Capacity, log(*story, again, *other))[1]
+    assert "1200m" in broken(Capacity, log(*story, *gone, *other))[1]
+    holds(Capacity, log(*story, *gone, again, *other))
 
 
 def test_a_gang_of_which_a_part_runs_on_is_not_whole() -> None:

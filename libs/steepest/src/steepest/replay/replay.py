@@ -15,6 +15,7 @@ from steepest.events.registry import TOPICS, encode
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.replay.compare import Decided, Difference, Report, compare, readable
+from steepest.runtime.dead_letters import LETTER_BYTES
 from steepest.runtime.decision_stream import DecisionStream, MintedDecision
 from steepest.runtime.decode import received
 from steepest.runtime.engine import PoolEngine
@@ -40,7 +41,7 @@ class Replay:
         self._now: dict[str, list[Decided]] = {}
         self._altered: list[Difference] = []
         self._left_out: list[TopicPartition] = []
-        self._refused: dict[tuple[str, int, int], None] = {}
+        self._refused: dict[tuple[str, int, int, bytes], None] = {}
 
     async def run(self) -> Report:
         """Decide everything again and compare.
@@ -64,11 +65,14 @@ class Replay:
     # --- the three kinds of topic ----------------------------------------------------------------------------------------
 
     async def _note_refused(self, at: TopicPartition) -> None:
-        """What live readers could not read, they passed over; so does the replay."""
+        """What live readers could not read, they passed over; so does the replay.
+
+        That is the record with the letter's bytes: after a loss of the newest records, another one may have its offset.
+        """
         async for record in self._records(at):
             letter = TOPICS["dead-letters"].decode(record.value)
             if isinstance(letter, DeadLetter):
-                self._refused[letter.topic, letter.partition, letter.offset] = None
+                self._refused[letter.topic, letter.partition, letter.offset, letter.value] = None
 
     async def _pool(self, at: TopicPartition) -> None:
         if begin := await self._log.begin(at):
@@ -131,7 +135,7 @@ class Replay:
 
     def _event(self, record: Record) -> Any:
         """The record's event; None where live readers passed it over, or would have to."""
-        if (record.at.topic, record.at.partition, record.offset) in self._refused:
+        if (record.at.topic, record.at.partition, record.offset, record.value[:LETTER_BYTES]) in self._refused:
             return None
         if record.damage:
             self._altered.append(

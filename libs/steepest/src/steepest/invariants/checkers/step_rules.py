@@ -158,8 +158,8 @@ class Steps:
                 self._cancelled[event.job] = None
             case c.ReplicaStopped():
                 self._doom(event)
-            case c.JobEnded():
-                self._close(event.job, event, received.offset)
+            case c.JobEnded() | c.RetryPlanned():
+                self._close(event, received.offset)
             case c.NodeGone():
                 self._leave(event, received.offset)
             case c.PoolConfigured():
@@ -278,11 +278,15 @@ class Steps:
             if not progress.has_stopped and (not progress.stopping or event.exit_status == 0):
                 progress.doomed = True
 
-    def _close(self, job: str, event: c.ClusterEvent, offset: int) -> None:
-        for progress in self.in_flight(job):
-            self._end(progress, event, offset)
-        self._submitted.pop(job, None)
-        self._cancelled.pop(job, None)
+    def _close(self, event: c.JobEnded | c.RetryPlanned, offset: int) -> None:
+        """A job that is over, or waits again, has no plan: that of a gang may have ended with a node that was gone."""
+        is_over = isinstance(event, c.JobEnded)
+        for progress in self.in_flight(event.job):
+            if is_over or progress.gone:
+                self._end(progress, event, offset)
+        if is_over:
+            self._submitted.pop(event.job, None)
+            self._cancelled.pop(event.job, None)
 
     def _end(self, progress: ObservedPlan, event: c.ClusterEvent, offset: int) -> None:
         progress.over, progress.end, progress.under_way = offset, event, False
@@ -290,9 +294,11 @@ class Steps:
 
 
 def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
-    """Where a plan starts processes from here on; none before it has stopped its job, or where it may go back."""
+    """Where a plan starts processes from here on; none while it stops its job, or where it may go back."""
     match progress.planned:
         case c.PlacementPlanned(nodes=nodes):
+            return nodes
+        case c.TransitionPlanned(nodes=nodes) if not progress.has_stopped and not progress.stopping:
             return nodes
         case c.TransitionPlanned(nodes=nodes) if progress.has_stopped and not progress.given_up:
             begun = progress.begun
