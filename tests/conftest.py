@@ -14,6 +14,7 @@ import structlog
 pytest_plugins = [
     "tests.harness.limit",
     "tests.harness.signals",
+    "tests.harness.long_form",
     "tests.harness.examples",
     "tests.harness.workers",
     "tests.harness.garbage",

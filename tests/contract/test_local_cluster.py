@@ -12,6 +12,7 @@ from typing import Literal
 
 import psutil
 import pytest
+from tests.harness.long_form import WHY
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, StartRecord
 from steepest.cluster.local import LocalCluster, LocalNode
@@ -98,10 +99,13 @@ def supervisor_of(folder: IncarnationFolder) -> int:
     )
 
 
-def needs(cpu: Cpu, state_dir: Path) -> None:
-    """Skip where control groups cannot be used."""
-    if cpu == "cgroup" and find_groups(state_dir) is None:
+def needs(cpu: Cpu, state_dir: Path, *, long: bool) -> None:
+    """Skip where control groups cannot be used; where they can, the other way is of the long form."""
+    has_groups = find_groups(state_dir) is not None
+    if cpu == "cgroup" and not has_groups:
         pytest.skip("CPU control groups cannot be used here")
+    if cpu == "duty-cycle" and has_groups and not long:
+        pytest.skip(WHY)
 
 
 class TestLocalCluster(ClusterContract):
@@ -110,7 +114,7 @@ class TestLocalCluster(ClusterContract):
     @pytest.fixture(params=["cgroup", "duty-cycle"])
     async def harness(self, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[LocalHarness]:
         """An empty cluster."""
-        needs(request.param, tmp_path)
+        needs(request.param, tmp_path, long=request.config.getoption("long"))
         async with contextlib.aclosing(LocalHarness(tmp_path, request.param, events=request.param == "cgroup")) as it:
             await it.come_back()
             yield it

@@ -14,14 +14,16 @@ from tests.hostile.cases import TRIES, innocent
 
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import StateFolder
+from steepest.cli.pool.follow import first
 from steepest.cli.pool.stored_pool import records_to_end
 from steepest.cli.pool.user_requests import append, asking, new_request
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.loss import LossReported
+from steepest.events.loss import JobUnwatched, LossEvent, LossReported
+from steepest.events.received import Received
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS
-from steepest.testing.system.running_system import RunningSystem
+from steepest.testing.system.running_system import PATIENCE_S, RunningSystem
 
 INNOCENTS = {"innocent-1": 50, "innocent-2": 50}
 STEP_S = 0.1
@@ -58,11 +60,22 @@ async def submit_all(state: Path) -> None:
 
 
 async def losses_of(state: Path) -> dict[str, list[int | None]]:
-    """The steps that are on the log, by job; every record must be readable."""
+    """The steps that are on the log once all innocent ones are, by job; every record must be readable."""
     folder = StateFolder(state)
     found: dict[str, list[int | None]] = {}
+    unread = {*INNOCENTS}
+
+    def all_read(one: Received[LossEvent]) -> bool | None:
+        if isinstance(one.event, JobUnwatched):
+            unread.discard(one.event.job)
+        return not unread or None
+
     async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
-        for at in pool.installation.layout.of_topic("loss"):
+        partitions = pool.installation.layout.of_topic("loss")
+        assert await first(log, dict.fromkeys(partitions, 0), all_read, PATIENCE_S), (
+            f"{unread} are not read to their end"
+        )
+        for at in partitions:
             async for record in records_to_end(log, at):
                 event = received(record).event
                 if isinstance(event, LossReported):

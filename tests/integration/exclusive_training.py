@@ -1,6 +1,7 @@
 """A training that detects a second running copy: it holds a lock, and leaves a mark if the lock is already held.
 
-It trains until a file named ``enough`` is in the folder that is its only argument, where lock and marks are as well.
+It trains until a file named ``enough`` is in the folder that is its only argument, where lock and marks are as well. The
+replicas of a gang are different trainings, each with a lock of its own.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def save(into: Path) -> None:
 def main() -> None:
     """Train; the model is the number of the last step, and its loss falls quickly at first."""
     folder = Path(sys.argv[1])
-    name = os.environ["STEEPEST_JOB"]
+    name = f"{os.environ['STEEPEST_JOB']}.{os.environ['STEEPEST_REPLICA']}"
     with (folder / f"{name}.lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

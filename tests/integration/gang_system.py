@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from steepest.app.settings.reading import read_settings
@@ -21,7 +22,11 @@ from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 
 PYTHON = sys.executable
-SERVER = (PYTHON, "-m", "steepest.demo_jobs.gangs.parameter_server", "--seed", "4")
+SEED = ("--seed", "4")
+ALONE = (PYTHON, "-m", "steepest.demo_jobs.gangs.parameter_server", *SEED)
+"""The training of a gang in one process."""
+
+SERVER = (PYTHON, str(Path(__file__).with_name("paced_gang.py")), *SEED)
 REPLICA = Resources(cpu_m=100)
 
 

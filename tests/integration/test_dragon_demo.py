@@ -18,6 +18,7 @@ from steepest.invariants import Status, check
 from steepest.testing.system.running_system import STEEPEST
 
 
+@pytest.mark.long
 def test_the_demo_of_dragon_prints_what_it_did(tmp_path: Path) -> None:
     """Gangs run to their ends; the object says how often they were scaled, and what the run says of locality."""
     state = tmp_path / "state"
@@ -56,7 +57,7 @@ def test_the_demo_of_dragon_compares_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "state").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_gangs_shrink_for_one_that_starves_and_grow_again(tmp_path: Path) -> None:
     """Five gangs on nodes for two: all start whole, some give up workers and get them back, and all finish."""

@@ -42,7 +42,7 @@ OTHER = GangRun(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_every_arm_runs_to_its_end(tmp_path: Path) -> None:
     """Three short gangs under every arm: all finish, nothing is lost, only scaling arms scale, and none is run twice."""

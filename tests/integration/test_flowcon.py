@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,8 @@ from steepest.events.received import Received
 from steepest.testing.system.running_system import RunningSystem
 
 TRAINING = (sys.executable, two_trainings.__file__)
-NODE_M = 500
+STEP_S = 0.04
+NODE_M = 200
 CAPPED_M = 1.2 * NODE_M / 3
 """What a job that is capped at a third of the node uses less than; half of the node is more."""
 
@@ -27,9 +27,9 @@ MEASURED = 8
 
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[RunningSystem]:
-    """One node of half a core under FlowCon."""
+    """One node of a fifth of a core under FlowCon."""
     running = RunningSystem(
-        tmp_path / "state", "--policy", "flowcon", "--interval", "1s", "--heartbeat", "250ms", "--node", "n1=0.5"
+        tmp_path / "state", "--policy", "flowcon", "--interval", "1s", "--heartbeat", "250ms", "--node", f"n1={NODE_M}m"
     )
     running.start()
     yield running
@@ -76,8 +76,8 @@ def used_m(system: RunningSystem, since: int) -> dict[str, float]:
 
 def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: RunningSystem) -> None:
     """Of two jobs that compute all the time the flat one is capped at a third, and leaves the rest to the other."""
-    system.submit("steep", *TRAINING, "steep")
-    system.submit("flat", *TRAINING, "flat")
+    system.submit("steep", *TRAINING, "steep", str(STEP_S))
+    system.submit("flat", *TRAINING, "flat", str(STEP_S))
     at, limit = applied("flat", system)
     quota = quota_m(system.state, "flat")
     used = used_m(system, at + 1)
@@ -91,14 +91,14 @@ def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: Runn
     assert system.ask("nodes")[0]["limits"]["flat"] == NODE_M // 3
     story = system.ask("explain", "flat")
     assert {"LimitsPlanned", "LimitsApplied"} <= {entry["type"] for entry in story["entries"]}
-    assert re.search(r"runs on n1 with 166m CPU", story["now"])
+    assert f"runs on n1 with {NODE_M // 3}m CPU" in story["now"]
     assert system.breaches() == []
 
 
 def test_limits_outlive_the_system_and_end_with_flowcon(system: RunningSystem) -> None:
     """After a SIGKILL the caps still apply and are still on the log; FlowCon removes them when it is switched off."""
-    system.submit("steep", *TRAINING, "steep")
-    system.submit("flat", *TRAINING, "flat")
+    system.submit("steep", *TRAINING, "steep", str(STEP_S))
+    system.submit("flat", *TRAINING, "flat", str(STEP_S))
     at, _ = applied("flat", system)
     system.kill()
     assert quota_m(system.state, "flat") in {None, NODE_M // 3, NODE_M // 3 - 1}

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.integration.gang_system import (
+    ALONE,
     PYTHON,
     REPLICA,
     SERVER,
@@ -27,7 +28,6 @@ from tests.integration.gang_system import (
     view_of,
 )
 
-from steepest.cluster.local.groups import find_groups
 from steepest.events import cluster as c
 from steepest.testing.system.running_system import RunningSystem
 from steepest.view.state import Phase
@@ -39,12 +39,10 @@ ENDLESS = 100_000
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
     """Two nodes with room for all gangs of this module; each test has a job of its own.
 
-    A gang trains for as long as its test takes, with all that its nodes have: so they have what the gangs ask for. Where no
-    control groups limit it, signals would, and wake the process that a test has stopped: there they have more.
+    They have far more than is asked for: where no control groups limit a gang, signals would, and wake a stopped process.
     """
     folder = tmp_path_factory.mktemp("gangs")
-    cores = "4" if find_groups(folder) is None else "0.4"
-    nodes = ("--node", f"n1={cores}", "--node", f"n2={cores}")
+    nodes = ("--node", "n1=4", "--node", "n2=4")
     running = RunningSystem(folder / "state", "--heartbeat", "250ms", *nodes)
     running.start()
     yield running
@@ -63,7 +61,7 @@ def trained_as_one_process(system: RunningSystem, job: str, incarnations: tuple[
     found = losses(system, job, incarnations)
     assert [*found] == [*range(1, len(found) + 1)]
     assert sum(len(reports(system, job, number)) for number in incarnations) == len(found)
-    alone = subprocess.run((*SERVER, "--steps", str(len(found))), capture_output=True, text=True, check=True).stdout
+    alone = subprocess.run((*ALONE, "--steps", str(len(found))), capture_output=True, text=True, check=True).stdout
     np.testing.assert_allclose(found[len(found)], float(alone.split()[-1]), rtol=0, atol=1e-6)
 
 

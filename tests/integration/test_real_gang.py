@@ -20,7 +20,7 @@ from steepest.events import cluster as c
 from steepest.testing.system.running_system import RunningSystem
 
 JOB = "together"
-PARALLEL = (sys.executable, "-m", "steepest.demo_jobs.parallel", "--steps", "75", "--seed", "4")
+PARALLEL = (sys.executable, "-m", "steepest.demo_jobs.parallel", "--steps", "40", "--seed", "4")
 LOSS = "nats "
 PATIENCE_S = 60.0
 

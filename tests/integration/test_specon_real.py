@@ -27,7 +27,7 @@ LENGTH_S = 1.5
 """CPU time of these. What is left of it at the last interruption must outlast the request on a busy machine."""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_repetition_pairs_every_start_and_ends_with_a_report(tmp_path: Path) -> None:
     """Four jobs from both starts, by default and under SpeCon, on four emulated nodes: they begin where the start says."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -104,7 +105,7 @@ def check(driver: DeciderDriver) -> None:
 
 @pytest.mark.parametrize("policy", ["dragon", "dragon-paper-era", "dragon-fixed"])
 @given(acts=st.lists(ACTS, min_size=5, max_size=30), delay=st.integers(0, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 def test_whatever_happens(policy: str, acts: list[tuple[object, ...]], delay: int) -> None:
     """Capacities and sizes hold at every step, and a replay decides the same."""
     driver = play(policy, acts, delay)
@@ -115,7 +116,7 @@ def test_whatever_happens(policy: str, acts: list[tuple[object, ...]], delay: in
 
 
 @given(acts=st.lists(ACTS, min_size=5, max_size=30))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scaled(25), deadline=None)
 def test_scaling_goes_one_way_without_new_work(acts: list[tuple[object, ...]]) -> None:
     """With nothing new, a gang that grew does not shrink, nor the other way round, and the pool comes to rest."""
     driver = play("dragon-fixed", acts, 0)
@@ -126,7 +127,7 @@ def test_scaling_goes_one_way_without_new_work(acts: list[tuple[object, ...]]) -
 
 
 @given(acts=st.lists(ACTS, min_size=5, max_size=30))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 def test_version_09_comes_to_rest(acts: list[tuple[object, ...]]) -> None:
     """With nothing new, a gang may grow and then shrink for a job, or shrink by too many and grow; the pool comes to rest.
 
@@ -142,7 +143,7 @@ def test_version_09_comes_to_rest(acts: list[tuple[object, ...]]) -> None:
 
 
 @given(acts=st.lists(ACTS_WITHOUT_SERVERS, min_size=5, max_size=30))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 def test_the_paper_s_era_comes_to_rest_without_servers(acts: list[tuple[object, ...]]) -> None:
     """With nothing new, where no gang has a parameter server; with servers it need not (``test_dragon_advance``)."""
     for made in to_rest(play("dragon-paper-era", acts, 0)):
@@ -177,7 +178,7 @@ def waits_since(job: Job) -> int:
 
 @pytest.mark.parametrize("policy", ["dragon", "dragon-fixed"])
 @given(sizes=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 def test_who_starves_is_helped(policy: str, sizes: list[tuple[int, int]]) -> None:
     """A job that has room once others are at their fewest waits for 30 s, a pass, and what their scaling takes, at most.
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -207,7 +208,7 @@ class Pool:
 
 @pytest.mark.parametrize("policy", ["dragon", "dragon-paper-era", "dragon-fixed"])
 @given(load=LOADS, crashes=CRASHES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 def test_no_dead_lock(policy: str, load: list[Gang], crashes: list[tuple[int, int, int]]) -> None:
     """The queue advances when the variant's rule says so, and all that can ever have room end; others are rejected."""
     pool = Pool(policy)
@@ -283,7 +284,7 @@ def test_whether_a_gang_shrinks_and_grows_without_new_work(policy: str, *, goes_
 @given(
     running=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 6)), min_size=1, max_size=4), fewest=st.integers(1, 8)
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 def test_the_paper_s_era_helps_one_that_starves(running: list[tuple[int, int]], fewest: int) -> None:
     """A gang that waits alone starts within 120 s and two passes where more workers could leave than it needs."""
     pool = Pool("dragon-paper-era")

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.errors import UndecodableError
 from steepest.events.common import Resources
@@ -100,7 +101,7 @@ def structs(kind: type) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize(("topic", "event"), EVENTS, ids=lambda value: getattr(value, "__name__", ""))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=scaled(25), suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_event_comes_back_as_it_was(topic: Topic[Any], event: type, data: st.DataObject) -> None:
     """An event survives encoding and decoding, and encodes to the same bytes again: a record can be rewritten unchanged."""

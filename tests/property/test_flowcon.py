@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 from tests.unit.flowcon.scene import ITVAL_MS, FlowConPool, bucket
 
 from steepest.events import cluster as c
@@ -109,7 +110,7 @@ def answer(pool: FlowConPool, job: str, how: int) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 @given(ACTS)
 def test_any_story_leaves_sound_limits(acts: list[tuple[int, int, float]]) -> None:
     """The view keeps its promises, the log its invariant; the running jobs are watched, and no others."""
@@ -129,7 +130,7 @@ def test_any_story_leaves_sound_limits(acts: list[tuple[int, int, float]]) -> No
         assert state == LimitPlanner().state
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scaled(30), deadline=None)
 @given(ACTS)
 def test_a_story_is_planned_the_same_from_any_snapshot(acts: list[tuple[int, int, float]]) -> None:
     """A state that was written and read encodes to the same bytes as one that was not."""

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.harness.examples import scaled
 from tests.harness.troubled_play import LIMITS, Act, TroubledPlay, played
 
 from steepest.events import cluster as c
@@ -71,7 +72,7 @@ async def play(folder: Path, seed: int, trouble: float) -> None:
 
 
 @given(seed=st.integers(0, 2**32), trouble=st.sampled_from([0.0, 0.1, 0.3]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=scaled(12), deadline=None)
 def test_every_job_ends_once_under_any_schedule(seed: int, trouble: float) -> None:
     """After any schedule all jobs are over, none ran twice at a time, no node held too much, and nothing is held."""
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 from tests.property.naive import DriverBesideNaive
 
 from steepest.events import cluster as c
@@ -55,7 +56,7 @@ ACTS = st.one_of(
 
 
 @given(st.lists(ACTS, min_size=10, max_size=60), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object, ...]], remembers_little: bool) -> None:  # noqa: FBT001
     """At every record the placer decides what one does that searches every node for every job."""
     lag = [0]

@@ -12,6 +12,7 @@ import msgspec
 from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 from tests.property.naive import DriverBesideNaive
 
 from steepest.events import cluster as c
@@ -161,7 +162,7 @@ def pick(options: Sequence[T], number: int) -> T:
     st.sampled_from(BalanceRule),
     st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=scaled(80), deadline=None)
 def test_no_job_is_lost_and_all_is_given_back(
     happenings: list[Happening],
     guard: bool,  # noqa: FBT001

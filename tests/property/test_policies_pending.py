@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
@@ -25,7 +26,7 @@ JOBS = tuple(f"job-{number}" for number in range(8))
     read_back=st.lists(st.integers(0, 7), max_size=8),
     lost=st.none() | st.sampled_from(NODES),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_the_overlay_is_what_the_view_will_be(
     *,
     where: list[str],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events.common import Resources
 from steepest.policies.pending import Pending
@@ -21,7 +22,7 @@ ASKED = st.tuples(st.integers(0, 8).map(lambda n: 125 * n), st.sampled_from([0, 
     lost=st.lists(st.integers(0, 5), max_size=2),
     asked=ASKED,
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_spread_is_least_allocated(
     sizes: list[tuple[int, int]],
     running: list[tuple[tuple[int, int], int]],

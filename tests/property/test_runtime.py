@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.harness.examples import scaled
 
 from steepest.errors import LogUnavailableError
 from steepest.events import cluster as c
@@ -289,7 +290,7 @@ def check_pool(tale: Sequence[tuple[str, int]], trouble: Trouble, keeps: Sequenc
 
 
 @given(tale=TALES, cuts=st.lists(st.integers(1, 400), max_size=6), keeps=KEEPS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_a_pool_that_is_cut_anywhere_decides_the_same(
     *, tale: list[tuple[str, int]], cuts: list[int], keeps: list[bool]
 ) -> None:
@@ -298,7 +299,7 @@ def test_a_pool_that_is_cut_anywhere_decides_the_same(
 
 
 @given(tale=TALES, seed=st.integers(0, 2**32))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scaled(50), deadline=None)
 def test_a_pool_whose_log_fails_decides_the_same(tale: list[tuple[str, int]], seed: int) -> None:
     """Calls that fail, before or after they took effect, lose no decision and duplicate none."""
     check_pool(tale, failing(seed), [True])
@@ -352,7 +353,7 @@ def _loss_record(event: LossEvent, number: int) -> NewRecord:
     seed=st.none() | st.integers(0, 2**32),
     batch=st.sampled_from([1, 2, stream_loop.BATCH]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_a_stream_that_is_cut_anywhere_decides_the_same(
     *, reports: list[tuple[str, int]], cuts: list[int], keeps: list[bool], seed: int | None, batch: int
 ) -> None:

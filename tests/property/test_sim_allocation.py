@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events.common import Resources
 from steepest.policies.baselines.by_name import BASELINES
@@ -115,7 +116,7 @@ def run(
 
 @pytest.mark.parametrize("policy", BASELINES)
 @given(drawn=JOBS, sizes=SIZES, cpu=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 def test_work_is_conserved(policy: str, drawn: list[tuple[float, int, float]], sizes: list[int], *, cpu: bool) -> None:
     """A job that fits an empty cluster finishes, not before its work can be done; all shares lie within their nodes."""
     given_workload, result = run(drawn, sizes, policy, cpu=cpu)
@@ -146,7 +147,7 @@ def _units(job: SimJob, *, cpu: bool) -> int:
 
 @pytest.mark.parametrize("policy", [name for name in BASELINES if name not in {"optimus", "slaq"}])
 @given(drawn=JOBS, cpu=st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scaled(20), deadline=None)
 def test_without_contention_jobs_take_their_time(
     policy: str, drawn: list[tuple[float, int, float]], *, cpu: bool
 ) -> None:
@@ -161,7 +162,7 @@ def test_without_contention_jobs_take_their_time(
 
 @pytest.mark.parametrize("policy", ["fifo", "sjf"])
 @given(drawn=JOBS, sizes=SIZES, cpu=st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 def test_policies_without_preemption_never_restart(
     policy: str, drawn: list[tuple[float, int, float]], sizes: list[int], *, cpu: bool
 ) -> None:
@@ -179,7 +180,7 @@ def test_policies_without_preemption_never_restart(
 
 
 @given(drawn=JOBS, sizes=SIZES, policy=st.sampled_from(sorted(BASELINES)), seed=st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 def test_the_same_inputs_give_the_same_bytes(
     drawn: list[tuple[float, int, float]], sizes: list[int], policy: str, seed: int
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events.common import Resources
 from steepest.sim.allocation.nodes import FreeUnits, counting_suffices
@@ -46,7 +47,7 @@ BY_A_ROUNDING = [(1400.0, 32, 2889, 2500.0, "bert"), (1400.0, 8, 255, 886.0, "")
 
 @example(asked=BY_A_ROUNDING)
 @given(asked=st.lists(ASKED, min_size=1, max_size=25))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 def test_muri(asked: list[muri_oracle.Asked]) -> None:
     """Every job ends when Muri's program would end it, for each of the three policies, on 4 nodes of 8 GPUs."""
     asked.sort(key=lambda job: job[0])
@@ -64,7 +65,7 @@ def test_muri(asked: list[muri_oracle.Asked]) -> None:
 
 
 @given(asked=st.lists(st.sampled_from([1, 2, 4, 8, 16, 32]), max_size=30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 def test_counting_does_for_powers_of_two(asked: list[int]) -> None:
     """Where the engine counts GPUs instead of packing nodes again, packing takes the same jobs."""
     nodes = FreeUnits([8] * 4)
@@ -93,7 +94,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(asked=st.lists(APPLICATION, min_size=1, max_size=10))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=scaled(40), deadline=None)
 def test_pollux(profiles: Path, asked: list[pollux_oracle.Asked]) -> None:
     """Every job ends at the second at which Pollux's program would end it, on 4 nodes of 4 GPUs."""
     asked.sort(key=lambda job: job[0])

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
@@ -117,7 +118,7 @@ def test_readers_of_workloads(format_: str, tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=400))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scaled(300), deadline=None)
 def test_readers_of_workloads_on_noise(data: bytes) -> None:
     """The same of bytes that were never a workload, compressed and not."""
     with tempfile.TemporaryDirectory() as folder:
@@ -168,7 +169,7 @@ def test_the_reader_of_validation_tables(tmp_path: Path) -> None:
 @given(
     name=st.text(max_size=30) | st.from_regex(r"\d{1,6}x\d{1,6}(cpu|gpu)(\+\d{1,3}x\d{1,3}(cpu|gpu))?", fullmatch=True)
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scaled(150), deadline=None)
 def test_names_of_clusters(name: str) -> None:
     """A name is a cluster of nodes that have something, or is refused."""
     try:
@@ -184,7 +185,7 @@ def test_names_of_clusters(name: str) -> None:
 
 
 @given(names=st.lists(st.text(max_size=80), unique=True, max_size=30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scaled(200), deadline=None)
 def test_names_of_jobs(names: list[str]) -> None:
     """Fitted names are valid in the log, distinct where they were, and independent of the names around them."""
     fitted = fit_names(names)
@@ -214,7 +215,7 @@ JOBS = st.builds(
 
 
 @given(jobs=st.lists(JOBS, min_size=1, max_size=5, unique_by=lambda job: job.name))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scaled(100), deadline=None)
 def test_json_lines_keep_every_job(jobs: list[SimJob]) -> None:
     """What is written a line a job comes back, in the order of submission."""
     with tempfile.TemporaryDirectory() as folder:

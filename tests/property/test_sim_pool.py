@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -63,7 +64,7 @@ class IdleCheck:
 @pytest.mark.parametrize("policy", POOL)
 @given(drawn=st.lists(JOB, min_size=1, max_size=10), cores=st.lists(st.integers(1, 4), min_size=1, max_size=3))
 @example(drawn=[(0, 6, 170, 1), (1, 6, 170, 1), (2, 9, 200, 1), (3, 1, 1, 1)], cores=[1, 4, 1])  # the third never fits
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=scaled(15), deadline=None)
 def test_work_is_conserved(policy: str, drawn: list[tuple[int, int, int, int]], cores: list[int]) -> None:
     """A job that fits a node finishes, not before its work can be done, and uses exactly the CPU that it needs."""
     given_workload = workload(drawn)

@@ -9,13 +9,14 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
 from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
-from steepest.policies.decider import EVERY, fold_and_decide
+from steepest.policies.decider import EVERY, Readers, fold_and_decide
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.sagas.next_action import begin, next_action
 from steepest.testing.contracts.view_promises import check_view
@@ -231,6 +232,7 @@ class AnyLog(RuleBasedStateMachine):
         self.pool = FoldedPool()
         self.shrank = False
         self.deciders = [kind() for kind in DECIDERS]
+        self.readers = Readers(self.deciders)
         self.restart()
         self.restored = False
 
@@ -255,8 +257,8 @@ class AnyLog(RuleBasedStateMachine):
         received = self.pool.append(event, headers)
         for decider in self.again_deciders:
             decider.reads = EVERY
-        counts, made = fold_and_decide(self.pool.view, self.deciders, received)
-        counts_again, made_again = fold_and_decide(self.again, self.again_deciders, received)
+        counts, made = fold_and_decide(self.pool.view, self.readers, received)
+        counts_again, made_again = fold_and_decide(self.again, Readers(self.again_deciders), received)
         assert counts == counts_again
         assert [[*events] for events in made] == [[*events] for events in made_again]
         assert [one.state for one in self.deciders] == [one.state for one in self.again_deciders]
@@ -405,11 +407,11 @@ def copy(state: Any) -> Any:
 
 
 TestAnyLog = AnyLog.TestCase
-TestAnyLog.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestAnyLog.settings = settings(max_examples=scaled(60), stateful_step_count=60, deadline=None)
 
 
 @given(st.lists(st.tuples(NONSENSE, HEADERS), max_size=60), st.integers(0, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scaled(60), deadline=None)
 def test_snapshot_and_tail_equal_the_whole_fold(given_events: list[tuple[Any, dict[str, str]]], cut: int) -> None:
     """A snapshot at any position and the tail behind it equal the whole fold."""
     pool = FoldedPool(w1=1_000, w2=500)

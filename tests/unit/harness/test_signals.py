@@ -43,6 +43,7 @@ def test_a_background_job_is_not_interrupted(run: Run) -> None:
     assert run(itself, plugins=("tests.harness.signals",), before=IGNORING).returncode == 0
 
 
+@pytest.mark.long
 def test_a_part_of_the_tests_passes_in_the_background() -> None:
     """The test that interrupts a real ``steepest events --follow`` passes under ``trap '' INT``."""
     test = f"tests/integration/test_embedded_cli.py::test_events_can_be_followed[{signal.SIGINT.value}]"

@@ -14,11 +14,12 @@ from tests.harness.workers import ByComponent
         ("tests/integration/docker/test_limits.py::test_a[b]", "engine"),
         ("tests/integration/compose/test_compose.py::test_a", "engine"),
         ("tests/integration/test_demo.py::test_a[x::y]", "tests/integration/test_demo.py"),
-        ("tests/unit/log/test_file.py::test_a[1]", "tests/unit/log/test_file.py::test_a[1]"),
+        ("tests/unit/log/test_file.py::test_a[1]", "tests/unit/log/test_file.py"),
+        ("tests/contract/test_logs.py::TestLog::test_a[1]", "tests/contract/test_logs.py::TestLog::test_a[1]"),
     ],
 )
 def test_what_shares_a_component_shares_a_worker(nodeid: str, scope: str) -> None:
-    """A broker, an engine and what a file's tests have started are there once; all other tests go one by one."""
+    """A broker, an engine and what a file's tests share are there once; the tests of some folders go one by one."""
     assert ByComponent._split_scope(ByComponent.__new__(ByComponent), nodeid) == scope
 
 
