@@ -38,7 +38,7 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.Tick(counted_ms=65_000), "the pool's clock is at 1 min 05 s"),
     (c.NodeJoined(node="n1", capacity=Resources(600, 2048)), "node n1 joined with 600m CPU, 2048 MiB"),
     (c.NodeLost(node="n1", silent_ms=15_000), "node n1 is lost: no heartbeat for 15 s"),
-    (c.NodeGone(node="n1"), "node n1 is gone for good, as an operator declared: nothing runs there"),
+    (c.NodeGone(node="n1"), "node n1 is gone for good, as an operator or its cluster says: nothing runs there"),
     (c.NodeUsage(node="n1", used=Resources(300), jobs={"a": 300}), "node n1 uses 300m CPU: a 300m"),
     (c.ReplicaStarted(job="a", incarnation=1, node="n1"), "a runs on n1 (incarnation 1)"),
     (

@@ -26,14 +26,21 @@ def test_every_event_has_a_writer_and_every_writer_an_event_of_the_topic(topic: 
     assert all(writer.strip() == writer and writer for writer in topic.writers.values())
 
 
-def test_only_decisions_and_ends_of_processes_have_several_writers() -> None:
-    """Policies share plans and rejections; worker-monitor and migrator the ends of processes.
+def test_only_decisions_and_ends_have_several_writers() -> None:
+    """Policies share plans and rejections, worker-monitor and migrator ends of processes, operator and migrator of nodes.
 
-    The migrator names the processes that it has ended because the log had lost their starts, the worker-monitor all others.
-    Every other event has one writer.
+    The migrator names the processes that it has ended because the log had lost their starts, the worker-monitor all others;
+    and the nodes that a Kubernetes cluster has removed. Every other event has one writer.
     """
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
-    assert shared == {c.PlacementPlanned, c.JobRejected, c.MigrationPlanned, c.LimitsPlanned, c.ReplicaStopped}
+    assert shared == {
+        c.PlacementPlanned,
+        c.JobRejected,
+        c.MigrationPlanned,
+        c.LimitsPlanned,
+        c.ReplicaStopped,
+        c.NodeGone,
+    }
 
 
 @pytest.mark.parametrize(

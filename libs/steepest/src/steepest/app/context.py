@@ -43,10 +43,11 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         return held_cluster(self.clusters[held.pool], held)
 
     def kubernetes_effectors_of(self, held: HeldPool) -> Sequence[Effector]:
-        """What submits Jobs that users have made in a pool's cluster, and shows users there what happens; none elsewhere."""
+        """What submits users' Jobs of a pool's cluster, shows users what happens, and sees nodes go; none elsewhere."""
         if not self.installation.kubernetes(held.pool):
             return ()
         from steepest.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415 - as above
+        from steepest.collector.gone_nodes import GoneNodes  # noqa: PLC0415 - the client is an extra
         from steepest.collector.job_notices import JobNotices  # noqa: PLC0415 - the client is an extra
         from steepest.collector.notice_writer import NoticeWriter  # noqa: PLC0415 - the client is an extra
         from steepest.collector.users_jobs import UsersJobs  # noqa: PLC0415 - the client is an extra
@@ -59,7 +60,11 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
 
         settings = cluster.jobs_settings
         notices = NoticeWriter(cluster.connect(), settings, self.clock)
-        return UsersJobs(cluster.connect(), settings, is_ours, notices), JobNotices(notices, settings)
+        return (
+            UsersJobs(cluster.connect(), settings, is_ours, notices),
+            JobNotices(notices, settings),
+            GoneNodes(cluster.connect(), self.cluster_of(held)),
+        )
 
     def folder_of(self, pool: str) -> StateFolder:
         """Where a pool's files are."""

@@ -65,7 +65,7 @@ class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
 
 
 class NodeGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """An operator declares that a lost node never returns: its processes no longer run, and its places are free."""
+    """A lost node never returns, as an operator or its cluster says: its processes no longer run, its places are free."""
 
     node: Name
 

@@ -212,7 +212,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     key="pool",
     description="Everything that is known about a pool, in one order.",
     writers={
-        "operator": (c.LogOpened, c.PoolConfigured, c.NodeGone),
+        "operator": (c.LogOpened, c.PoolConfigured),
+        "operator, migrator": (c.NodeGone,),
         "user": (c.JobSubmitted, c.JobCancelRequested),
         "worker-monitor": (
             c.Tick,

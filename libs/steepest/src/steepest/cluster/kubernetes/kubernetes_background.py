@@ -67,12 +67,13 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._path = pods_path
         self.pods: PodReflector = Reflector(api, pods_path, Pod, labelled({CLUSTER: label}), self._pod_changed)
         nodes = {"labelSelector": selected.selector if selected is not None else ""}
-        self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, nodes, lambda _: self._renew_soon())
+        self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, nodes, self._node_changed)
         # Every pod of the cluster but the pool's own ones. It is read only where heartbeats are sent, and only if it may be.
         others = {"labelSelector": f"{CLUSTER}!={label}", "fieldSelector": NOT_ENDED}
-        self._others: PodReflector = Reflector(api, "/api/v1/pods", Pod, others, lambda _: self._renew_soon())
+        self._others: PodReflector = Reflector(api, "/api/v1/pods", Pod, others, self._others_changed)
         self._others_begun: asyncio.Task[bool] | None = None
         self._selected = selected
+        self._by_name: dict[str, ClusterNode] | None = None
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
         self.sight = Sight(api, pods_path, self.pods)
@@ -116,7 +117,9 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     def node(self, name: str) -> ClusterNode | None:
         """A node, if the cluster has it."""
-        return next((each for each in self.nodes.all() if each.metadata.name == name), None)
+        if self._by_name is None:
+            self._by_name = {each.metadata.name: each for each in self.nodes.all()}
+        return self._by_name.get(name)
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """See ``Background.heartbeats``. Where nodes are selected, the first ones take the pods of others into account."""
@@ -135,7 +138,13 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._is_stale = True
         self.watch.pulse.fire()
 
-    def _renew_soon(self) -> None:
+    def _node_changed(self, node: ClusterNode) -> None:
+        del node
+        self._by_name = None
+        self._is_stale = True
+
+    def _others_changed(self, pod: Pod) -> None:
+        del pod
         self._is_stale = True
 
     def _renew(self) -> None:
