@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
-from steepest.events.parameters import FlowConParameters, PoolParameters
+from steepest.events.parameters import FlowConParameters, PoolParameters, SteepestParameters
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
 from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.cluster_view import ClusterView
@@ -213,6 +213,41 @@ def test_limits_and_moves_of_steepest_are_explained_by_fair_ends() -> None:
         "30 s",
         "or b to n2: 20 s",
     ]
+
+
+def divided(*standing: c.FairStanding) -> LogBuilder:
+    """A running job under the policy steepest, whose node is divided among these; without any: no plan was made."""
+    parameters = PoolParameters(steepest=SteepestParameters(on=True))
+    story = placed().add(c.PoolConfigured(reads=5, parameters=parameters))
+    if not standing:
+        return story
+    because = c.LimitsBecause(rule="by worth", standing=standing)
+    return story.add(c.LimitsPlanned(plan="l", node="n1", limits=(c.JobLimit("a", 1, cpu_m=200),), because=because))
+
+
+def test_a_job_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
+    """Algorithm 4's reasons are no reasons there."""
+    at_ms = 1_000 * (placed().end + 1)
+    known = c.FairStanding("a", 200, 800, 100, 50_000, at_ms + 60_000, at_ms + 62_000, 0.02)
+
+    assert (
+        "; it ends under fair sharing in 60 s and is due in 62 s; 100m of the 800m CPU that it can use cannot wait"
+        in (timeline(divided(known)).now)
+    )
+    assert "; it is unknown how much is left of it, so it keeps up with what fair sharing would give it" in (
+        timeline(divided(c.FairStanding("a", 200, 800))).now
+    )
+    assert "; no job on its node had to be limited since it began" in timeline(divided()).now
+    assert "moves are switched off" not in timeline(divided(known)).now
+
+
+def test_a_plan_of_a_crowded_node_shows_the_job_itself_and_those_that_are_worth_most() -> None:
+    """A hundred lines about others explain nothing."""
+    others = [c.FairStanding(f"o{number}", 10, 20, index=number / 10) for number in range(9)]
+    details = timeline(divided(*others, c.FairStanding("a", 10, 20, index=0.0))).entries[-1].details
+
+    assert [line.split()[1] for line in details[:-1]] == ["a", "o8", "o7", "o6", "o5"]
+    assert details[-1] == "and 5 other jobs there"
 
 
 def test_a_plan_that_changes_nothing_for_a_job_is_not_in_its_story() -> None:

@@ -122,7 +122,7 @@ def _node_lost(event: c.NodeLost) -> str:
 
 
 def _node_gone(event: c.NodeGone) -> str:
-    return f"node {event.node} is gone for good, as an operator declared: nothing runs there"
+    return f"node {event.node} is gone for good, as an operator or its cluster says: nothing runs there"
 
 
 def _node_usage(event: c.NodeUsage) -> str:
@@ -275,13 +275,20 @@ def fair_standing(job: c.FairStanding, at_ms: int) -> str:
     must = f", of which {job.must_m}m cannot wait" if job.must_m else ""
     parts = [f"{job.cpu_m}m of the {job.demand_m}m CPU that it can use{must}"]
     parts.append("it is unknown how much is left" if job.left_ms is None else f"{job.left_ms / 1000:.0f} s of CPU left")
-    for what, when_ms in (("ends under fair sharing", job.fair_end_ms), ("is due", job.due_ms)):
-        if when_ms is not None:
-            ahead = (when_ms - at_ms) / 1000
-            parts.append(f"{what} in {ahead:.0f} s" if ahead >= 0 else f"{what} {-ahead:.0f} s before")
+    parts += fair_ends(job, at_ms)
     if job.index is not None:
         parts.append(f"index {1000 * job.index:.3g} for 1000 s of CPU")
     return f"{job.job} ({'; '.join(parts)})"
+
+
+def fair_ends(job: c.FairStanding, at_ms: int) -> list[str]:
+    """When it would end under fair sharing, and when it is due, seen from that time; what is unknown is left out."""
+    found = []
+    for what, when_ms in (("ends under fair sharing", job.fair_end_ms), ("is due", job.due_ms)):
+        if when_ms is not None:
+            ahead = (when_ms - at_ms) / 1000
+            found.append(f"{what} in {ahead:.0f} s" if ahead >= 0 else f"{what} {-ahead:.0f} s before")
+    return found
 
 
 def growth_seen(job: c.GrowthSeen) -> str:

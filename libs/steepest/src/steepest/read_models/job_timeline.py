@@ -5,7 +5,7 @@ It owns what belongs to the timeline. Pure: a function of the log and the view; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from steepest.describe import (
     ENDED,
     count,
     cpu_limit,
+    fair_ends,
     fair_standing,
     growth_seen,
     is_routine,
@@ -32,6 +33,7 @@ from steepest.policies.pickyman.run_time import unpredicted
 from steepest.policies.pickyman.running import BY_PREDICTION
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
+from steepest.policies.steepest.planner_fold import is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
@@ -54,6 +56,9 @@ STEPS = (
     c.ReplicaStopped,
 )
 """Events that carry a decision out, or say what a process does."""
+
+OTHERS_SHOWN = 4
+"""Of the jobs that a node was divided among, beside the job itself."""
 
 
 class TimelineEntry(msgspec.Struct, kw_only=True):
@@ -115,11 +120,14 @@ class TimelineCollector:
         self._job = job
         self._entries: list[TimelineEntry] = []
         self._limit: c.JobLimit | None = None
+        self._standing: c.FairStanding | None = None
+        self._at_ms = 0
         self._profiles = ProfileDatabase()
 
     def hear(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Take in a record that ``view`` has folded."""
         event = received.event
+        self._at_ms = received.at_ms
         if accepted:
             learn_from(self._profiles, view, event, received.at_ms, view.parameters.pickyman.profiles)
         if isinstance(event, c.LimitsPlanned):
@@ -139,6 +147,8 @@ class TimelineCollector:
 
     def _hear_limits(self, view: ClusterView, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
         """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
+        standing = next((one for one in event.because.standing if one.job == self._job), None)
+        self._standing = standing or self._standing
         mine = next((limit for limit in event.limits if limit.job == self._job), None)
         if mine is not None and mine != self._limit:
             self._limit = mine
@@ -147,12 +157,13 @@ class TimelineCollector:
     def story(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
         """The story up to where the view stands."""
         job = view.jobs[self._job]
+        does = _does(view, job, _why_there(view, job, self._standing, self._at_ms))
         return JobTimeline(
             job=job.name,
             phase=job.phase,
             outcome=job.outcome,
             entries=self._entries,
-            now="; ".join([now(view, job), *_on_lost_nodes(view, job), *_why_unpredicted(view, job, self._profiles)]),
+            now="; ".join([does, *_on_lost_nodes(view, job), *_why_unpredicted(view, job, self._profiles)]),
             progress="" if job.phase is Phase.ENDED else in_words(job),
             left_out=left_out,
         )
@@ -206,7 +217,7 @@ def _limits_entry(
     because = event.because
     listed = f"; now in {mine.growth_list}" if mine.growth_list else ""
     details = [f"considered {growth_seen(job)}" for job in because.jobs]
-    details += [f"considered {fair_standing(job, received.at_ms)}" for job in because.standing]
+    details += _divided_among(because.standing, mine.job, received.at_ms)
     if because.jobs:
         details.append(
             f"ΣG = {because.total:.4g}, β = {because.beta:.3g}: no limit below {because.floor:.1%} of the node"
@@ -221,6 +232,15 @@ def _limits_entry(
         **_explained(explained(view, event, mine.job)),
         trace=trace_id(trace_in(received.headers)),
     )
+
+
+def _divided_among(standing: Sequence[c.FairStanding], mine: str, at_ms: int) -> Iterator[str]:
+    """The jobs that a node was divided among: the job itself, then those for which a core-second is worth most."""
+    ordered = sorted(standing, key=lambda one: (one.job != mine, -(one.index or 0.0), one.job))
+    shown = ordered[: 1 + OTHERS_SHOWN]
+    yield from (f"considered {fair_standing(one, at_ms)}" for one in shown)
+    if more := len(ordered) - len(shown):
+        yield f"and {count(more, 'other job')} there"
 
 
 def _inputs(because: c.Because, at_ms: int) -> Iterator[str]:
@@ -266,7 +286,7 @@ BEING = {
 """What a plan in flight does to its job, as a part of a sentence."""
 
 
-def now(view: ClusterView, job: Job) -> str:
+def _does(view: ClusterView, job: Job, why_there: str) -> str:
     """What a job does or waits for, and why."""
     plan = view.plan_of(job)
     if job.phase is Phase.ENDED:
@@ -280,7 +300,7 @@ def now(view: ClusterView, job: Job) -> str:
         case Phase.WAITING | Phase.SUSPENDED:
             return f"{job.name} is {_queued(job)}: {'; '.join(_why_waiting(view, job))}"
         case Phase.RUNNING:
-            return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {_why_there(view, job)}"
+            return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {why_there}"
         case _:
             return f"{job.name} has stopped; whether it starts again is not decided yet"
 
@@ -368,8 +388,11 @@ def _growth(job: Job) -> str:
     return f" and is {CATEGORIES[job.category]} (loss changed {percent(job.growth)} in the last interval)"
 
 
-def _why_there(view: ClusterView, job: Job) -> str:
+def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """Why a running job is left where it is."""
+    if view.parameters.steepest.on:
+        stands = _under_steepest(job, standing, at_ms)
+        return f"{stands}; it is not moved: {fixed.sentence}" if (fixed := immovable(job)) else stands
     refusal = undecided(view, job)
     if refusal is Undecided.MOVES_OFF:
         return refusal.sentence
@@ -381,3 +404,15 @@ def _why_there(view: ClusterView, job: Job) -> str:
         return "it requests another node after its next interval below α"
     waits = "its request for another place waits: " if isinstance(refusal, NotYet) else ""
     return f"{waits}{refusal.sentence}"
+
+
+def _under_steepest(job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
+    """What the newest plan of its node says of it."""
+    if not is_managed(job):
+        return "steepest neither limits nor moves it, because it is a gang or uses GPUs"
+    if standing is None:
+        return "no job on its node had to be limited since it began"
+    if standing.due_ms is None:
+        return "it is unknown how much is left of it, so it keeps up with what fair sharing would give it"
+    cannot_wait = f"{standing.must_m}m of the {standing.demand_m}m CPU that it can use cannot wait"
+    return f"it {' and '.join(fair_ends(standing, at_ms))}; {cannot_wait}"
