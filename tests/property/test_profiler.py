@@ -158,6 +158,41 @@ def test_a_gang_that_loads_and_whose_replicas_end_one_after_the_other(
         assert abs(event.load_ms - own.load_ms) <= 0.25 * epoch_ms
 
 
+@given(traffic(most_bytes=10**8), jitters, st.floats(0.1, 0.35))
+def test_a_replica_that_leaves_counts_for_no_later_epoch(
+    some_traffic: Traffic, some: Sequence[int], share: float
+) -> None:
+    """The others go on in the same incarnation, as when a gang gives up a worker."""
+    own = msgspec.structs.replace(some_traffic, halts={})
+    beats = own.counts(some)
+    leaves = round(share * len(beats))
+    profiler, later = Profiler(), []
+    for number, beat in enumerate(beats):
+        for replica in (0, 1) if number <= leaves else (0,):
+            state = ReplicaState.EXITED if replica and number == leaves else ReplicaState.RUNNING
+            report = ReplicaReport(job="a", incarnation=1, replica=replica, state=state)
+            later += profiled([beat], profiler=profiler, replica=report)
+    assert later[1:], "at most one epoch was found"
+    assert all(abs(event.epoch_bytes - own.epoch_bytes) <= 0.03 * own.epoch_bytes for event in later[1:])
+    assert [event.read_bytes for event in later] == sorted(event.read_bytes for event in later)
+
+
+@given(traffic(most_bytes=10**8), jitters, st.integers(61_000, 10**7))
+def test_a_clock_that_is_set_back_makes_no_epoch_a_load(
+    some_traffic: Traffic, some: Sequence[int], back_ms: int
+) -> None:
+    """Epochs keep their numbers, and what was read before the first that is recognised is not taken for a load."""
+    own = msgspec.structs.replace(some_traffic, halts={})
+    beats = own.counts(some)
+    set_back = [(at_ms - back_ms if count > 1.5 * own.epoch_bytes else at_ms, count) for at_ms, count in beats]
+    found = profiled(set_back)
+    ends_ms = [at_ms for at_ms, _ in own.knots()][5::4]
+    for event in found:
+        assert abs(event.ended_ms + back_ms - BEGIN_MS - ends_ms[event.epoch - 1]) <= 2 * BEAT_MS
+        assert event.load_bytes is not None
+        assert event.load_bytes <= 0.03 * own.epoch_bytes
+
+
 @given(traffic(), jitters, st.integers(1, 4_000_000))
 def test_a_resumed_job_is_known_by_its_first_epoch(some_traffic: Traffic, some: Sequence[int], load: int) -> None:
     """It has loaded as much as before, with a halt, and reads its data set once."""

@@ -60,7 +60,8 @@ class JobTraffic(msgspec.Struct):
 
     Attributes:
         traces: Of the replicas that run, by their numbers.
-        ended: What those read that have ended, likewise.
+        ended: What those have read that ended since the newest epoch that was measured, likewise.
+        left_bytes: What those have read that ended before it.
         epoch_bytes: What the replica of :class:`FoundEpochs` reads in an epoch, from this or an earlier incarnation.
         load_bytes: What it read before its first epoch; None: not known.
         load_ms: How long that took.
@@ -70,6 +71,7 @@ class JobTraffic(msgspec.Struct):
     incarnation: int
     traces: dict[int, Trace] = {}
     ended: dict[int, int] = {}
+    left_bytes: int = 0
     found: FoundEpochs | None = None
     epoch_bytes: int | None = None
     load_bytes: int | None = None
@@ -163,7 +165,7 @@ def _folded(job: JobTraffic, report: ReplicaReport, at_ms: int, *, runs: bool) -
 
 
 def _end(job: JobTraffic, replica: int) -> None:
-    """A replica has ended; what it read still counts for the epochs of those that go on."""
+    """A replica has ended; what it read still counts for the epoch of those that go on, and not for later ones."""
     if (trace := job.traces.pop(replica, None)) is not None:
         job.ended[replica] = trace.read
 
@@ -233,13 +235,16 @@ def _measured(report: ReplicaReport, job: JobTraffic, found: FoundEpochs, epoch_
     read = {replica: trace.read for replica, trace in job.traces.items()} | job.ended
     others = [level for replica, level in sorted(read.items()) if replica != found.replica]
     of_others = sum(round(found.epoch_bytes * max(0, level - load) / own) for level in others)
+    read_bytes = found.level + sum(others) + job.left_bytes
+    job.left_bytes += sum(job.ended.values())
+    job.ended.clear()
     return c.EpochMeasured(
         job=report.job,
         incarnation=report.incarnation,
         epoch=found.epoch,
         epoch_ms=max(1, round(epoch_ms)),
         epoch_bytes=found.epoch_bytes + of_others,
-        read_bytes=found.level + sum(others),
+        read_bytes=read_bytes,
         ended_ms=max(0, round(found.ended_ms)),
         confidence=round(min(1.0, found.score), 3),
         load_bytes=job.load_bytes,

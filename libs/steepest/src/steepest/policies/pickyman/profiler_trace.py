@@ -85,6 +85,9 @@ def observe(trace: Trace, at_ms: int, counter: int | None) -> ReadingPause | Non
     took_ms = at_ms - trace.at_ms
     if took_ms <= 0:
         if took_ms < -_BACK_MS:  # the clock was set back: what was timed by it before says nothing about now
+            gap_ms = max(round(trace.gap_ms), 1)
+            trace.read += _risen(trace.counter, counter, gap_ms) or 0
+            trace.began_ms += took_ms - gap_ms
             trace.at_ms, trace.counter, trace.open = at_ms, counter, None
             trace.pauses.clear()
         return None
