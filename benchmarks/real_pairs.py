@@ -31,14 +31,14 @@ from typing import Any
 import msgspec
 
 from steepest.demo.audience import NoAudience
+from steepest.demo.beside.lateness import lateness, whole
 from steepest.demo.headline import headline_of, t90_ms
 from steepest.demo.play import Play
 from steepest.demo.run_timeline import RunTimeline
-from steepest.demo.workload import DemoWorkload, pinned
+from steepest.demo.workload import DemoWorkload, parameters, pinned
 from steepest.events.cluster import Outcome
-from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.sim.policies import LIVE
 from steepest.sim.reproduce.verdict import estimate
+from steepest.sim.result import LATE
 from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import open_workload
 from steepest.testbed import nodes
@@ -51,14 +51,9 @@ WINDOW_S = 300
 """Over which that workload's arrivals are drawn."""
 
 NODES = 4
-PARAMETERS = PoolParameters(tick_ms=500, specon=SpeConParameters(interval_ms=2_000))
-"""Losses are measured each two seconds: these trainings take seconds where those of the thesis take minutes."""
-
-FAIR, OURS = "spread", "steepest"
-LATE = 5.0
-"""A job that ends so many % later than under fair sharing is late."""
-
-FIGURES = ("mean", "median", "makespan", "t90")
+FAIR, OURS = "none", "steepest"
+COLUMNS = {"completion_s": "mean", "median_s": "median", "makespan_s": "makespan", "t90_s": "T90"}
+"""Figures of a run's headline, by what they are called in the table."""
 
 
 def main() -> None:
@@ -76,26 +71,26 @@ def main() -> None:
     loads = [float(load) for load in options.load.split(",")]
     where = "docker" if options.docker else "local"
     known = {(row["where"], row["load"], row["jobs"], row["seed"], row["pair"]): row for row in done}
-    print("| nodes | load | " + " | ".join(FIGURES) + f" | jobs > {LATE:g} % later, worst |")
-    print("|---|---:|" + "---|" * (len(FIGURES) + 1), flush=True)
-    with contextlib.ExitStack() as stack:
-        testbed = stack.enter_context(_testbed(docker=options.docker))
-        measured: Mapping[str, Cost] = {}
-        for load in loads:
-            drawn = arriving(options.jobs, load, options.seed)
-            measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
-            given = _even(scaled(drawn, measured, testbed, options.seed))
-            for pair in range(options.pairs):
-                key = (where, load, options.jobs, options.seed, pair)
-                if key not in known:
-                    row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
-                    known[key] = row | _pair(given, pair, options.state / f"{where}-{load:g}-{pair}")
-                    if options.out:
-                        with options.out.open("a") as file:
-                            file.write(json.dumps(known[key]) + "\n")
-                print(f"{where}, load {load:g}: {pair + 1} of {options.pairs} pairs", file=sys.stderr, flush=True)
-            pairs = [known[where, load, options.jobs, options.seed, pair] for pair in range(options.pairs)]
-            print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |", flush=True)
+    wanted = [(where, load, options.jobs, options.seed, pair) for load in loads for pair in range(options.pairs)]
+    if missing := [key for key in wanted if key not in known]:
+        with _testbed(docker=options.docker) as testbed:
+            measured: Mapping[str, Cost] = {}
+            for number, key in enumerate(missing, 1):
+                _, load, jobs, seed, pair = key
+                drawn = arriving(jobs, load, seed)
+                measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
+                given = _even(scaled(drawn, measured, testbed, seed))
+                row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
+                known[key] = row | _pair(given, pair, options.state / f"{where}-{load:g}-{pair}")
+                if options.out:
+                    with options.out.open("a") as file:
+                        file.write(json.dumps(known[key]) + "\n")
+                print(f"{where}, load {load:g}: {number} of {len(missing)} pairs", file=sys.stderr, flush=True)
+    print("| nodes | load | " + " | ".join(COLUMNS.values()) + f" | jobs > {whole(LATE)} later, worst |")
+    print("|---|---:|" + "---|" * (len(COLUMNS) + 1))
+    for load in loads:
+        pairs = [known[key] for key in wanted if key[1] == load]
+        print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |")
 
 
 def arriving(jobs: int, load: float, seed: int) -> Workload:
@@ -111,18 +106,15 @@ def arriving(jobs: int, load: float, seed: int) -> Workload:
 
 def cells(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table's cells of one load: each figure's change with its interval, and who is late."""
-    changes = [[_change(pair[OURS][figure], pair[FAIR][figure]) for pair in pairs] for figure in FIGURES]
+    changes = [[100 * (pair[OURS][figure] / pair[FAIR][figure] - 1) for pair in pairs] for figure in COLUMNS]
     jobs = pairs[0][FAIR]["completions"]
-    later = [
-        _change(*(statistics.fmean(pair[policy]["completions"][job] for pair in pairs) for policy in (OURS, FAIR)))
-        for job in jobs
-    ]
-    share = 100 * sum(percent > LATE for percent in later) / len(later)
-    return [*(_interval(one) for one in changes), f"{share:.0f} %, {max(later):+.0f} %"]
-
-
-def _change(ours: float, fair: float) -> float:
-    return 100 * (ours / fair - 1)
+    ours, fair = (
+        {job: statistics.fmean(pair[policy]["completions"][job] for pair in pairs) for job in jobs}
+        for policy in (OURS, FAIR)
+    )
+    late = lateness(ours, fair)
+    assert late is not None  # all jobs of a pair have finished
+    return [*map(_interval, changes), f"{late.jobs} of {late.of}, {whole(late.worst, signed=True)}"]
 
 
 def _interval(changes: Sequence[float]) -> str:
@@ -153,7 +145,7 @@ def _pair(given: DemoWorkload, number: int, folder: Path) -> dict[str, Any]:
 
 def _run(given: DemoWorkload, policy: str, folder: Path) -> RunTimeline:
     shutil.rmtree(folder, ignore_errors=True)
-    play = Play(folder, given, LIVE[policy].parameters(PARAMETERS))
+    play = Play(folder, given, parameters(policy))
     story = asyncio.run(play.run(NoAudience()))
     if play.interrupted.is_set():
         raise KeyboardInterrupt
@@ -164,16 +156,11 @@ def _run(given: DemoWorkload, policy: str, folder: Path) -> RunTimeline:
 
 def figures(story: RunTimeline) -> dict[str, Any]:
     """What a run comes to: times in seconds."""
-    headline = headline_of(story)
-    completions = {job.name: (job.completion_ms or 0) / 1000 for job in story.jobs.values()}
     return {
-        "mean": headline.completion_s,
-        "median": statistics.median(completions.values()),
-        "makespan": headline.makespan_s,
-        "t90": headline.t90_s,
+        **msgspec.structs.asdict(headline_of(story)),
         "learned": sum(t90_ms(job) is not None for job in story.jobs.values()),
         "moves": sum(len(job.moves) for job in story.jobs.values()),
-        "completions": completions,
+        "completions": {job.name: (job.completion_ms or 0) / 1000 for job in story.jobs.values()},
     }
 
 

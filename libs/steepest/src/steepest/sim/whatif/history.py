@@ -240,7 +240,9 @@ def _note(one: Received[Any], seen: dict[str, JobObservations], loads: dict[str,
     """What a record of the pool shows of jobs and nodes, before or beyond the position."""
     match one.event:
         case c.JobPlaced() as event:
-            seen.setdefault(event.job, JobObservations()).placed_ms.setdefault(event.incarnation, one.at_ms)
+            placed = seen.setdefault(event.job, JobObservations())
+            placed.placed_ms.setdefault(event.incarnation, one.at_ms)
+            placed.limit_m = None
         case c.CheckpointModeDeclared() as event:
             seen.setdefault(event.job, JobObservations()).mode = event.mode
         case c.NodeUsage() as event:
@@ -270,7 +272,7 @@ def _note_usage(event: c.NodeUsage, at_ms: int, seen: dict[str, JobObservations]
         use.millicore_ms += passed_ms * cpu_m
         if cpu_m > use.most_m:
             use.most_m, use.most_on, use.node_m = cpu_m, event.node, sum(event.jobs.values())
-            use.was_limited = job.limit_m is not None and cpu_m >= FULL * job.limit_m
+            use.was_limited = job.limit_m is not None and FULL * job.limit_m <= cpu_m <= job.limit_m / FULL
             newest = max((incarnation for incarnation, _ in job.work), default=0)
             here = [one for one, work in job.work.items() if one[0] == newest and work.node == event.node]
             use.replicas = max(1, len(here))
