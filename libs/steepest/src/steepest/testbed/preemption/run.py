@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 
 from steepest.demo.workload import DemoWorkload
-from steepest.events.cluster import Overhead
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, SpeConParameters
 from steepest.policies.named import under
 from steepest.testbed.preemption import trainings
@@ -34,7 +33,9 @@ COMPARED = {"fifo": "none", "srtf": "predicted-srtf", "pickyman": "pickyman"}
 SLICES = "time slices"
 """Source of the overheads that the claim is judged by; others come from the comparison, under each policy's name."""
 
-SUSPENSIONS_WANTED = 40
+OVERHEADS_WANTED = 40
+"""Suspensions and resumptions together."""
+
 JOBS, GAP_S = 9, 12.0
 
 
@@ -105,16 +106,16 @@ def _run_times(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) 
 
 def _overheads(folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[MeasuredOverhead]:
     measured: list[MeasuredOverhead] = []
-    rounds, suspended = 0, 0
-    while suspended < (1 if brief else SUSPENSIONS_WANTED):  # few are missing after the first round
+    rounds, predicted = 0, 0
+    while predicted < (1 if brief else OVERHEADS_WANTED):  # few are missing after the first round
         epochs = trainings.SLICED_EPOCHS // 4 if brief or rounds else trainings.SLICED_EPOCHS
         name, given = f"overheads-{rounds}", trainings.sliced_workload(rounds, epochs)
         bytes_s = trainings.SLICED_STORAGE_BYTES_S
         ran = run_once(given, parameters("round-robin"), folder / name, on_step, storage_bytes_s=bytes_s)
         measured += overheads(SLICES, name, ran)
-        suspended = sum(one.kind == Overhead.SUSPENSION and one.predicted_ms is not None for one in measured)
+        predicted = sum(one.predicted_ms is not None for one in measured)
         rounds += 1
-        on_step(f"suspensions predicted and measured: {suspended}; of all overheads: {len(measured)}")
+        on_step(f"suspensions and resumptions measured: {len(measured)}, of which were predicted: {predicted}")
     return measured
 
 
