@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,7 @@ def test_a_fault_strikes_at_the_step_that_it_names() -> None:
     }
 
 
+@pytest.mark.skipif(shutil.which("patch") is None, reason="there is no program patch: apt-get install patch")
 def test_every_mutant_applies(tmp_path: Path) -> None:
     """The library has moved on under no patch, and what each makes of it is still Python."""
     copy = Copy(tmp_path)

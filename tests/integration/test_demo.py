@@ -159,6 +159,21 @@ def test_a_run_by_itself_is_compared_with_a_simulation_of_fair_sharing(tmp_path:
     assert measured["completion_s"] == figures["headline"]["completion_s"]
 
 
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_the_default_demo_suspends_a_gang_for_an_urgent_job(tmp_path: Path) -> None:
+    """The gang is placed whole, gives way and goes on, and no job loses a step."""
+    command = [*STEEPEST, "demo", "--state", str(tmp_path / "state"), "--length", "0.45", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    figures = json.loads(done.stdout)
+
+    assert (figures["finished"], figures["failed"], figures["steps_lost"]) == (figures["jobs"], 0, 0)
+    assert figures["gangs"] == 1
+    assert figures["suspensions"] == figures["resumptions"] >= 1
+    assert figures["limits"] > 0
+
+
 def test_interrupted_demo_stops_its_jobs(tmp_path: Path) -> None:
     """Ctrl-C: it says so, ends with 130, every job is over in the recording, and nothing is left running."""
     state = tmp_path / "state"

@@ -99,9 +99,9 @@ class ClusterView(Projection):
     def _is_new(self, received: Received[c.ClusterEvent]) -> bool:
         """Whether a decider's record is beyond what its stream has brought so far; others always are."""
         headers, state = received.headers, self.state
-        text = headers.get(ID)
-        decision = DecisionId.parse(text) if text else None
-        if text is None or decision is None:
+        text = headers[ID]
+        decision = DecisionId.parse(text)
+        if decision is None:
             return True
         stream, position = decision.stream, decision.position
         if position <= state.streams.get(stream, (-1, -1)):
