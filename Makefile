@@ -43,7 +43,7 @@ dev: $(STAMP)/dev ## Add what the tests, the linter and the reports of `reproduc
 demo: $(STAMP)/$(if $(findstring --compare,$(DEMO)),dev,runtime) ## Real training jobs on an emulated cluster, to the end, with a report
 	$(BIN)/steepest demo $(DEMO)
 
-test: $(STAMP)/dev ## All tests, on all cores
+test: $(STAMP)/dev ## All tests in short form, on all cores; TEST=--long: the long form
 	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=loadgroup --durations=20 $(TEST)
 
 test-fresh: $(STAMP)/dev ## Examples of every property test that were never tried: EXAMPLES=50000 SECONDS=600 (of each test)

@@ -77,7 +77,8 @@ if it was interrupted.
 @click.option(
     "--compare",
     is_flag=True,
-    help="Run the same jobs under fair sharing too, in pairs, from the same first placement; else that is simulated.",
+    help="Run the same jobs under fair sharing too, in pairs, from the same first placement; else that is simulated, "
+    "under a policy that moves or limits jobs.",
 )
 @click.option(
     "--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Run so many pairs with --compare."

@@ -1,9 +1,9 @@
 """What the same jobs would have come to under fair sharing, simulated from a run's own recording.
 
 Nothing of it was run, so it says how wrong it may be: the run's own policy is simulated from the same recording too, and the
-jobs' completion times there are compared with the real ones. Both simulations begin each job where it really began. The
-change is that from one simulation to the other, in which an error that both make cancels; it counts as one only where it is
-larger than the error.
+jobs' completion times there are compared with the real ones. Both simulations begin each job (of a gang, its first replica)
+where it really began. The change is that from one simulation to the other, in which an error that both make cancels; it
+counts as one only where it is larger than the error.
 
 It owns the comparison. How a recording is simulated is in :mod:`steepest.sim.whatif`.
 """
