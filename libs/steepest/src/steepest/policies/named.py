@@ -124,3 +124,9 @@ def _switches(dragon: DragonParameters) -> DragonParameters:
         if dragon.on
         else usual
     )
+
+
+def orders_by_run_time(parameters: PoolParameters) -> bool:
+    """Whether jobs are placed, or give way, in the order of predicted run times."""
+    pickyman = parameters.pickyman
+    return pickyman.on and pickyman.rule not in {PreemptionRule.TIRESIAS, PreemptionRule.ROUND_ROBIN}

@@ -115,7 +115,7 @@ def _apply_mounted(settings: Settings, *, as_json: bool) -> None:
     import msgspec
 
     from steepest.app.pool_changes import open_mounted
-    from steepest.cli.commands.up import wanted
+    from steepest.cli.system.wanted_parameters import wanted
 
     installation = asyncio.run(open_mounted(settings))
     for name in settings.pools:

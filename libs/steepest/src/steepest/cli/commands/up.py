@@ -1,6 +1,6 @@
 """``steepest up``: the embedded system in the foreground.
 
-It owns how a state folder comes to be and which parameters are asked for. It must never know what runs in the system.
+It owns how a state folder comes to be. It must never know what runs in the system.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from steepest.cli.printing.output import tell
 from steepest.cli.system.node_selection import IMAGE, LOCAL, cluster_option, engines, engines_as, refuse_others
 
 if TYPE_CHECKING:
-    from steepest.app.settings.tree import ClusterSettings, ParameterSettings, Settings
+    from steepest.app.settings.tree import ClusterSettings, Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
-    from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
 
 LIMIT = "QUEUE:replicas=N:cpu=N:gpus=N"
 
@@ -151,17 +150,18 @@ def up(config: Path | None, **options: Any) -> None:
     """
     from steepest.app.settings.reading import read_settings
     from steepest.cli.system.foreground import run_embedded, run_on_kafka
+    from steepest.cli.system.wanted_parameters import wanted_aloud
 
     settings = read_settings(flags_of(**options), config)
     prepare(settings)
     let_jobs_have(settings.folder, settings.cluster)
     if settings.kafka.bootstrap:
         refuse_jobs_in_files(settings)
-        run_on_kafka(settings, wanted)
+        run_on_kafka(settings, wanted_aloud)
         return
     if settings.services.scale or settings.services.only:
         raise click.UsageError("--scale and --service are for services that are processes: see --kafka")
-    run_embedded(settings, wanted)
+    run_embedded(settings, wanted_aloud)
 
 
 def flags_of(
@@ -390,52 +390,3 @@ def default_nodes() -> tuple[NodeSpec, ...]:
         NodeSpec(f"node-{number}", Resources(round(total_m * share / 1000) * 10))
         for number, share in enumerate(SHARES, start=1)
     )
-
-
-def _queueing(before: QueueParameters, asked: ParameterSettings) -> QueueParameters:
-    """How jobs are queued; queues that are not named keep their limits."""
-    import msgspec
-
-    from steepest.app.settings.amounts import queue_limits
-
-    limits = {one.queue: one for one in (*before.limits, *map(queue_limits, asked.queue_limits))}
-    changes = {"policy": asked.queueing, "blocking": asked.blocking, "preempt": asked.preempt}
-    named = {name: new for name, new in changes.items() if new is not None}
-    return msgspec.structs.replace(before, **named, limits=tuple(limits.values()))
-
-
-def _preemption(before: PreemptionLimits, asked: ParameterSettings) -> PreemptionLimits:
-    """What protects jobs from suspensions."""
-    import msgspec
-
-    changes = {"min_run_ms": asked.min_run_ms, "max_suspensions": asked.max_suspensions}
-    return msgspec.structs.replace(before, **{name: new for name, new in changes.items() if new is not None})
-
-
-def wanted(settings: Settings) -> PoolParameters | None:
-    """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
-    import msgspec
-
-    from steepest.cli.pool.stored_pool import look
-    from steepest.policies.named import under
-    from steepest.view.cluster_view import ClusterView
-
-    asked = settings.parameters
-    is_there = settings.kafka.bootstrap or settings.folder.has_log_in_files
-    view = look(settings).view if is_there else ClusterView()
-    stated = view.parameters
-    before = stated if asked.policy is None else under(asked.policy, stated)
-    changes = {"alpha": asked.alpha, "interval_ms": asked.interval_ms}
-    specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
-    flowcon = msgspec.structs.replace(before.flowcon, interval_ms=asked.interval_ms or before.flowcon.interval_ms)
-    # The pool's clock must not be coarser than what it measures.
-    after = msgspec.structs.replace(
-        before,
-        specon=specon,
-        flowcon=flowcon,
-        tick_ms=min(before.tick_ms, specon.interval_ms),
-        placement=asked.placement or before.placement,
-        queueing=_queueing(before.queueing, asked),
-        preemption=_preemption(before.preemption, asked),
-    )
-    return None if after == stated else after

@@ -1,0 +1,79 @@
+"""The parameters that a start asks for: those that the log holds, with what the settings change.
+
+It owns which of them are put in force, and what people are asked to notice about them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.app.settings.amounts import queue_limits
+from steepest.app.settings.tree import ParameterSettings, Settings
+from steepest.cli.pool.stored_pool import look
+from steepest.cli.printing.output import tell
+from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
+from steepest.policies.named import named, orders_by_run_time, under
+from steepest.view.cluster_view import ClusterView
+
+
+def wanted(settings: Settings) -> PoolParameters | None:
+    """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
+    stated = _stated(settings)
+    after = _changed(stated, settings.parameters)
+    return None if after == stated else after
+
+
+def wanted_aloud(settings: Settings) -> PoolParameters | None:
+    """As :func:`wanted`, with a note where run times are predicted and no traffic says how long an epoch takes."""
+    stated = _stated(settings)
+    after = _changed(stated, settings.parameters)
+    _note_uncounted_traffic(settings, after)
+    return None if after == stated else after
+
+
+def _stated(settings: Settings) -> PoolParameters:
+    is_there = settings.kafka.bootstrap or settings.folder.has_log_in_files
+    return (look(settings).view if is_there else ClusterView()).parameters
+
+
+def _changed(stated: PoolParameters, asked: ParameterSettings) -> PoolParameters:
+    before = stated if asked.policy is None else under(asked.policy, stated)
+    changes = {"alpha": asked.alpha, "interval_ms": asked.interval_ms}
+    specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
+    flowcon = msgspec.structs.replace(before.flowcon, interval_ms=asked.interval_ms or before.flowcon.interval_ms)
+    # The pool's clock must not be coarser than what it measures.
+    return msgspec.structs.replace(
+        before,
+        specon=specon,
+        flowcon=flowcon,
+        tick_ms=min(before.tick_ms, specon.interval_ms),
+        placement=asked.placement or before.placement,
+        queueing=_queueing(before.queueing, asked),
+        preemption=_preemption(before.preemption, asked),
+    )
+
+
+def _queueing(before: QueueParameters, asked: ParameterSettings) -> QueueParameters:
+    """How jobs are queued; queues that are not named keep their limits."""
+    limits = {one.queue: one for one in (*before.limits, *map(queue_limits, asked.queue_limits))}
+    changes = {"policy": asked.queueing, "blocking": asked.blocking, "preempt": asked.preempt}
+    new = {name: value for name, value in changes.items() if value is not None}
+    return msgspec.structs.replace(before, **new, limits=tuple(limits.values()))
+
+
+def _preemption(before: PreemptionLimits, asked: ParameterSettings) -> PreemptionLimits:
+    """What protects jobs from suspensions."""
+    changes = {"min_run_ms": asked.min_run_ms, "max_suspensions": asked.max_suspensions}
+    return msgspec.structs.replace(before, **{name: new for name, new in changes.items() if new is not None})
+
+
+def _note_uncounted_traffic(settings: Settings, parameters: PoolParameters) -> None:
+    installation = settings.folder.read()
+    if installation.storage or not orders_by_run_time(parameters):
+        return
+    pool = f"pool {settings.pool}: " if installation.pools else ""
+    tell(
+        f"{pool}{named(parameters)} predicts run times from what jobs read, and this folder has no --storage: no traffic is "
+        "counted, and run times come from announced totals alone",
+        err=True,
+    )

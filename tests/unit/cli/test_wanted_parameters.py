@@ -1,0 +1,77 @@
+"""``up`` says where a policy will predict run times without the traffic that they follow from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.unit.cli.conftest import Holding
+
+from steepest.app.settings.reading import read_settings
+from steepest.app.state_folder import Installation, NodeSpec, PoolSpec, StateFolder
+from steepest.cli.system.wanted_parameters import wanted, wanted_aloud
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters
+from steepest.events.registry import READS
+from steepest.policies.named import POLICIES, named, under
+
+NOTE = "no traffic is counted, and run times come from announced totals alone\n"
+BY_RUN_TIME = ("pickyman", "predicted-sjf", "predicted-srtf")
+
+
+def new_folder(tmp_path: Path, **more: Any) -> StateFolder:
+    """An installation on which no system has run."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),), **more))
+    return folder
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_a_storage_it_is_said_that_nothing_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], policy: str
+) -> None:
+    """Under each policy that orders jobs by predicted run times, by its name, and under no other."""
+    settings = read_settings({"state_dir": new_folder(tmp_path).root, "parameters.policy": policy}, environ={})
+
+    asked = wanted_aloud(settings)
+
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.endswith(NOTE) if policy in BY_RUN_TIME else said.err == ""
+    assert said.err.startswith(f"{policy} predicts run times") is (policy in BY_RUN_TIME)
+    assert asked == wanted(settings)
+
+
+def test_with_a_storage_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What jobs read is counted there."""
+    folder = new_folder(tmp_path, storage="http://storage:8080/data")
+    asked = wanted_aloud(read_settings({"state_dir": folder.root, "parameters.policy": "pickyman"}, environ={}))
+
+    assert asked is not None
+    assert named(asked) == "pickyman"
+    assert capsys.readouterr().err == ""
+
+
+def test_the_policy_of_the_log_counts_too(holding: Holding, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is in force at each start, also where the command names none."""
+    parameters = under("predicted-srtf", PoolParameters())
+    folder = holding(c.PoolConfigured(reads=READS, parameters=parameters))
+
+    assert wanted_aloud(read_settings({"state_dir": folder.root}, environ={})) is None
+    assert capsys.readouterr().err.startswith("predicted-srtf predicts run times")
+
+
+def test_of_several_pools_it_is_said_which(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each has a policy of its own."""
+    more = PoolSpec(name="other", nodes=(NodeSpec("n2", Resources(1_000)),))
+    folder = new_folder(tmp_path, pools=(more,))
+    settings = read_settings({"state_dir": folder.root, "parameters.policy": "pickyman"}, environ={})
+
+    for pool in settings.pools:
+        wanted_aloud(msgspec.structs.replace(settings, pool=pool))
+
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(": ")[0] for line in said] == ["pool default", "pool other"]
