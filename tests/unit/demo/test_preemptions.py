@@ -155,8 +155,24 @@ def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_pat
     assert [row["error"] for row in tables["predictions.csv"]] == ["", "-0.1"]
     assert [row["error"] for row in tables["overheads.csv"]] == ["-0.2"]
     assert len(tables["waiting.csv"]) == len(COMPARED)
-    assert [one.judged for one in verdicts(found)] == [Judged.FAILS] * 3 + [Judged.OPEN] * 2
+    assert [one.judged for one in verdicts(found)] == [Judged.FAILS] * 3 + [Judged.OPEN] * 4
     assert (tmp_path / "report.md").read_text() == page(found)
+
+
+def test_the_page_has_a_picture_of_each_experiment_that_has_run(tmp_path: Path) -> None:
+    """Predicted beside measured, and waiting by policy."""
+    runs = [msgspec.structs.replace(waiting("x", 0, log()), policy=policy) for policy in COMPARED]
+    found = RealPreemption(predictions=predictions(log()), overheads=overheads(SLICES, "r", log()), waiting=runs)
+    write(found, tmp_path / "all")
+    write(RealPreemption(waiting=runs), tmp_path / "waiting")
+    write(RealPreemption(), tmp_path / "none")
+    pages = {name: (tmp_path / name / "report.html").read_text() for name in ("all", "waiting", "none")}
+
+    assert {name: page.count("<svg") for name, page in pages.items()} == {"all": 3, "waiting": 1, "none": 0}
+    assert ">1 run times</text>" in pages["all"]
+    assert ">1 resumptions</text>" in pages["all"]
+    assert all(f">{policy}</text>" in pages["waiting"] for policy in COMPARED)
+    assert 'class="missed">does not hold<' in pages["all"]
 
 
 def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
@@ -197,10 +213,37 @@ def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Judged) -> 
         for policy, all_of in (("fifo", (11.0, 12.0, 13.0)), ("pickyman", ours))
         for number, waited in enumerate(all_of)
     ]
-    (fifo,) = [row for row in verdicts(RealPreemption(waiting=runs)) if row.claim.endswith("fifo")]
+    (fifo,) = [
+        row for row in verdicts(RealPreemption(waiting=runs)) if row.claim == "waiting is shorter than under fifo"
+    ]
 
     assert fifo.judged == judged
     assert "against 12.0 s, " in fifo.measured
+
+
+@pytest.mark.parametrize(
+    ("ours", "judged"),
+    [
+        ((110.0, 120.0, 130.0), Judged.HOLDS),
+        ((101.0, 112.0, 120.0), Judged.HOLDS),
+        ((109.0, 121.0, 133.0), Judged.OPEN),
+        ((112.0, 123.0, 132.0), Judged.FAILS),
+    ],
+)
+def test_makespans_are_compared_in_pairs(ours: Sequence[float], judged: Judged) -> None:
+    """The same is no longer; a makespan that is longer in the mean alone is neither shown nor refuted."""
+    one = waiting("x", 0, log())
+    runs = [
+        msgspec.structs.replace(one, policy=policy, repetition=number, makespan_s=makespan)
+        for policy, all_of in (("fifo", (110.0, 120.0, 130.0)), ("pickyman", ours))
+        for number, makespan in enumerate(all_of)
+    ]
+    found = {row.claim: row for row in verdicts(RealPreemption(waiting=runs))}
+
+    fifo = found["the makespan is not longer than under fifo (a bar of this project)"]
+    assert fifo.judged == judged
+    assert "against 120.0 s, " in fifo.measured
+    assert found["the makespan is not longer than under srtf (a bar of this project)"].judged is Judged.UNMEASURED
 
 
 def test_nothing_measured_is_no_verdict() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,10 +17,21 @@ from tests.harness.examples import scaled
 from steepest.cli.commands.reproduce import reproduce
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.sim.preemption.experiment import RULES, PreemptionTask, drawn, rows, run, tasks
+from steepest.sim.preemption.experiment import (
+    GRACE_S,
+    LOW_LOAD,
+    OURS,
+    RULES,
+    PreemptionRow,
+    PreemptionTask,
+    drawn,
+    rows,
+    run,
+    tasks,
+)
 from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob
 from steepest.sim.preemption.report import FILES, write
-from steepest.sim.preemption.simulate import PreemptionResult, simulate_preemption
+from steepest.sim.preemption.simulate import OverheadSeen, PreemptionResult, simulate_preemption
 from steepest.sim.workload import SimJob
 
 JOBS = st.lists(
@@ -136,6 +149,70 @@ def test_a_report_has_a_row_for_every_baseline(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
     with (tmp_path / "out" / "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(found)
+
+
+def outcome(makespan_s: float, wait_s: float = 10.0, overheads: Sequence[OverheadSeen] = ()) -> PreemptionResult:
+    """Of a run with one job."""
+    return PreemptionResult(
+        waits_s=[wait_s], completions_s=[makespan_s], makespan_s=makespan_s, suspensions=0, overheads=overheads
+    )
+
+
+def compared(
+    ours: Sequence[PreemptionResult], theirs: Sequence[PreemptionResult], load: float = 1.2
+) -> Sequence[PreemptionRow]:
+    """The rows of one setting, with a repetition for each pair; all baselines are the same."""
+    todo = [PreemptionTask("muri", "", 8, load, seed) for seed in range(len(ours))]
+    return rows(todo, [dict.fromkeys(RULES, two) | {OURS: one} for one, two in zip(ours, theirs, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict", "shown"),
+    [
+        ((100, 200, 300), "held", "| +0.0 |"),
+        ((99, 197, 296), "held", "| −1.3 |"),
+        ((90, 230, 300), "open", "| *+1.7* |"),
+        ((101, 203, 304), "missed", "| **+1.3** |"),
+    ],
+)
+def test_makespans_are_judged_by_pairs(tmp_path: Path, ours: Sequence[float], verdict: str, shown: str) -> None:
+    """The same is no longer; otherwise the interval of the changes must not contain zero."""
+    found = compared([outcome(one) for one in ours], [outcome(one) for one in (100, 200, 300)])
+
+    assert [row.makespan_verdict for row in found] == [verdict] * (len(RULES) - 1)
+    assert all(row.makespan_low <= row.makespan_change <= row.makespan_high for row in found)
+    write([], [], found, tmp_path)
+    report = (tmp_path / "report.md").read_text()
+    assert shown in report
+    assert f"no makespan gets longer is a bar of this project: 5 {verdict}." in report
+
+
+@pytest.mark.parametrize(("more_s", "verdict"), [(0.9, "held"), (1.1, "missed")])
+def test_at_low_load_there_is_a_second_of_grace(more_s: float, verdict: str) -> None:
+    """Two per cent of hardly any waiting would be a fraction of it."""
+    found = compared([outcome(100, 0.1 * 1.02 + more_s * GRACE_S)], [outcome(100, 0.1)], LOW_LOAD)
+
+    assert {row.verdict for row in found} == {verdict}
+
+
+def test_a_page_has_pictures_of_waiting_and_of_overheads(tmp_path: Path) -> None:
+    """With a line for every rule, the same bytes each time, and nothing that asks for anything."""
+    found = compared([outcome(100), outcome(200)], [outcome(100), outcome(200)])
+    seen = [
+        OverheadSeen("a", kind, predicted_s, 40.0) for kind in ("suspension", "resumption") for predicted_s in (0.0, 30)
+    ]
+    pages = []
+    for overheads in (seen, seen, []):
+        todo = [PreemptionTask("muri", "", 8, 1.2, 0)]
+        write(todo, [{OURS: outcome(100, overheads=overheads)}], found, tmp_path)
+        pages.append((tmp_path / "report.html").read_text())
+
+    assert [page.count("<svg") for page in pages] == [2, 2, 1]
+    assert pages[0] == pages[1]
+    assert all(f">{rule}</text>" in pages[0] for rule in RULES)
+    assert ">2 suspensions, mean error 62.5 %</text>" in pages[0]
+    assert 'class="held"' in pages[0]
+    assert not re.search(r"<script|<link|<img|@import|url\((?!#)|src=", pages[0])
 
 
 def test_a_trace_that_is_not_there_is_named(tmp_path: Path) -> None:

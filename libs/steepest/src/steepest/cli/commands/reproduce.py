@@ -124,14 +124,14 @@ def reproduce(
         raise click.UsageError(
             f"{paper} has no part {strange[0]}; its parts: {', '.join(PARTS.get(paper, ())) or 'none'}"
         )
-    if paper == PICKYMAN and real:
-        real_preemptions(repetitions or 1, out or Path(OUT) / f"{paper}-real", parts, as_json=as_json)
-        return
     refuse_without(
         ("jinja2", "matplotlib", "scipy"),
         "a reproduction needs",
         "In a checkout run `make dev`; elsewhere `pip install 'steepest[simulate]'`.",
     )
+    if paper == PICKYMAN and real:
+        real_preemptions(repetitions or 1, out or Path(OUT) / f"{paper}-real", parts, as_json=as_json)
+        return
     if paper == PICKYMAN:
         folder = folder_of(out or Path(OUT) / paper)
         simulated_preemptions(data, repetitions or PICKYMAN_TIMES, workers, folder, as_json=as_json)

@@ -5,14 +5,14 @@ Each effect is divided by the published one, so that effects of all units have o
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from steepest.sim.reproduce import colours
+from steepest.sim.pages import colours
+from steepest.sim.pages.svg import svg_of
 from steepest.sim.reproduce.placement import Start
 from steepest.sim.reproduce.run import ExperimentFigure
 from steepest.sim.reproduce.verdict import BAND, Unit
@@ -47,10 +47,7 @@ def forest(rows: Sequence[ExperimentFigure]) -> str:
         axis.set_yticks(range(len(lines)), lines)
         axis.set_xlabel("effect ÷ published effect (0: none; 1: as published); lines are 95 % intervals")
         axis.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-        written = io.StringIO()
-        figure.savefig(written, format="svg", metadata=colours.NO_METADATA)
-    svg = written.getvalue()
-    return svg[svg.index("<svg") :]
+        return svg_of(figure)
 
 
 def _draw(axis: Any, rows: Sequence[ExperimentFigure], lines: Sequence[str], start: Start) -> None:

@@ -5,18 +5,15 @@ The same courses give the same bytes: nothing in the picture names its time or m
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from steepest.sim.reproduce import colours
+from steepest.sim.pages import colours
+from steepest.sim.pages.svg import BESIDE, svg_of
 from steepest.sim.reproduce.course import Course, Line, Spells
-
-BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-"""Legends stand beside what they explain, where they cover nothing."""
 
 MOST_NAMED = 20
 """More jobs or nodes than this go without a legend."""
@@ -49,10 +46,7 @@ def drawn(before: Course, after: Course, completions: Sequence[tuple[str, float,
         for name in ("before", "after", "efficiency", "categories", "places"):
             axes[name].set_xlabel("s")
             axes[name].set_xlim(0, last_s)
-        written = io.StringIO()
-        figure.savefig(written, format="svg", metadata=colours.NO_METADATA)
-    svg = written.getvalue()
-    return svg[svg.index("<svg") :]
+        return svg_of(figure)
 
 
 def _completions(axis: Any, completions: Sequence[tuple[str, float, float]]) -> None:

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
 import msgspec
 
 from steepest.sim.losses import thesis
+from steepest.sim.pages.rendering import rendered
 from steepest.sim.reproduce.forest import forest
 from steepest.sim.reproduce.placement import Start
 from steepest.sim.reproduce.run import ExperimentFigure, Part, Reproduction
@@ -137,16 +137,10 @@ def _line(rows: Sequence[ExperimentFigure]) -> ReportRow:
 
 
 def _rendered(template: str, reproduction: Reproduction) -> str:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("steepest.sim.reproduce"),
-        autoescape=jinja2.select_autoescape(["html.j2"]),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
     rows = reproduction.rows
-    return environment.get_template(template).render(
+    return rendered(
+        template,
+        title=f"{reproduction.paper.title}, reproduced",
         paper=reproduction.paper,
         repetitions=reproduction.repetitions,
         effects=tables(rows, Part.EFFECT),

@@ -17,6 +17,9 @@ DEFAULT, POLICY = "#8c959f", "#8250df"
 OTHER_START = "#1b7c83"
 """The uneven start, where both are shown."""
 
+BASELINES = (DEFAULT, "#1b9e77", "#d95f02", "#e7298a", "#66a61e")
+"""Other policies in the same picture, in this order: none of them is violet."""
+
 BAND = "#d8dee5"
 
 _GROWING, _WATCHED, _CONVERGED = "#1a7f37", "#d4a72c", "#0969da"

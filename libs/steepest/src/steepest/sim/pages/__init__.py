@@ -1,0 +1,1 @@
+"""What reports of experiments are made of: templates, colours, and pictures that stand inside a page."""
