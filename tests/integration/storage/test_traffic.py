@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.harness.newest_reports import NewestReports
 
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders.gang_ports import is_unused
@@ -18,7 +19,6 @@ from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.demo_jobs.streamed_data import write_images
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
-from steepest.events.heartbeat import ReplicaReport, ReplicaState
 from steepest.storage_lab.link import running_link
 from steepest.storage_lab.server import StorageServer
 from steepest.testing.waiting import until
@@ -27,34 +27,12 @@ STREAMED = (sys.executable, "-m", "steepest.demo_jobs.streamed")
 ALIKE = 0.02
 
 
-class Reports:
-    """The newest report of each job."""
-
-    def __init__(self) -> None:
-        self.newest: dict[str, ReplicaReport] = {}
-
-    async def follow(self, cluster: LocalCluster) -> None:
-        """Take every heartbeat."""
-        async for beat in cluster.heartbeats():
-            for report in beat.replicas:
-                self.newest[report.job] = report
-
-    def has_ended(self, job: str) -> Callable[[], bool]:
-        """Whether it has."""
-        return lambda: job in self.newest and self.newest[job].state is not ReplicaState.RUNNING
-
-    def read(self, job: str) -> int:
-        """What it has read."""
-        count = self.newest[job].read_bytes if job in self.newest else None
-        return count or 0
-
-
 @asynccontextmanager
-async def emulated(folder: Path, data: DataSource) -> AsyncIterator[tuple[LocalCluster, Reports]]:
+async def emulated(folder: Path, data: DataSource) -> AsyncIterator[tuple[LocalCluster, NewestReports]]:
     """An emulated node whose jobs read there; what still runs at the end is stopped."""
     nodes = [LocalNode("n1", Resources(cpu_m=2_000))]
     cluster = LocalCluster(folder, nodes, "traffic", heartbeat_s=0.1, data=data)
-    reports = Reports()
+    reports = NewestReports()
     following = asyncio.create_task(reports.follow(cluster))
     try:
         yield cluster, reports

@@ -1,8 +1,8 @@
 """A private Docker engine: a daemon with its own folder, socket and control group, independent of others on the machine.
 
 It owns starting, killing and stopping; ``make engine`` installs the daemon (Debian's ``docker.io``). It needs root. The
-engine has no bridge network: containers run with ``--network none`` or ``host``. Containers outlive the daemon (live
-restore), and ``stop`` removes them.
+engine has no bridge network unless it is given a bridge: containers run with ``--network none`` or ``host``. Containers
+outlive the daemon (live restore), and ``stop`` removes them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,17 @@ class DockerEngine:
     Args:
         folder: Contains all of the engine's files; at most 80 characters, because socket paths are limited.
         cpu_m: CPU limit of all its containers together, in millicores; None: no limit.
+        bridge: A bridge of this machine that has an address: containers join its network; empty: none.
         options: Further arguments of ``dockerd``.
     """
 
-    def __init__(self, folder: Path, *, cpu_m: int | None = None, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, cpu_m: int | None = None, bridge: str = "", options: Sequence[str] = ()
+    ) -> None:
         self.folder = folder.absolute()
         self.group = f"steepest-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]}"
         self._cpu_m = cpu_m
+        self._bridge = bridge
         self._options = tuple(options)
         self._daemon: psutil.Process | None = None
 
@@ -155,7 +159,7 @@ class DockerEngine:
             "--pidfile",
             str(self._pid_file),
             f"--host={self.url}",
-            "--bridge=none",
+            f"--bridge={self._bridge or 'none'}",
             "--iptables=false",
             "--ip6tables=false",
             "--live-restore",
@@ -231,9 +235,11 @@ def missing() -> str:
 
 
 @contextlib.contextmanager
-def running_engine(folder: Path, *, cpu_m: int | None = None, options: Sequence[str] = ()) -> Iterator[DockerEngine]:
+def running_engine(
+    folder: Path, *, cpu_m: int | None = None, bridge: str = "", options: Sequence[str] = ()
+) -> Iterator[DockerEngine]:
     """An engine that runs within the block; its folder's content is removed afterwards."""
-    engine = DockerEngine(folder, cpu_m=cpu_m, options=options)
+    engine = DockerEngine(folder, cpu_m=cpu_m, bridge=bridge, options=options)
     try:
         engine.start()
         yield engine
