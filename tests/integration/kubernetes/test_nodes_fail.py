@@ -144,8 +144,9 @@ def _used(found: Received[c.ClusterEvent]) -> bool | None:
 
 def _pod(lab: KubernetesLab, job: str) -> dict[str, Any]:
     """The pod of a job that runs."""
-    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "pods", "-l", f"steepest.dev/job={job}", "-o", "json"))
-    (pod,) = [each for each in found["items"] if each["status"]["phase"] == "Running"]
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "pods", "-l", "steepest.dev/managed=true", "-o", "json"))
+    running = [each for each in found["items"] if each["status"]["phase"] == "Running"]
+    (pod,) = [each for each in running if each["metadata"]["name"].startswith(f"{job}-")]
     return dict(pod)
 
 
