@@ -16,6 +16,7 @@ from steepest.cli.printing.tables import drawn
 from steepest.demo.job_progress import in_words, interval, share_done, steps
 from steepest.demo.picture import WITH_TIME_LEFT, picture
 from steepest.demo.run_timeline import RunTimeline
+from steepest.events import cluster as c
 from steepest.read_models.job_rows import job_row
 from steepest.read_models.job_timeline import TimelineCollector
 from steepest.view.progress import TimeLeft
@@ -86,6 +87,21 @@ def test_programs_get_all_of_it() -> None:
     pool = uneven()
     unknown = msgspec.to_builtins(job_row(stored(pool), pool.a))
     assert (unknown["steps_total"], unknown["remaining_ms"], unknown["cpu_ms_left"]) == (None, None, None)
+
+
+def test_a_job_that_ended_by_its_goal_says_so_and_what_it_saved() -> None:
+    """For programs, also once it has ended; any other job has reached none."""
+    pool = Trained(goal=c.Goal(below=0.1), steps=1_000)
+    before = msgspec.to_builtins(job_row(stored(pool), pool.a))
+    reached = c.GoalReached(job="a", incarnation=1, reason="loss < 0.1", value=0.05, cpu_ms_saved=80_000)
+    pool.fold(reached)
+    pool.carry_out("a")
+    pool.fold(c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=85, reason="goal reached: loss < 0.1"))
+    after = msgspec.to_builtins(job_row(stored(pool), pool.a))
+
+    assert (before["goal_reached"], before["cpu_ms_saved"]) == ("", None)
+    assert (after["goal_reached"], after["cpu_ms_saved"]) == ("loss < 0.1", 80_000)
+    assert (after["phase"], after["outcome"]) == ("ended", "finished")
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, "30 %"), (WITH_TIME_LEFT, "30 %, 2 min 36 s left")])

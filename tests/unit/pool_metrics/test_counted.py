@@ -241,6 +241,18 @@ def test_categories_and_stays(pool: CountedPool) -> None:
     assert pool.value("stays_total") == 1
 
 
+def test_goals_that_were_reached_and_what_they_saved(pool: CountedPool) -> None:
+    """CPU time of those whose announced end is known; the others count as reached alone."""
+    for job in "ab":
+        pool.run(job, "w1")
+    reached: dict[str, Any] = {"incarnation": 1, "reason": "enough", "value": 0.05}
+    assert pool.value("goals_saved_cpu_seconds_total") == 0
+    pool.feed(c.GoalReached(job="a", **reached, cpu_ms_saved=80_000), c.GoalReached(job="b", **reached))
+
+    assert pool.value("goals_reached_total") == 2
+    assert pool.value("goals_saved_cpu_seconds_total") == 80
+
+
 def test_a_predicted_run_time_beside_its_outcome(pool: CountedPool) -> None:
     """The first prediction counts, against the time for which the job held a place, once it has finished."""
     pool.run("a", "w1")

@@ -132,6 +132,10 @@ class PoolCounters:
             "charged",
         )
         self.goals = counter("goals_reached", "Jobs that were ended because they had reached their goal.")
+        self.goals_saved = counter(
+            "goals_saved_cpu_seconds",
+            "CPU time that jobs still needed up to their announced ends when they had reached their goals.",
+        )
         self.wait_seconds = histogram(
             "job_wait_seconds",
             "Seconds from a job's submission to its first start. High: the pool is too small, or the queue's limits are.",
@@ -187,7 +191,7 @@ class PoolCounters:
         for predicted in (CPU_TIME, RUN_TIME, *Overhead):
             self.prediction_errors.labels(pool, str(predicted))
         self.wait_seconds.labels(pool, "default")
-        for metric in (self.t90_seconds, self.lateness, self.resumptions, self.stays, self.goals):
+        for metric in (self.t90_seconds, self.lateness, self.resumptions, self.stays, self.goals, self.goals_saved):
             metric.labels(pool)
 
     def forget(self, pool: str) -> None:

@@ -168,8 +168,10 @@ class PoolMetrics(Effector):
         event: c.RetryPlanned = received.event
         self._counters.retries.labels(self._pool, str(event.charged).lower()).inc()
 
-    def _goal(self, _: ClusterView, __: Received[Any]) -> None:
+    def _goal(self, _: ClusterView, received: Received[Any]) -> None:
+        event: c.GoalReached = received.event
         self._counters.goals.labels(self._pool).inc()
+        self._counters.goals_saved.labels(self._pool).inc((event.cpu_ms_saved or 0) / 1000)
 
     def _overhead(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.OverheadMeasured = received.event

@@ -63,6 +63,8 @@ class JobRow(msgspec.Struct, kw_only=True):
         deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
         measured: Whether its growth was measured, so that ``category`` means something.
         limited: Whether a limit was ever planned for this incarnation.
+        goal_reached: The part of its goal because of which it was stopped, in words; empty: none.
+        cpu_ms_saved: CPU time that it still needed then up to its announced end.
     """
 
     step: int | None
@@ -102,6 +104,8 @@ class JobRow(msgspec.Struct, kw_only=True):
     checkpoint_step: int | None
     exit_status: int | None
     reason: str
+    goal_reached: str
+    cpu_ms_saved: int | None
     plan: str | None
     cpu_m: int
     memory_mib: int
@@ -173,6 +177,8 @@ def job_row(
         checkpoint_step=job.checkpoint.step if job.checkpoint else None,
         exit_status=job.exit_status,
         reason=job.stop_reason,
+        goal_reached=job.goal_reached,
+        cpu_ms_saved=job.cpu_ms_saved,
         plan=job.plan,
         cpu_m=job.spec.chief_requests.cpu_m,
         memory_mib=job.spec.chief_requests.memory_mib,

@@ -14,7 +14,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.parameters import PoolParameters
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
-STATE_VERSION = 8
+STATE_VERSION = 9
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -156,6 +156,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         cancel: The request that asked to stop it for good.
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
+        cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
         held_ms: For how long it held places, up to when it gave them back last.
         service_ms: The same times its GPUs, or its CPU cores if it has none.
@@ -204,6 +205,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     plan: str | None = None
     cancel: str | None = None
     goal_reached: str = ""
+    cpu_ms_saved: int | None = None
     retries_used: int = 0
     retries_held: int = 0
     refusals: int = 0

@@ -213,6 +213,7 @@ def _goal_reached(view: Projection, event: c.GoalReached, received: Received[Any
     if job is None or not job.alive or job.cancel or job.incarnation != event.incarnation:
         return False
     job.cancel, job.goal_reached = f"goal-{received.offset}", event.reason
+    job.cpu_ms_saved = event.cpu_ms_saved
     lifecycle.cancel_if_free(view, job, received)
     view.jobs.update(job)
     return True
