@@ -29,6 +29,7 @@ import msgspec
 
 from steepest.events.parameters import PoolParameters
 from steepest.sim.clusters import open_cluster
+from steepest.sim.paired import half_width
 from steepest.sim.policies import POOL
 from steepest.sim.result import SimulationResult
 from steepest.sim.system.simulate import simulate_system
@@ -36,10 +37,6 @@ from steepest.sim.workload import SimJob, Workload
 from steepest.sim.workloads.read import open_workload
 
 FIGURES = ("mean_jct", "median_jct", "makespan", "mean_t90")
-T_95 = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26}
-"""Student's t for a 95 % interval, by the number of seeds."""
-
-MORE_SEEDS = 1.96
 LIE = 0.1
 LIARS = 3
 """One job in so many announces this multiple of its steps."""
@@ -182,7 +179,7 @@ def line(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = []
     for figure in FIGURES:
         values = [row[figure] for row in rows]
-        half = T_95.get(len(values), MORE_SEEDS) * statistics.stdev(values) / len(values) ** 0.5 if values[1:] else 0.0
+        half = half_width(values) or 0.0
         cells.append(f"{statistics.fmean(values):+.1f} ± {half:.1f}")
     cells.append(f"{statistics.fmean(row['late_share'] for row in rows):.1f} %")
     cells.append(f"{max(row['late_worst'] for row in rows):+.0f} %")

@@ -20,11 +20,14 @@ from steepest.sim.result import JobResult, SimulationResult
 from steepest.testing.system.running_system import STEEPEST
 
 KEYS = (
-    "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 late_share late_worst mean_wait makespan "
+    "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 late_share late_worst mean_jct_change "
+    "median_jct_change makespan_change mean_t90_change mean_wait makespan "
     "utilisation migrations preemptions deadlocked scale_ups scale_downs partial_gang_ms_max events wall_seconds"
 )
 SMALL = ("--workload", "thesis:flowcon-3", "--cluster", "2x8cpu")
 RECORDING = Path(__file__).parents[2] / "golden" / "moves"
+T_OF_TWO = 12.7062
+"""The 97.5 % quantile of Student's t with one degree of freedom."""
 
 
 def run(*arguments: object) -> Result:
@@ -88,13 +91,12 @@ def test_a_table_has_a_line_a_policy() -> None:
 def test_policies_are_compared_within_their_kind() -> None:
     """Against the first of it; across kinds there is no figure, and it is said why."""
     result = run(*SMALL, "--policy", "spread,srtf,procon,fifo")
-    means = [float(line.split()[2].replace(",", "")) for line in result.stdout.splitlines()[1:]]
-    changes = [line.split()[3:5] for line in result.stdout.splitlines()[1:]]
+    *lines, _, title, _, first, second = result.stdout.splitlines()
+    means = [float(line.split()[2].replace(",", "")) for line in lines[1:]]
 
-    assert "JCT CHANGE" in result.stdout
-    assert [change[0] for change in changes[:2]] == ["-", "-"]
-    assert changes[2] == [f"{100 * (means[2] / means[0] - 1):+.1f}", "%"]
-    assert changes[3] == [f"{100 * (means[3] / means[1] - 1):+.1f}", "%"]
+    assert title == "Change:"
+    assert first.split()[:4] == ["procon", "spread", f"{100 * (means[2] / means[0] - 1):+.1f}", "%"]
+    assert second.split()[:4] == ["fifo", "srtf", f"{100 * (means[3] / means[1] - 1):+.1f}", "%"]
     assert means[3] > means[1]
     assert result.stderr.startswith(
         "compare within a kind, not across (docs/simulate.md): in a pool: spread, procon; by allocation: srtf, fifo\n"
@@ -102,19 +104,45 @@ def test_policies_are_compared_within_their_kind() -> None:
 
 
 def test_a_table_of_several_seeds_shows_how_much_they_differ(tmp_path: Path) -> None:
-    """The mean over the seeds, and their standard deviation; changes are taken seed by seed."""
+    """The mean over the seeds, and their standard deviation; changes are taken seed by seed, with an interval."""
     call = ("--workload", "thesis:mixed-20", "--cluster", "4x8cpu", "--policy", "fifo,sjf", "--seed", "0-1")
     lines = run(*call, "--out", tmp_path).stdout.splitlines()
     rows = json.loads((tmp_path / "summary.json").read_text())
     fifo, sjf = ([row["mean_jct"] for row in rows if row["policy"] == policy] for policy in ("fifo", "sjf"))
     mean, deviation = sum(sjf) / 2, abs(sjf[0] - sjf[1]) / 2
     changes = [100 * (other / one - 1) for one, other in zip(fifo, sjf, strict=True)]
+    half = T_OF_TWO * abs(changes[0] - changes[1]) / 2
 
     assert deviation > 1
     assert lines[2].split()[:3] == ["sjf", "2", "40/40"]
     assert f"{mean:,.0f} ± {deviation:,.0f}" in lines[2]
-    assert f"{sum(changes) / 2:+.1f} ± {abs(changes[0] - changes[1]) / 2:.1f} %" in lines[2]
-    assert lines[-1] == "± is the standard deviation over the seeds."
+    assert lines[3] == "± is the standard deviation over the seeds."
+    assert lines[5] == "Change, seed by seed:"
+    assert lines[7].split()[:2] == ["sjf", "fifo"]
+    assert f"{sum(changes) / 2:+.1f} ± {half:.1f} %" in lines[7]
+    assert lines[8] == "± is half of the 95 % confidence interval of the mean."
+    (written,) = json.loads((tmp_path / "changes.json").read_text())
+    assert (written["policy"], written["against"], written["seeds"]) == ("sjf", "fifo", 2)
+    assert written["mean_jct"]["mean"] == pytest.approx(sum(changes) / 200)
+    assert written["mean_jct"]["high"] - written["mean_jct"]["low"] == pytest.approx(2 * half / 100, rel=1e-3)
+    assert written["mean_t90"] is None
+
+
+def test_the_change_of_every_figure_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Mean, median, makespan, T90, and the jobs that end late; of one seed there is no interval."""
+
+    def ran(policy: str, *ends_s: float) -> SimulationResult:
+        jobs = [
+            JobResult(name=f"j{number}", submit_s=0.0, start_s=0.0, end_s=end_s, learned_s=end_s / 2)
+            for number, end_s in enumerate(ends_s)
+        ]
+        return SimulationResult(policy=policy, seed=0, jobs=jobs, used=1.0, capacity=1.0, events=1, wall_seconds=0.1)
+
+    show_results([ran("spread", 10.0, 20.0, 30.0), ran("steepest", 5.0, 10.0, 33.0)])
+    *_, header, row = capsys.readouterr().out.splitlines()
+
+    assert " ".join(header.split()) == "POLICY AGAINST MEAN JCT MEDIAN MAKESPAN T90 LATE WORST"
+    assert " ".join(row.split()) == "steepest spread -20.0 % -50.0 % +10.0 % -20.0 % 33.3% +10%"
 
 
 def test_nothing_is_compared_where_not_as_many_jobs_finished(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,9 +156,11 @@ def test_nothing_is_compared_where_not_as_many_jobs_finished(capsys: pytest.Capt
             for policy, ended in ran
         ]
     )
-    rows = [line.split()[:4] for line in capsys.readouterr().out.splitlines()[1:]]
+    _, *rows, _, _, _, las, sjf = (line.split() for line in capsys.readouterr().out.splitlines())
 
-    assert rows == [["fifo", "2/2", "30.0", "-"], ["las", "1/2", "10.0", "-"], ["sjf", "2/2", "30.0", "+0.0"]]
+    assert [row[:3] for row in rows] == [["fifo", "2/2", "30.0"], ["las", "1/2", "10.0"], ["sjf", "2/2", "30.0"]]
+    assert las[:5] == ["las", "fifo", "-", "-", "-"]
+    assert sjf[:4] == ["sjf", "fifo", "+0.0", "%"]
 
 
 def test_jobs_that_fit_nowhere_are_reported(tmp_path: Path) -> None:
@@ -224,3 +254,6 @@ def test_a_policy_is_compared_job_by_job_with_the_first_one() -> None:
     assert 0 <= steepest["late_share"] <= 1
     assert steepest["mean_t90"] < steepest["mean_jct"] < spread["mean_jct"]
     assert (steepest["late_worst"] > 0.05) == (steepest["late_share"] > 0)
+    for figure in ("mean_jct", "median_jct", "makespan", "mean_t90"):
+        assert spread[f"{figure}_change"] is None
+        assert steepest[f"{figure}_change"] == pytest.approx(steepest[figure] / spread[figure] - 1)

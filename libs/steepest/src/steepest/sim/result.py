@@ -56,6 +56,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         late_share: Share of the jobs that ended more than ``LATE`` later than in the run that this one is compared with,
             as a share of their completion time there; None: it is compared with none.
         late_worst: How much later the job ended that was delayed most, likewise; None also where no job ended in both.
+        mean_jct_change: Change of the mean completion time against the run that this one is compared with, as a share of it
+            there: -0.25 is a quarter less; None: it is compared with none, or not as many jobs finished. The other changes
+            likewise.
+        mean_t90_change: None also where one of the two is.
         mean_wait: From submission to first start, over the jobs that started.
         makespan: The last end, from the workload's start.
         utilisation: Share of the cluster's GPU-seconds (CPU-seconds, where the jobs ask for no GPU) in use from the start
@@ -78,6 +82,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     mean_t90: float | None
     late_share: float | None
     late_worst: float | None
+    mean_jct_change: float | None
+    median_jct_change: float | None
+    makespan_change: float | None
+    mean_t90_change: float | None
     mean_wait: float
     makespan: float
     utilisation: float
@@ -115,24 +123,32 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     partial_gang_ms_max: int = 0
 
     def summary(self, beside: SimulationResult | None = None) -> Summary:
-        """Compute the summary figures; ``beside``: the run of the same jobs that lateness is measured against."""
+        """Compute the summary figures; ``beside``: the run of the same jobs that this one is compared with."""
         later = [] if beside is None else _later(self.jobs, beside.jobs)
         learned = [job.learned_s - job.submit_s for job in self.jobs if job.learned_s is not None]
         finished = [job for job in self.jobs if job.end_s is not None]
         jcts = sorted(job.jct_s for job in finished)
         waits = [job.start_s - job.submit_s for job in self.jobs if job.start_s is not None]
         makespan = max((job.end_s for job in finished if job.end_s is not None), default=0.0)
+        mean_jct, median_jct, mean_t90 = _mean(jcts), _quantile(jcts, 0.5), _mean(learned) if learned else None
+        before = None if beside is None else beside.summary()
+        if before is not None and before.finished != len(finished):
+            before = None  # a mean over those alone that both finished is no gain
         return Summary(
             policy=self.policy,
             jobs=len(self.jobs),
             finished=len(finished),
-            mean_jct=_mean(jcts),
-            median_jct=_quantile(jcts, 0.5),
+            mean_jct=mean_jct,
+            median_jct=median_jct,
             p90_jct=_quantile(jcts, 0.9),
             p99_jct=_quantile(jcts, 0.99),
-            mean_t90=_mean(learned) if learned else None,
+            mean_t90=mean_t90,
             late_share=sum(one > LATE for one in later) / len(later) if later else None,
             late_worst=max(later) if later else None,
+            mean_jct_change=None if before is None else _change(mean_jct, before.mean_jct),
+            median_jct_change=None if before is None else _change(median_jct, before.median_jct),
+            makespan_change=None if before is None else _change(makespan, before.makespan),
+            mean_t90_change=None if before is None else _change(mean_t90, before.mean_t90),
             mean_wait=_mean(waits),
             makespan=makespan,
             utilisation=self.used / (self.capacity * makespan) if self.capacity and makespan else 0.0,
@@ -151,6 +167,11 @@ def _later(jobs: Sequence[JobResult], others: Sequence[JobResult]) -> list[float
     """By how much each job ended later than in another run, as a share of its completion time there."""
     before = {job.name: job.jct_s for job in others if job.end_s is not None and job.jct_s > 0}
     return [job.jct_s / before[job.name] - 1 for job in jobs if job.end_s is not None and job.name in before]
+
+
+def _change(now: float | None, before: float | None) -> float | None:
+    """A figure's change as a share of what it was; None where one of the two is unknown, or it was 0."""
+    return None if now is None or not before else now / before - 1
 
 
 def _mean(values: Sequence[float]) -> float:

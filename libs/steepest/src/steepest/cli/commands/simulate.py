@@ -74,7 +74,11 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 @click.option(
     "--profiles", type=click.Path(path_type=Path), help="Read measured tables from this folder, for --rules pollux."
 )
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Write jobs.csv and summary.json there.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write jobs.csv, summary.json and changes.json there.",
+)
 @click.option("--jobs", "workers", type=click.IntRange(min=1), help="Use so many processes; default: one per core.")
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON object for each run and nothing else.")
 @click.option(

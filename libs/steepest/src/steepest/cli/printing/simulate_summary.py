@@ -1,4 +1,4 @@
-"""What ``steepest simulate`` gives back: a table for people, and files.
+"""What ``steepest simulate`` gives back: tables for people, and files.
 
 Owns the words and the columns. Must never know how a result came about.
 """
@@ -16,13 +16,14 @@ from steepest.cli.printing.output import tell
 from steepest.cli.printing.tables import show
 from steepest.errors import InputError
 from steepest.policies.baselines.by_name import BASELINES
+from steepest.sim.paired import MeanChange, PairedChanges, paired_changes
 from steepest.sim.result import LATE, SimulationResult, Summary
 
 JOB_COLUMNS = ("name", "submit_s", "start_s", "end_s", "learned_s", "outcome", "migrations", "preemptions")
 SECONDS = ("mean_jct", "median_jct", "p90_jct", "p99_jct", "mean_wait", "makespan")
 COLUMNS = ("#mean JCT", "#median", "#p90", "#p99", "#mean wait", "#makespan", "#used", "#moved", "#preempted")
-LATE_COLUMNS = ("#late", "#worst")
-"""How many jobs end more than 5 % later than under the first policy, and by how much the most delayed one."""
+CHANGES = ("policy", "against", "#mean JCT", "#median", "#makespan", "#T90", "#late", "#worst")
+"""Of each policy against the first one of its kind: its figures, how many jobs end late, and the most that one does."""
 
 
 def make_folder(folder: Path) -> None:
@@ -38,7 +39,11 @@ def make_folder(folder: Path) -> None:
 
 
 def write(folder: Path, results: Sequence[SimulationResult]) -> None:
-    """``summary.json``, a list of the runs' figures and assumptions, and ``jobs.csv``, a line a job and run.
+    """The files of the runs.
+
+    * ``summary.json``: a list of the runs' figures and assumptions;
+    * ``changes.json``: a list of the policies that are compared, with the mean change of each figure and its interval;
+    * ``jobs.csv``: a line a job and run.
 
     Raises:
         InputError: They cannot be written.
@@ -52,7 +57,8 @@ def write(folder: Path, results: Sequence[SimulationResult]) -> None:
         for result in results
     ]
     try:
-        (folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(rows)) + b"\n")
+        _write_json(folder / "summary.json", rows)
+        _write_json(folder / "changes.json", _changes(_by_policy(results)))
         with (folder / "jobs.csv").open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(("policy", "seed", *JOB_COLUMNS))
@@ -63,39 +69,45 @@ def write(folder: Path, results: Sequence[SimulationResult]) -> None:
         raise _unwritable(folder, error) from error
 
 
+def _write_json(file: Path, value: object) -> None:
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(value)) + b"\n")
+
+
 def _unwritable(folder: Path, error: OSError) -> InputError:
     return InputError(f"cannot write to {folder}: {error.strerror}", hint="Name another folder with --out.")
 
 
 def show_results(results: Sequence[SimulationResult]) -> None:
-    """A line a policy; of several seeds, the mean and the standard deviation over them. Then what they do not tell."""
-    by_policy: dict[str, list[Summary]] = {}
-    for result in results:
-        by_policy.setdefault(result.policy, []).append(result.summary(compared_with(results, result)))
+    """A line a policy; of several seeds, the mean and the standard deviation over them.
+
+    Then what each policy changes against the first one of its kind, and what the figures do not tell.
+    """
+    by_policy = _by_policy(results)
     several = any(len(runs) > 1 for runs in by_policy.values())
-    changes = {policy: _change(policy, by_policy, several=several) for policy in by_policy}
-    change = ["#JCT change"] if any(changes.values()) else []
     learned = ["#T90"] if any(run.mean_t90 is not None for runs in by_policy.values() for run in runs) else []
-    late = LATE_COLUMNS if len(by_policy) > len({_kind(policy) for policy in by_policy}) else ()
-    columns = ["policy", *(["#seeds"] if several else []), "#finished", COLUMNS[0], *change, *COLUMNS[1:]]
-    columns += [*learned, *late]
-    rows = []
-    for policy, runs in by_policy.items():
-        row = _row(runs, several=several)
-        if change:
-            row.insert(columns.index("#JCT change"), changes[policy])
-        row += [_mean_t90(runs)] if learned else []
-        row += _tail(runs) if late else []
-        rows.append(row)
+    columns = ["policy", *(["#seeds"] if several else []), "#finished", *COLUMNS, *learned]
+    rows = [_row(runs, several=several) + ([_mean_t90(runs)] if learned else []) for runs in by_policy.values()]
     show(columns, rows)
     if several:
         tell("± is the standard deviation over the seeds.")
+    if changes := _changes(by_policy):
+        tell("\nChange, seed by seed:" if several else "\nChange:")
+        show(CHANGES, [_change_row(one) for one in changes])
+        if several:
+            tell("± is half of the 95 % confidence interval of the mean.")
     for note in _notes(results):
         tell(note, err=True)
 
 
+def _by_policy(results: Sequence[SimulationResult]) -> dict[str, list[Summary]]:
+    found: dict[str, list[Summary]] = {}
+    for result in results:
+        found.setdefault(result.policy, []).append(result.summary(compared_with(results, result)))
+    return found
+
+
 def compared_with(results: Sequence[SimulationResult], one: SimulationResult) -> SimulationResult | None:
-    """The run that a run's lateness is measured against: the first policy's of its kind; None where it is that."""
+    """The run that a run is compared with: the first policy's of its kind; None where it is that."""
     first = next(result for result in results if result.seed == one.seed and _kind(result.policy) == _kind(one.policy))
     return None if first.policy == one.policy else first
 
@@ -120,24 +132,31 @@ def _mean_t90(runs: Sequence[Summary]) -> str:
     return f"{statistics.fmean(known):,.0f}" if known else ""
 
 
-def _tail(runs: Sequence[Summary]) -> tuple[str, str]:
-    """Share of the jobs that are late, over all seeds, and the most that one is; empty for the first policy."""
-    shares = [run.late_share for run in runs if run.late_share is not None]
-    worst = [run.late_worst for run in runs if run.late_worst is not None]
-    if not shares or not worst:
-        return "", ""
-    return f"{statistics.fmean(shares):.1%}", f"{max(worst):+.0%}"
+def _changes(by_policy: Mapping[str, Sequence[Summary]]) -> list[PairedChanges]:
+    """What each policy changes against the first one of its kind, but for those first ones."""
+    firsts: dict[str, str] = {}
+    for policy in by_policy:
+        firsts.setdefault(_kind(policy), policy)
+    return [
+        paired_changes(runs, firsts[_kind(policy)])
+        for policy, runs in by_policy.items()
+        if firsts[_kind(policy)] != policy
+    ]
 
 
-def _change(policy: str, by_policy: Mapping[str, Sequence[Summary]], *, several: bool) -> str:
-    """Of the mean completion time, seed by seed, against the first policy of its kind; empty where that says nothing."""
-    first = next(one for one in by_policy if _kind(one) == _kind(policy))
-    pairs = list(zip(by_policy[first], by_policy[policy], strict=True))
-    if first == policy or any(one.finished != other.finished or not one.mean_jct for one, other in pairs):
+def _change_row(one: PairedChanges) -> list[str]:
+    """Cells in percent; empty where a figure is unknown."""
+    figures = (one.mean_jct, one.median_jct, one.makespan, one.mean_t90)
+    late = "" if one.late_share is None else f"{one.late_share:.1%}"
+    worst = "" if one.late_worst is None else f"{one.late_worst:+.0%}"
+    return [one.policy, one.against, *map(_percent, figures), late, worst]
+
+
+def _percent(change: MeanChange | None) -> str:
+    if change is None:
         return ""
-    changes = [100 * (other.mean_jct / one.mean_jct - 1) for one, other in pairs]
-    deviation = f" ± {statistics.pstdev(changes):.1f}" if several else ""
-    return f"{statistics.fmean(changes):+.1f}{deviation} %"
+    half = "" if change.half is None else f" ± {100 * change.half:.1f}"
+    return f"{100 * change.mean:+.1f}{half} %"
 
 
 def _kind(policy: str) -> str:
