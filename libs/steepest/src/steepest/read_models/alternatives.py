@@ -7,19 +7,26 @@ Algorithm 1 is FlowCon's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from steepest.describe import cpu_limit, percent, span
 from steepest.events import cluster as c
+from steepest.policies.steepest.node_plan import ENOUGH
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import allocation
 from steepest.view.validity import no_room, room_sentence
 
 NODES_MOST = 16
 """Nodes that are named as alternatives."""
+
+NAMED_MOST = 4
+"""Other jobs on its node that are named beside a job's limit."""
+
+ENOUGH_M = round(1000 * ENOUGH)
+"""A job that gets the CPU that it can use but for this is not limited by the policy ``steepest``."""
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +80,11 @@ GROWTH_FORMULA = (
     "one in WL keeps its limit"
 )
 
+FAIR_FORMULA = (
+    "first what cannot wait, by due time: the end under fair sharing and a small share of the completion time; then by "
+    "falling index, the value of 1000 s of CPU: of having learned most and of the end, over the work until then"
+)
+
 
 def explained(view: ClusterView, event: c.ClusterEvent, job: str, void: str = "") -> Explained:
     """What explains a decision about a job.
@@ -88,9 +100,9 @@ def explained(view: ClusterView, event: c.ClusterEvent, job: str, void: str = ""
         case c.LimitsPlanned():
             return Explained(
                 rule=event.because.rule,
-                formula=GROWTH_FORMULA if event.because.jobs else event.because.rule,
+                formula=_limits_formula(event.because),
                 inputs=msgspec.to_builtins(event.because),
-                alternatives=tuple(_limits(event, job)),
+                alternatives=tuple(_limits(view, event, job)),
             )
         case c.CategoryChanged(growth=growth):
             alpha = view.parameters.specon.alpha
@@ -122,6 +134,12 @@ def explained(view: ClusterView, event: c.ClusterEvent, job: str, void: str = ""
         inputs=msgspec.to_builtins(because),
         alternatives=tuple(alternatives),
     )
+
+
+def _limits_formula(because: c.LimitsBecause) -> str:
+    if because.jobs:
+        return GROWTH_FORMULA
+    return FAIR_FORMULA if because.standing else because.rule
 
 
 def _void(why: str) -> Alternative:
@@ -255,23 +273,136 @@ def _staying(event: c.TransitionPlanned) -> Alternative:
     )
 
 
-def _limits(event: c.LimitsPlanned, job: str) -> Iterator[Alternative]:
-    """The other limit that FlowCon could have given a job."""
+def _limits(view: ClusterView, event: c.LimitsPlanned, job: str) -> Iterator[Alternative]:
+    """The other limit that FlowCon, or the policy ``steepest``, could have given a job."""
     mine = next((one for one in event.limits if one.job == job), None)
     seen = next((one for one in event.because.jobs if one.job == job), None)
-    if mine is None or seen is None:
-        return
+    standing = next((one for one in event.because.standing if one.job == job), None)
+    if mine is not None and seen is not None:
+        yield _by_growth(event, mine, seen)
+    elif mine is not None and standing is not None:
+        yield _with_limit(view, event, standing) if mine.cpu_m is None else _without_limit(view, event, standing)
+
+
+def _by_growth(event: c.LimitsPlanned, mine: c.JobLimit, seen: c.GrowthSeen) -> Alternative:
     if mine.cpu_m is None:
-        yield Alternative(
+        return Alternative(
             option="a limit",
             score=seen.efficiency,
             lost_because=f"it is in {seen.before}, and its share of ΣG = {event.because.total:.4g} leaves it free",
             wins_if="its growth efficiency fell below α in two runs, while other jobs on the node still grew",
         )
+    return Alternative(
+        option=cpu_limit(None),
+        score=seen.efficiency,
+        lost_because=f"it is in {seen.before}, and others on {event.node} grow more for what they use",
+        wins_if="its growth efficiency reached α, or all jobs on the node were completing",
+    )
+
+
+def _with_limit(view: ClusterView, event: c.LimitsPlanned, me: c.FairStanding) -> Alternative:
+    """Why the policy ``steepest`` leaves a job unlimited."""
+    all_here = event.because.standing
+    short = [one for one in all_here if one.cpu_m < one.demand_m - ENOUGH_M and one.job != me.job]
+    later = sorted((one for one in short if _turn(view, me) < _turn(view, one)), key=lambda one: _turn(view, one))
+    uses = f"the {me.demand_m}m CPU that it can use"
+    if all(one.left_ms is None for one in all_here):
+        lost = f"it is unknown of all jobs on {event.node} how much is left: they share it fairly without limits"
+        wins = "it were known of one of them how much is left"
+    elif me.cpu_m < me.demand_m - ENOUGH_M:
+        lost = "it is moved, or a limit of it was refused lately, so that none is set now"
+        wins = "neither were so"
+    elif not short:
+        lost = f"all jobs on {event.node} have the CPU that they can use"
+        wins = "they could use more than there is, and others came before it"
+    elif me.left_ms is None:
+        lost = f"it is unknown how much of it is left, and under fair sharing it gets {uses}"
+        wins = "its share under fair sharing were less"
+    elif me.must_m >= me.demand_m - ENOUGH_M:
+        lost = f"it needs {uses} to end when it is due"
+        wins = "it were due later, and its index below that of the others"
+    elif later:
+        lost = f"it has {uses} before {_some([_worth(one) for one in later])}; its own index is {_index(me):.3g}"
+        wins = f"its index fell below {_index(later[0]):.3g}, that of {later[0].job}, and it were due later"
     else:
-        yield Alternative(
+        lost = f"it has {uses}"
+        wins = "others came before it"
+    return Alternative(option="a limit", score=_score(me), lost_because=lost, wins_if=wins)
+
+
+def _without_limit(view: ClusterView, event: c.LimitsPlanned, me: c.FairStanding) -> Alternative:
+    """Why the policy ``steepest`` does not let a job have all that it can use."""
+    if me.left_ms is None:
+        return Alternative(
             option=cpu_limit(None),
-            score=seen.efficiency,
-            lost_because=f"it is in {seen.before}, and others on {event.node} grow more for what they use",
-            wins_if="its growth efficiency reached α, or all jobs on the node were completing",
+            lost_because="it is unknown how much of it is left, so it keeps up with fair sharing and gets no more",
+            wins_if="it, its log or its user announced its total, and its index were above that of the others",
         )
+    others = [one for one in event.because.standing if one.job != me.job]
+    pressing = [one for one in others if one.left_ms is not None and one.must_m]
+    fairly = [one.job for one in others if one.left_ms is None and one.cpu_m]
+    before = sorted(
+        (
+            one
+            for one in others
+            if one.left_ms is not None and one.cpu_m > one.must_m and _turn(view, one) < _turn(view, me)
+        ),
+        key=lambda one: _turn(view, one),
+    )
+    lost, wins = [], []
+    if before:
+        first = before[0]
+        lost.append(
+            f"what is to spare goes first to {_some([_worth(one) for one in before])}, and its own index is {_index(me):.3g}"
+        )
+        urgent = f"it were as urgent as {first.job}, and " if _priority(view, first) > _priority(view, me) else ""
+        wins.append(f"{urgent}its index were above {_index(first):.3g}, that of {first.job}")
+    if pressing:
+        lost.append(f"cannot wait: {_some([_due(one, me) for one in pressing])}")
+        wins.append(f"the work of {_some([one.job for one in pressing])} could wait")
+    if fairly:
+        lost.append(f"of unknown size, and kept up with fair sharing: {_some(fairly)}")
+    if not lost:
+        lost.append(f"the jobs on {event.node} can use more CPU than there is")
+    wins.append("it were due so soon that none of its own work could wait")
+    return Alternative(
+        option=cpu_limit(None), score=_score(me), lost_because="; ".join(lost), wins_if=", or ".join(wins)
+    )
+
+
+def _turn(view: ClusterView, one: c.FairStanding) -> tuple[int, float, str]:
+    """In which order what is to spare is given away: ascending."""
+    return -_priority(view, one), -_index(one), one.job
+
+
+def _priority(view: ClusterView, one: c.FairStanding) -> int:
+    job = view.jobs.get(one.job)
+    return 0 if job is None else job.spec.priority
+
+
+def _index(one: c.FairStanding) -> float:
+    """Value of 1000 s of CPU; 0 where it is unknown."""
+    return 1000 * (one.index or 0.0)
+
+
+def _score(one: c.FairStanding) -> float | None:
+    return None if one.index is None else _index(one)
+
+
+def _worth(one: c.FairStanding) -> str:
+    return f"{one.job} (of unknown size)" if one.left_ms is None else f"{one.job} (index {_index(one):.3g})"
+
+
+def _due(one: c.FairStanding, me: c.FairStanding) -> str:
+    """What a job needs now, and how its due time stands to that of another one."""
+    needs = f"{one.must_m}m CPU of {one.job}"
+    if one.due_ms is None or me.due_ms is None:
+        return needs
+    ahead_ms = me.due_ms - one.due_ms
+    return f"{needs}, due {span(abs(ahead_ms))} {'before' if ahead_ms >= 0 else 'after'} it"
+
+
+def _some(texts: Sequence[str]) -> str:
+    """The first of some texts, and how many more there are."""
+    more = len(texts) - NAMED_MOST
+    return ", ".join([*texts[:NAMED_MOST], *([f"{more} more"] if more > 0 else [])])
