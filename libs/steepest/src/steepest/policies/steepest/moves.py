@@ -7,18 +7,21 @@ both nodes are kept as well as before:
 * *balance*: the node with the most work left for its CPU gives a job that waits to the one with the least;
 * *rescue*: promises cannot be kept on a node, and a move lessens what is late.
 
-A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared.
+A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared, which
+:mod:`steepest.policies.steepest.residences` keeps in order.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.must_run import Promise, must_run
+from steepest.policies.steepest.residences import Residence, Residences, Resident
 
 OVERFULL = 1.05
 """A node whose jobs can use more than this many times its CPU may give one away for room."""
@@ -41,62 +44,6 @@ LEAST_CORES = 0.01
 """Cores for promises, where jobs of unknown size take all of a node."""
 
 EQUAL = 1e-6
-UNKNOWN_LEFT = 60.0
-"""Core-seconds that a job of unknown size is taken to need at least."""
-
-
-class Resident(msgspec.Struct, frozen=True, kw_only=True):
-    """A job on a node, or on its way there.
-
-    Attributes:
-        left: Core-seconds; None: unknown.
-        demand: Cores that it can use.
-        rate: Cores that it is to have now.
-        claim: Cores that it gets before all promises, because its size is unknown.
-        used: Core-seconds so far.
-        due_s: When it is due, in counted time; None: nothing is promised.
-        index: What work for it is worth.
-        free: Whether it may move: it can be saved, has no plan, and has not moved recently.
-    """
-
-    name: str
-    left: float | None
-    demand: float
-    rate: float = 0.0
-    claim: float = 0.0
-    used: float = 0.0
-    due_s: float | None = None
-    index: float = 0.0
-    free: bool = False
-
-    @property
-    def backlog(self) -> float:
-        """Core-seconds that it still needs, or is taken to need."""
-        return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
-
-
-class Residence(msgspec.Struct):
-    """A node and its jobs.
-
-    Attributes:
-        awaits: Whether a job is on its way here.
-    """
-
-    name: str
-    cores: float
-    jobs: list[Resident]
-    awaits: bool = False
-
-    @property
-    def load(self) -> float:
-        """Cores that its jobs can use."""
-        return sum(min(job.demand, self.cores) for job in self.jobs)
-
-    @property
-    def fullness(self) -> float:
-        """Seconds in which the node could do all that is left."""
-        return sum(job.backlog for job in self.jobs) / self.cores
-
 
 Fits = Callable[[str, str], bool]
 """Whether the reservation of a job fits a node."""
@@ -125,13 +72,11 @@ class MoveChoice(msgspec.Struct, frozen=True):
     alternatives: Sequence[MoveChoice] = ()
 
 
-def choose_moves(
-    nodes: Sequence[Residence], parameters: SteepestParameters, fits: Fits, now_s: float
-) -> Iterator[MoveChoice]:
+def choose_moves(nodes: Residences, parameters: SteepestParameters, fits: Fits, now_s: float) -> Iterator[MoveChoice]:
     """The moves to be made now. The residences are changed as if each was made.
 
     Args:
-        nodes: All nodes that are open, in the order of their names.
+        nodes: All nodes that are open.
         parameters: Of the policy.
         fits: Whether a job's reservation fits a node.
         now_s: Counted time.
@@ -143,19 +88,18 @@ def choose_moves(
 
 
 class _Search:
-    def __init__(self, nodes: Sequence[Residence], parameters: SteepestParameters, fits: Fits, now_s: float) -> None:
+    def __init__(self, nodes: Residences, parameters: SteepestParameters, fits: Fits, now_s: float) -> None:
         self._nodes = nodes
         self._now_s = now_s
         self._fits = fits
         self._parameters = parameters
         self._cost_s = parameters.move_cost_ms / 1000
         self._slot_s = parameters.slot_ms / 1000
-        self._sources = sorted(nodes, key=lambda node: -node.fullness)[:MOST_SOURCES]
+        self._sources = nodes.fullest(MOST_SOURCES)
 
     def room(self) -> Iterator[MoveChoice]:
         """To nodes with CPU to spare."""
-        roomy = [node for node in self._nodes if node.load < self._parameters.roomy * node.cores]
-        for target in sorted(roomy, key=lambda node: node.load / node.cores)[:MOST_TARGETS]:
+        for target in self._nodes.roomy(self._parameters.roomy, MOST_TARGETS):
             found = []
             for source in self._sources:
                 if source is not target and source.load > OVERFULL * source.cores and len(source.jobs) > 1:
@@ -177,10 +121,10 @@ class _Search:
 
     def balance(self) -> Iterator[MoveChoice]:
         """From the fullest node to the emptiest."""
-        open_ = [node for node in self._nodes if not node.awaits]
-        if not open_ or len(self._nodes) < 2:  # noqa: PLR2004 - a move needs two
+        target = next((node for node in self._nodes.emptiest() if not node.awaits), None)
+        if target is None or len(self._nodes) < 2:  # noqa: PLR2004 - a move needs two
             return
-        source, target = self._sources[0], min(open_, key=lambda node: node.fullness)
+        source = self._sources[0]
         gap_s = source.fullness - target.fullness
         found = []
         for job in source.jobs:
@@ -200,7 +144,7 @@ class _Search:
             if late <= EQUAL:
                 continue
             found = []
-            targets = sorted(self._nodes, key=lambda node: node.fullness)[:MOST_TARGETS]
+            targets = list(islice(self._nodes.emptiest(), MOST_TARGETS))
             before = {target.name: self._late(target) for target in targets}
             for job in source.jobs:
                 if not self._may(job, source):
@@ -221,10 +165,9 @@ class _Search:
 
     def _best(self, found: list[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
         """The first of the best moves that breaks no promise, with the next ones beside it."""
-        by_name = {node.name: node for node in self._nodes}
         ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
         for rank, move in enumerate(ranked):
-            source, target = by_name[move.source], by_name[move.target]
+            source, target = self._nodes[move.source], self._nodes[move.target]
             if target.awaits or not self._fits(move.job.name, target.name):
                 continue
             if not is_safe and not self._keeps_promises(move.job, source, target):
@@ -232,6 +175,8 @@ class _Search:
             source.jobs.remove(move.job)
             target.jobs.append(msgspec.structs.replace(move.job, free=False))
             target.awaits = True
+            self._nodes.put(source)
+            self._nodes.put(target)
             yield msgspec.structs.replace(move, alternatives=ranked[rank + 1 : rank + 1 + ALTERNATIVES])
             return
 

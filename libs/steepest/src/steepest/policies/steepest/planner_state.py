@@ -8,7 +8,7 @@ from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair_pool import FairPool
 from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import ManagedJob
-from steepest.policies.steepest.moves import Residence
+from steepest.policies.steepest.residences import Residence
 
 DEMANDS_KEPT = 50
 """The mean of measured demands forgets at this many."""

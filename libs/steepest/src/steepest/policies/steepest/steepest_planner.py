@@ -11,7 +11,9 @@ service: both write limits, and only one of them is on at a time, so that a pool
   node's CPU is not divided.
 * A pool in which no job's size is known is left as it is: no limits, no moves.
 
-Work: O(n log n) for each plan of a node with n jobs; each tick that plans a node also compares the nodes for moves.
+Work: O(n log n) for each plan of a node with n jobs. A tick that plans a node also looks for moves, among the fullest and
+the emptiest nodes alone. Of a node that is not planned, a tick compares the time of its next plan. A fact of a node costs
+the others nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
-from steepest.policies.steepest.moves import MoveChoice, Residence, Resident, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here
 from steepest.policies.steepest.planner_state import SteepestPlannerState
+from steepest.policies.steepest.residences import Residence, Residences, Resident
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
@@ -51,6 +54,7 @@ class SteepestPlanner:
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
         self.reads = EVERY
         self.state = state or SteepestPlannerState()
+        self._residences = Residences(self.state.residences)
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: the next plan of the node is written even if nothing changes."""
@@ -93,6 +97,7 @@ class SteepestPlanner:
         for name in due:
             node = view.nodes.get(name)
             state.residences.pop(name, None)
+            self._residences.note(name)
             if node is None or node.lost:
                 del state.due[name]
                 continue
@@ -194,19 +199,12 @@ class SteepestPlanner:
 
     def _plan_moves(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         state = self.state
-        for node in view.nodes:
-            if node.is_open and node.name not in state.residences and not node.jobs:
-                state.residences[node.name] = Residence(node.name, node.capacity.cpu_m / 1000, [])
-        open_ = [
-            residence
-            for name, residence in sorted(state.residences.items())
-            if name in view.nodes and view.nodes[name].is_open
-        ]
+        self._residences.look(view.nodes)
 
         def fits(job: str, node: str) -> bool:
             return state.no_room(view.jobs[job], view.nodes[node]) is None
 
-        moves = choose_moves(open_, view.parameters.steepest, fits, state.now_s)
+        moves = choose_moves(self._residences, view.parameters.steepest, fits, state.now_s)
         for number, move in enumerate(moves):
             yield from self._move(view, move, received, number)
 
@@ -254,6 +252,7 @@ class SteepestPlanner:
         names = [name for name, running in state.running.items() if running.limit_m is not None]
         places = still_limited(view, dict.fromkeys([*sorted(names), *sorted(state.unlifted)]))
         self.state = SteepestPlannerState(unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes)
+        self._residences = Residences(self.state.residences)
         return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")
 
 

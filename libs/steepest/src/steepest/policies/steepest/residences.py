@@ -1,0 +1,149 @@
+"""Nodes and their jobs as the search for moves sees them, kept in order as they change, so that no search scans the pool.
+
+It owns which nodes that are, and the orders by how full they are. It must never know which job moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+import msgspec
+
+from steepest.view.nodes import Nodes
+from steepest.view.orders.order import Order
+from steepest.view.state import Node
+
+UNKNOWN_LEFT = 60.0
+"""Core-seconds that a job of unknown size is taken to need at least."""
+
+ROUNDED = 1e-9
+"""Two orders of the same numbers, one of them divided, differ by less than this share."""
+
+
+class Resident(msgspec.Struct, frozen=True, kw_only=True):
+    """A job on a node, or on its way there.
+
+    Attributes:
+        left: Core-seconds; None: unknown.
+        demand: Cores that it can use.
+        rate: Cores that it is to have now.
+        claim: Cores that it gets before all promises, because its size is unknown.
+        used: Core-seconds so far.
+        due_s: When it is due, in counted time; None: nothing is promised.
+        index: What work for it is worth.
+        free: Whether it may move: it can be saved, has no plan, and has not moved recently.
+    """
+
+    name: str
+    left: float | None
+    demand: float
+    rate: float = 0.0
+    claim: float = 0.0
+    used: float = 0.0
+    due_s: float | None = None
+    index: float = 0.0
+    free: bool = False
+
+    @property
+    def backlog(self) -> float:
+        """Core-seconds that it still needs, or is taken to need."""
+        return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
+
+
+class Residence(msgspec.Struct):
+    """A node and its jobs.
+
+    Attributes:
+        awaits: Whether a job is on its way here.
+    """
+
+    name: str
+    cores: float
+    jobs: list[Resident]
+    awaits: bool = False
+
+    @property
+    def load(self) -> float:
+        """Cores that its jobs can use."""
+        return sum(min(job.demand, self.cores) for job in self.jobs)
+
+    @property
+    def fullness(self) -> float:
+        """Seconds in which the node could do all that is left."""
+        return sum(job.backlog for job in self.jobs) / self.cores
+
+
+class Residences:
+    """The residences of the nodes that are open; one that was never planned and has no job is an empty residence.
+
+    It is derived from the view and from the planner's state, and so is no part of that: a planner that was restored makes it
+    again. Between two looks, :meth:`note` is called for each node whose residence was replaced or removed.
+    """
+
+    def __init__(self, residences: dict[str, Residence]) -> None:
+        """Keep these in order: state of the planner, by node."""
+        self._all = residences
+        self._seen: int | None = None
+        self._noted: dict[str, None] = {}
+        self._forget()
+
+    def __getitem__(self, name: str) -> Residence:
+        return self._all[name]
+
+    def __len__(self) -> int:
+        """How many of them are open."""
+        return len(self._emptiest)
+
+    def fullest(self, most: int) -> list[Residence]:
+        """Those with the most seconds of work, then by name."""
+        return [self._all[name] for name in islice(self._fullest, most)]
+
+    def emptiest(self) -> Iterator[Residence]:
+        """All by rising seconds of work, then by name."""
+        return map(self._all.__getitem__, self._emptiest)
+
+    def roomy(self, share: float, most: int) -> list[Residence]:
+        """Those whose jobs can use less than this share of their cores, by that share, then by name."""
+        found: list[Residence] = []
+        for residence in map(self._all.__getitem__, self._roomiest):
+            if len(found) == most or residence.load > share * residence.cores * (1 + ROUNDED):
+                break
+            if residence.load < share * residence.cores:
+                found.append(residence)
+        return found
+
+    def put(self, residence: Residence) -> None:
+        """Its jobs are others now, or it opens."""
+        name, fullness = residence.name, residence.fullness
+        self._fullest.put((-fullness, name))
+        self._emptiest.put((fullness, name))
+        self._roomiest.put((residence.load / residence.cores, name))
+
+    def note(self, name: str) -> None:
+        """A node's residence is another one, or gone."""
+        self._noted[name] = None
+
+    def look(self, nodes: Nodes) -> None:
+        """Take in what has changed of the pool and of the residences since the last look."""
+        changed = None if self._seen is None else nodes.changes.since(self._seen)
+        if changed is None:
+            self._forget()
+            changed = [node.name for node in nodes]
+        for name in sorted(dict.fromkeys((*changed, *self._noted))):
+            self._look_at(name, nodes.get(name))
+        self._seen = nodes.changes.now
+        self._noted.clear()
+
+    def _look_at(self, name: str, node: Node | None) -> None:
+        is_open = node is not None and node.is_open
+        if node is not None and is_open and not node.jobs and name not in self._all:
+            self._all[name] = Residence(name, node.capacity.cpu_m / 1000, [])
+        if is_open and name in self._all:
+            self.put(self._all[name])
+        elif name in self._fullest:
+            for order in (self._fullest, self._emptiest, self._roomiest):
+                order.drop(name)
+
+    def _forget(self) -> None:
+        self._fullest, self._emptiest, self._roomiest = Order(), Order(), Order()
