@@ -69,9 +69,9 @@ def test_the_orders_are_those_of_a_scan(deeds: list[tuple[str, str, list[float]]
                 kept.pop(name, None)
                 followed.note(name)
             case "look":
-                expected = scanned(pool, dict(kept))
+                expected, copy = scanned(pool, dict(kept)), dict(kept)
                 followed.look(pool.view.nodes)
-                restored = Residences(kept)
+                restored = Residences(copy)
                 restored.look(pool.view.nodes)
                 for found in (followed, restored):
                     hold(found, expected)
