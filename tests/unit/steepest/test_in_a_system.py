@@ -36,28 +36,33 @@ def of_one(steps: int, *, announced: bool = True, **fields: Any) -> c.JobSpec:
     return c.JobSpec(command=command, steps=steps if announced else None, **fields)
 
 
-async def played(folder: Path) -> tuple[list[Received[Any]], Sequence[str], int]:
-    """The log of all jobs to their ends, what is broken, and how many decisions replay differently."""
+async def play(rig: Rig) -> None:
+    """Submit all jobs and wait for their ends."""
     parameters = msgspec.structs.replace(
         under("steepest", PoolParameters()),
         queueing=QueueParameters(policy="priority", preempt=True),
         preemption=PreemptionLimits(min_run_ms=5_000),
     )
+    process = rig.start(*SERVICES)
+    await rig.configure(parameters)
+    specs = {name: of_one(steps, first_node="n1") for name, steps in SINGLES.items()}
+    specs[UNKNOWN] = of_one(100, announced=False, first_node="n1")
+    specs[GANG] = msgspec.structs.replace(of_one(100, first_node="n2"), replicas=2)
+    for name, spec in specs.items():
+        await rig.append(c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec))
+    await until(lambda: len(process.view.jobs) == len(specs), within_s=120)
+    await until(lambda: any(job.limit is not None for job in process.view.jobs), "a limit", within_s=300)
+    urgent = of_one(20, requests=Resources(cpu_m=850), priority=1_000)
+    await rig.append(c.JobSubmitted(job=URGENT, request="submit-urgent", spec=urgent))
+    await until(lambda: URGENT in process.view.jobs, within_s=120)
+    await until(lambda: all(job.phase is Phase.ENDED for job in process.view.jobs), "the ends", within_s=20_000)
+    await process.stop()
+
+
+async def played(folder: Path) -> tuple[list[Received[Any]], Sequence[str], int]:
+    """The log of all jobs to their ends, what is broken, and how many decisions replay differently."""
     async with contextlib.aclosing(Rig(folder, NODES)) as rig:
-        process = rig.start(*SERVICES)
-        await rig.configure(parameters)
-        specs = {name: of_one(steps, first_node="n1") for name, steps in SINGLES.items()}
-        specs[UNKNOWN] = of_one(100, announced=False, first_node="n1")
-        specs[GANG] = msgspec.structs.replace(of_one(100, first_node="n2"), replicas=2)
-        for name, spec in specs.items():
-            await rig.append(c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec))
-        await until(lambda: len(process.view.jobs) == len(specs), within_s=120)
-        await until(lambda: any(job.limit is not None for job in process.view.jobs), "a limit", within_s=300)
-        urgent = of_one(20, requests=Resources(cpu_m=850), priority=1_000)
-        await rig.append(c.JobSubmitted(job=URGENT, request="submit-urgent", spec=urgent))
-        await until(lambda: URGENT in process.view.jobs, within_s=120)
-        await until(lambda: all(job.phase is Phase.ENDED for job in process.view.jobs), "the ends", within_s=20_000)
-        await process.stop()
+        await play(rig)
         report = await Replay(rig.log).run()
         assert "steepest-planner" in report.by_decider
         return await rig.events(), await rig.broken(), report.differences
