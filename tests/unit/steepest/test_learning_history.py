@@ -97,3 +97,16 @@ def test_its_memory_is_bounded(jobs: list[tuple[str, float]]) -> None:
         shares = history.shares(model)
         assert shares is not None
         assert list(shares) == sorted(shares)
+
+
+def test_a_model_that_has_finished_before_says_how_long_its_jobs_are() -> None:
+    """By the median of the last five: one that was cut short or took ten times as long changes little."""
+    history = LearningHistory()
+    assert history.size("resnet") is None
+    for size in (1.0, 100.0, 110.0, 90.0, 1_000.0, 95.0):
+        history.add_size("resnet", size)
+    history.add_size("", 7.0)
+
+    assert history.size("resnet") == 100.0
+    assert history.size("") is None
+    assert history.size("vgg") is None

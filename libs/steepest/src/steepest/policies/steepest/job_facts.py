@@ -31,7 +31,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A running job. Work is in core-seconds, times are counted seconds.
 
     Attributes:
-        unknown: Whether it has had the time to announce a total, and none is believed. Until then, and until
+        unknown: Whether it has had the time to announce a total, none is believed, and other jobs of its model do not say
+            how large it is, or it has used more than they did. Until then, and until
             steps were measured, its size is None as well.
         size: The whole job; None: unknown.
         left: Until it ends; None: unknown.
@@ -131,9 +132,15 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         left = max(left_ms / 1000 - since_report, LEAST_LEFT * size)
         running.size, running.left = size, left
     running.step_ms = of_each
+    state.announced = state.announced or total is not None
     unknown = total is None and not fresh
     if unknown:
-        running.size = running.left = None
+        size = state.learned.size(job.spec.model) if state.announced and not _announced(job) else None
+        used = running.used_by(now_s)
+        unknown = size is None or used >= size
+        size = None if unknown else size
+        left = None if size is None else max(size - used, LEAST_LEFT * size)
+        running.size, running.left = size, left
     copy = state.fair.jobs.get(job.name)
     if copy is not None:
         state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)

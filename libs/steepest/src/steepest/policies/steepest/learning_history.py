@@ -1,4 +1,6 @@
-"""At which share of their runs the jobs of this pool had learned most: what the next job of the same model will do.
+"""What the jobs of this pool did, and the next job of the same model will do: how long they ran, when they had learned most.
+
+A job that announces nothing is taken to be as large as the last ones of its model were, while it has used less than that.
 
 While a job runs, some of its losses are kept; when it has finished, the share of its steps at which it had 90 % of the
 reduction of its loss is known. Jobs of a model that has finished before get the shares of that model.
@@ -13,6 +15,7 @@ longer are put back too early. In both cases jobs learn later than under fair sh
 from __future__ import annotations
 
 import math
+import statistics
 
 import msgspec
 
@@ -110,21 +113,35 @@ class LossCourse(msgspec.Struct):
 
 
 class LearningHistory(msgspec.Struct):
-    """The shares of finished jobs, the newest last.
+    """What finished jobs teach about the next ones of their models, the newest last.
 
     Attributes:
-        models: By model; the model that finished longest ago comes first.
+        models: Shares of their steps at which they had learned most, by model; that which finished longest ago comes first.
+        sizes: Core-seconds of the whole jobs, likewise.
     """
 
     models: dict[str, list[float]] = {}
+    sizes: dict[str, list[float]] = {}
 
     def add(self, model: str, share: float) -> None:
-        """A job has finished."""
-        if model:
-            self.models[model] = [*self.models.pop(model, []), share][-OF_A_MODEL:]
-            if len(self.models) > MODELS_KEPT:
-                del self.models[next(iter(self.models))]
+        """A job has finished that had learned most at this share of its steps."""
+        _remember(self.models, model, share)
+
+    def add_size(self, model: str, size: float) -> None:
+        """A job has finished after so many core-seconds."""
+        _remember(self.sizes, model, size)
 
     def shares(self, model: str) -> tuple[float, ...] | None:
         """Equally likely shares of a job that runs, ascending; None: no job of that model has finished here."""
         return tuple(sorted(self.models[model])) if model in self.models else None
+
+    def size(self, model: str) -> float | None:
+        """Core-seconds that a job is taken to need which announces nothing: the median; None as for :meth:`shares`."""
+        return statistics.median(self.sizes[model]) if model in self.sizes else None
+
+
+def _remember(models: dict[str, list[float]], model: str, value: float) -> None:
+    if model:
+        models[model] = [*models.pop(model, []), value][-OF_A_MODEL:]
+        if len(models) > MODELS_KEPT:
+            del models[next(iter(models))]

@@ -125,6 +125,8 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     steps = job.stop_step or job.progress.step
     size = steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)
+    if job.outcome is c.Outcome.FINISHED:
+        state.learned.add_size(job.spec.model, size)
     if job.outcome is c.Outcome.FINISHED and steps and (share := running.losses.learned_at(steps)) is not None:
         state.learned.add(job.spec.model, share)
     state.due[running.node] = 0.0

@@ -23,7 +23,9 @@ class SteepestPlannerState(Pending):
         running: The jobs that train, by name.
         other: Measured cores that jobs use which are not managed, by node.
         residences: Each node as it was planned last.
-        learned: When finished jobs had learned most.
+        learned: How long finished jobs ran, and when they had learned most.
+        announced: Whether a total of any job was ever believed. Before that, sizes of finished jobs count for nothing: where
+            all sizes are such, jobs learn later than under fair sharing.
         largest: Cores of the largest node.
         due: When a node is planned next, in seconds of counted time; 0: at the next tick.
         tick_ms: The record time of the newest tick.
@@ -38,6 +40,7 @@ class SteepestPlannerState(Pending):
     other: dict[str, float] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
+    announced: bool = False
     largest: float = 0.0
     due: dict[str, float] = msgspec.field(default_factory=dict)
     tick_ms: int = 0
