@@ -66,3 +66,11 @@ def test_where_not_all_promises_can_be_kept_that_of_the_urgent_job_is() -> None:
     """Both need the whole node now."""
     urgent = job("urgent", 100.0, due_s=20.0, priority=1)
     assert rates(job("other", 100.0, due_s=10.0), urgent)["urgent"] == pytest.approx(CORES - FLOOR)
+
+
+def test_a_late_job_is_not_starved_by_jobs_of_unknown_size() -> None:
+    """In the virtual pool it has ended, and their copies have the whole node; it gets an equal part, or what it needs."""
+    silent = job("silent", None, fair_rate=CORES, silent=True)
+    assert rates(job("late", 100.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
+    assert rates(job("late", 5.0, due_s=-1.0), silent) == pytest.approx({"late": 1.0, "silent": CORES - 1.0})
+    assert rates(job("in time", 10.0, due_s=1_000.0), silent)["silent"] == pytest.approx(CORES)

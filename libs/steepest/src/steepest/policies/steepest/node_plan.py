@@ -36,6 +36,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
         fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
         behind: Work that its fair copy has got more than it; below 0: it is ahead.
         owed: Work of a job of unknown size with which it keeps up with its fair copy, and when that is due.
+        silent: Whether it had the time to say how large it is, and its size is unknown.
         young: Whether it just began and its speed or its demand was never measured.
         steady: Whether it must not be limited now, because it is moved.
     """
@@ -51,6 +52,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     fair_rate: float | None = None
     behind: float = 0.0
     owed: Sequence[tuple[float, float]] = ()
+    silent: bool = False
     young: bool = False
     steady: bool = False
 
@@ -84,6 +86,9 @@ class NodePlan(msgspec.Struct, frozen=True):
 def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
+    A job that is late has ended in the virtual pool, where those of unknown size then have its part too. It gets an equal
+    part of the node first, or they would keep up with that and leave it none until they end.
+
     What is to spare goes to the most urgent jobs first. A job of unknown size that has got more than its fair copy gives it
     back: it gets less than a fair share until its copy has got as much.
 
@@ -113,11 +118,18 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         give(job, fair + job.behind / CATCH_UP_S - shares[job.name].rate)
 
     unknown = [job for job in jobs if job.left is None and not job.proved_wrong]
+    for job, left in _late_beside_silent(jobs):
+        give(job, min(left / slot_s, cores / len(jobs)))
+        shares[job.name].must = shares[job.name].rate
     for job in unknown:
         keep_up(job)
     for job in jobs:
         give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
-    promised = [(job, left, due_s) for job in known if (left := job.left) and (due_s := job.due_s) is not None]
+    promised = [
+        (job, left, due_s)
+        for job in known
+        if (left := (job.left or 0.0) - slot_s * shares[job.name].must) > 0 and (due_s := job.due_s) is not None
+    ]
     promised += [(job, work, due_s) for job in unknown for work, due_s in job.owed]
     needed = must_run(
         [Promise(left, job.demand, due_s) for job, left, due_s in promised], max(free, LEAST_FREE), slot_s
@@ -138,6 +150,13 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         give(job, job.demand)
     _limit(cores, jobs, shares)
     return NodePlan(shares, needed.late)
+
+
+def _late_beside_silent(jobs: Sequence[JobOnNode]) -> Sequence[tuple[JobOnNode, float]]:
+    """The jobs that are late, and what is left of them, where a job of unknown size is beside them."""
+    if not any(job.silent and not job.proved_wrong for job in jobs):
+        return ()
+    return [(job, job.left) for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= 0]
 
 
 def _limit(cores: float, jobs: Sequence[JobOnNode], shares: dict[str, JobShare]) -> None:
