@@ -185,16 +185,17 @@ def test_a_console_shows_no_more_than_that_and_takes_no_markup() -> None:
 def test_there_is_no_other_door() -> None:
     """No command prints but through ``output``."""
     found = []
-    for path in sorted(Path(steepest.cli.__file__).parent.glob("*.py")):
-        if path.name == "output.py":
-            continue
+    folder = Path(steepest.cli.__file__).parent
+    looked_at = [path for path in sorted(folder.rglob("*.py")) if path != folder / "printing" / "output.py"]
+    for path in looked_at:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name("click"), attr="echo" | "secho")):
-                    found.append(f"{path.name}:{node.lineno}")
+                    found.append(f"{path.relative_to(folder)}:{node.lineno}")
                 case ast.Call(func=ast.Name("print" | "Console")):
-                    found.append(f"{path.name}:{node.lineno}")
+                    found.append(f"{path.relative_to(folder)}:{node.lineno}")
                 case ast.Attribute(value=ast.Attribute(value=ast.Name("sys"), attr="stdout"), attr="write"):
-                    found.append(f"{path.name}:{node.lineno}")
+                    found.append(f"{path.relative_to(folder)}:{node.lineno}")
 
     assert found == []
+    assert len(looked_at) > 40
