@@ -236,8 +236,8 @@ images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root),
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
 
-faults: $(STAMP)/dev ## Drawn schedules of faults in a virtual world, on all cores, until one breaks something: SEEDS=10000 FROM=0
-	@$(BIN)/python -m tests.faults.run --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0)
+faults: $(STAMP)/dev ## Drawn schedules of faults in a virtual world, on all cores, until one breaks something: SEEDS=10000 FROM=0 LEAST=100
+	@$(BIN)/python -m tests.faults.run --seeds $(or $(SEEDS),1000) --from $(or $(FROM),0) --least $(or $(LEAST),0)
 
 # The demo reads the data sets that are files in scikit-learn, and never imports it: what it would import is left out.
 DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package threadpoolctl

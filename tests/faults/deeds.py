@@ -20,9 +20,14 @@ from steepest.events.common import CheckpointMode, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.runtime.decode import new_record
+from steepest.runtime.layout import DEAD_LETTERS
+from steepest.runtime.recovery.loop_snapshots import read_stream_snapshot, restored
 from steepest.runtime.recovery.trimming import needed_from
 
 Act = Callable[[World, Deed], Awaitable[None]]
+
+READY_AFTER = 10
+"""Half seconds that are waited for a process that was started, before it is struck again."""
 
 
 async def do(world: World, deed: Deed) -> None:
@@ -66,12 +71,37 @@ async def stop(world: World, deed: Deed) -> None:
 
 
 async def upgrade(world: World, deed: Deed) -> None:
-    """Stopped, and started as a release of another ``logic``: ``by`` 1 is a later one, and 0 the first."""
+    """Stopped, and started as a release of a later ``logic``; one that is already is only started again."""
     for process in _processes(world, deed):
-        world.note_strike(deed.verb if deed.number("by", 1) else "roll-back")
+        world.note_strike("stop" if process.raised else deed.verb)
         await process.stop()
-        process.raised = int(deed.number("by", 1))
+        process.raised = 1
         process.start_after(deed.number("down", 1))
+
+
+async def roll_back(world: World, deed: Deed) -> None:
+    """Upgraded, unless it is already; and at the step stopped, and started as the first release."""
+    for process in _processes(world, deed):
+        if not process.raised:
+            await upgrade(world, Deed(deed.when, "upgrade", process.name))
+            await _until_ready(process)
+        if deed.when.step:
+            await world.reached(deed.when.point)
+            await asyncio.sleep(deed.when.at_s)
+        if world.healed:
+            return
+        world.note_strike(deed.verb)
+        await process.stop()
+        process.raised = 0
+        process.start_after(deed.number("down", 1))
+
+
+async def _until_ready(process: Process) -> None:
+    """At most so long as nothing else keeps a process from it."""
+    for _ in range(READY_AFTER):
+        await asyncio.sleep(0.5)
+        if not process.is_down and process.runtime.health.is_ready():
+            return
 
 
 async def pause(world: World, deed: Deed) -> None:
@@ -114,29 +144,57 @@ async def power_loss(world: World, deed: Deed) -> None:
 
 
 async def trim(world: World, deed: Deed) -> None:
-    """An operator removes what no service needs any more, at a step; who has no snapshot is stopped and started before.
+    """An operator removes of the pools' logs what no service needs any more, at a step."""
+    await _remove(world, deed, _of_pools)
 
-    Nothing, as long as one would start from the first record all the same.
+
+async def age(world: World, deed: Deed) -> None:
+    """Time removes of the other topics what stands before all snapshots, and every letter; then a process is killed."""
+    if await _remove(world, deed, _of_streams, DEAD_LETTERS):
+        for process in _processes(world, deed):
+            process.kill()
+            process.start_after(deed.number("down", 1))
+
+
+Needed = Callable[[World, Process], Awaitable[Mapping[TopicPartition, int]]]
+"""The first offset of each partition that a process would ask for if it started now."""
+
+
+async def _remove(world: World, deed: Deed, needed: Needed, *also: TopicPartition) -> bool:
+    """Remove what no process needs, and all of ``also``; whether there was anything.
+
+    Nothing, as long as one would start from the first record; who has no snapshot is stopped and started before.
     """
-    pools = [world.layout.of_pool(pool) for pool in world.layout.pools]
     for process in world.processes.values():
-        if not all([await _needed(world, process, at) for at in pools]):
+        if not all((await needed(world, process)).values()):
             await process.stop()
             process.start_after(0.5)
+    log = world.broker.log
     while not world.healed and not world.has_struck():
         if deed.when.step:
             await world.reached(deed.when.point)
             await asyncio.sleep(deed.when.at_s)
+        if world.healed:
+            break
         world.trimming += 1
-        for at in pools:
-            needed = [await _needed(world, process, at) for process in world.processes.values()]
-            if (before := min(needed)) > await world.broker.log.begin(at):
-                world.note_strike(deed.verb)
-                world.is_trimmed = True
-                await world.broker.trim(at, before)
+        before: dict[TopicPartition, int] = {}
+        for process in world.processes.values():
+            for at, offset in (await needed(world, process)).items():
+                before[at] = min(offset, before.get(at, offset))
+        passed = {at: offset for at, offset in before.items() if offset > await log.begin(at)}
+        if passed:
+            world.note_strike(deed.verb)
+            world.is_trimmed = True
+            for at, offset in (*passed.items(), *[(at, await log.end(at)) for at in also]):
+                await world.broker.trim(at, offset)
         world.trimming -= 1
         if not deed.when.step:
-            return
+            break
+    return world.has_struck()
+
+
+async def _of_pools(world: World, process: Process) -> Mapping[TopicPartition, int]:
+    return {at: await _needed(world, process, at) for at in map(world.layout.of_pool, world.layout.pools)}
 
 
 async def _needed(world: World, process: Process, at: TopicPartition) -> int:
@@ -144,6 +202,17 @@ async def _needed(world: World, process: Process, at: TopicPartition) -> int:
         return await needed_from(world.broker.log, at, world.layout, process.built, lambda _: process.snapshots)
     except InputError:
         return 0
+
+
+async def _of_streams(world: World, process: Process) -> Mapping[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for kind in [kind for service in process.built for kind in service.stream_deciders]:
+        for at in world.layout.of_topic(kind.topic):
+            snapshot = await read_stream_snapshot(process.snapshots, world.broker.log, kind.name, at)
+            is_usable = snapshot is not None and restored([kind], {kind.name: snapshot.decider}) is not None
+            passed = snapshot.position if snapshot is not None and is_usable else 0
+            found[at] = min(passed, found.get(at, passed))
+    return found
 
 
 async def recreate(world: World, deed: Deed) -> None:
@@ -270,7 +339,18 @@ async def job_lies(world: World, deed: Deed) -> None:
 
 
 async def device_lies(world: World, deed: Deed) -> None:
-    """A device, which takes no jobs, reports the end of incarnation ``of`` of a job as if it had run there."""
+    """A device, which takes no jobs, reports the end of incarnation ``of`` of a job as if it had run there.
+
+    Where none is named, of the newest one; and where no job is named, of some job that runs.
+    """
+    if deed.about:
+        found = operations.known(world, deed.about)
+    else:
+        found = await operations.first_running(world, deed, lambda _, one: one)
+    about = found[1].name if found else deed.about
+    if not about:
+        return
+    incarnation = int(deed.number("of", found[1].incarnation or 1 if found else 1))
     world.note_strike(deed.verb)
     for pool in world.layout.pools:
         beat = NodeHeartbeat(
@@ -280,8 +360,8 @@ async def device_lies(world: World, deed: Deed) -> None:
             capacity=Resources(cpu_m=int(deed.number("cpu", 4000))),
             replicas=(
                 ReplicaReport(
-                    job=deed.about,
-                    incarnation=int(deed.number("of", 1)),
+                    job=about,
+                    incarnation=incarnation,
                     state=ReplicaState.EXITED,
                     exit_status=0,
                     checkpoint_mode=CheckpointMode.NONE,
@@ -303,7 +383,7 @@ AT_DOORS = {
 }  # fmt: skip
 """Faults of the next calls to the door that each of them meets."""
 
-WAIT_THEMSELVES = frozenset((*AT_DOORS, "node-gone", "trim"))
+WAIT_THEMSELVES = frozenset((*AT_DOORS, "node-gone", "roll-back", "trim", "age"))
 """What begins before the step at which it strikes."""
 
 OF_A_JOB = frozenset(("crash", "job-lies", "device-lies"))
@@ -321,8 +401,10 @@ VERBS: Mapping[str, Act] = {
     "kill": kill,
     "stop": stop,
     "upgrade": upgrade,
+    "roll-back": roll_back,
     "power-loss": power_loss,
     "trim": trim,
+    "age": age,
     "garbage": garbage,
     "recreate": recreate,
     "pause": pause,

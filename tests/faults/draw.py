@@ -14,11 +14,16 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
+from tests.faults.judge import LATE, RESTATED
+from tests.faults.processes import TOPOLOGIES
 from tests.faults.schedule import Deed, Schedule, When
 
 from steepest.events.registry import FLAGS
 
 JOBS = 30
+LASTING_STEPS = "110"
+"""Of one job where the parameters of measuring change: what a job is judged by may be that of before for a minute."""
+
 FAULTS = 20
 """Drawn for each schedule; one whose moment never comes, or whose process is down, does not strike."""
 
@@ -30,10 +35,10 @@ END_S = 30.0
 LAST_AT_STEP_S = 16.0
 """From when on the last fault waits for its step: jobs must be there that come to it."""
 
-LOST_AFTER_S = 14.0
-"""After which a failed node is lost to its pool, so that it can be declared to be gone."""
+COMES_AFTER_S = {"node-gone": 14.0, "roll-back": 3.0}
+"""Seconds that a fault takes before it can strike: until a failed node is lost to its pool, or a process upgraded."""
 
-SOONER_OR_LATER = {"node-gone": (1.0, 5.0), "trim": (9.0, LAST_AT_STEP_S)}
+SOONER_OR_LATER = {"node-gone": (1.0, 5.0), "trim": (9.0, LAST_AT_STEP_S), "age": (9.0, LAST_AT_STEP_S)}
 """From when on the faults wait for their steps that need what is there later: a lost node, a snapshot of every loop."""
 
 AT_A_STEP = 0.8
@@ -50,7 +55,7 @@ POINTS = (
 )  # fmt: skip
 """Steps of the plan machine at which faults are drawn."""
 
-RARE = ("suspend.stop", "shed.stop")
+RARE = ("suspend.stop", "shed.stop", "migrate.start")
 """Steps that take so little time that few faults of others meet them: drawn twice as often."""
 
 MADE_BY = {
@@ -68,8 +73,31 @@ POLICIES_DRAWN = ("flowcon", "specon+flowcon", "dragon", "dragon-fixed", "pickym
 BREAKS = ("silent", "spoil", "ignore-term")
 """How a job breaks its word."""
 
-SERVICES = ("placer", "worker-monitor", "migrator")
-"""One of each process of the topologies."""
+LIES_ABOUT_WHAT_RUNS = 0.7
+"""Probability of a device that it speaks of the newest incarnation of a job that runs, and not of any."""
+
+OPENED_AGAIN = '{"type":"LogOpened","epoch":"of-another-log"}'
+"""What a second process appends that takes a topic for empty."""
+
+RESTATING = (*RESTATED, "roll-back")
+"""Faults of a world of which replay equality cannot be asked."""
+
+CALM = 0.55
+"""Probability of a schedule without them. In the others they are drawn twice as often as the rest, which makes up for it."""
+
+IN_TIME = 0.5
+"""Probability of one among those in which no append is late either."""
+
+REMOVING = ("trim", "age")
+"""Faults that wait until every loop has kept a snapshot."""
+
+
+class Cast(msgspec.Struct, frozen=True):
+    """What a fault may be about, by name."""
+
+    jobs: Sequence[str]
+    nodes: Sequence[str]
+    processes: Sequence[str]
 
 
 def drawn(seed: int) -> Schedule:
@@ -96,8 +124,9 @@ def drawn(seed: int) -> Schedule:
         deeds[0] = _pliable(rng)
         gangs += jobs[:1] if jobs[0] not in gangs else []
     deeds += [_operation(rng, rng.choice(OPERATION_KINDS), jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
+    cast, kinds = Cast(jobs, list(nodes), list(TOPOLOGIES[topology])), _kinds(rng)
     for _ in range(FAULTS):
-        deeds.append(fault := _fault(rng, jobs, list(nodes), at_steps=at_steps))
+        deeds.append(fault := _fault(rng, rng.choice(kinds), cast, at_steps=at_steps))
         wanted = MADE_BY.get(fault.when.point.partition(".")[0])
         if wanted is not None and at_steps:
             deeds.append(_made_for(rng, fault, wanted))
@@ -108,7 +137,9 @@ def drawn(seed: int) -> Schedule:
         deeds.append(configured := Deed(_next(rng) if at_steps else _time(rng), "configure", "", {"flags": "all"}))
         if at_steps and (wanted := MADE_BY.get(configured.when.point.partition(".")[0])) is not None:
             deeds.append(_made_for(rng, configured, wanted))
-    if any(deed.verb == "trim" for deed in deeds):  # which waits until every loop has kept a snapshot
+    if any("interval-ms" in deed.options for deed in deeds):
+        deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": LASTING_STEPS})
+    if any(deed.verb in REMOVING for deed in deeds):
         world["snapshots"] = rng.choice(("8", "15"))
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
@@ -155,7 +186,7 @@ def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:
     kind, _, step = fault.when.step.partition(".")
     options = {"pick": str(rng.randrange(JOBS))} | ({"saves": "yes"} if step == "checkpoint" else {})
     options |= {"how": "failed"} if kind == "clear" else {}
-    from_s = fault.when.from_s + (LOST_AFTER_S if fault.verb == "node-gone" else 0.0)
+    from_s = fault.when.from_s + COMES_AFTER_S.get(fault.verb, 0.0)
     return Deed(When(round(from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
 
 
@@ -180,10 +211,17 @@ def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str],
 # --- faults -------------------------------------------------------------------------------------------------------
 
 
-def _fault(rng: random.Random, jobs: list[str], nodes: list[str], *, at_steps: bool) -> Deed:
-    verb = rng.choice(tuple(FAULT_KINDS))
-    about, options = FAULT_KINDS[verb](rng, jobs, nodes)
-    verb = verb.split("/")[0]
+def _kinds(rng: random.Random) -> Sequence[str]:
+    """The kinds of faults of a schedule: such that what can be judged only without some of them is judged often."""
+    if rng.random() > CALM:
+        return (*FAULT_KINDS, *RESTATING)
+    left_out = (*RESTATING, *LATE) if rng.random() < IN_TIME else RESTATING
+    return tuple(kind for kind in FAULT_KINDS if kind not in left_out)
+
+
+def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Deed:
+    about, options = FAULT_KINDS[kind](rng, cast)
+    verb = kind.split("/")[0]
     when = _next(rng) if at_steps else _when(rng)
     if when.step and verb in SOONER_OR_LATER:
         first_s, last_s = SOONER_OR_LATER[verb]
@@ -218,59 +256,69 @@ def _next(rng: random.Random) -> When:
     return When(round(after_s, 4), point, from_s=round(rng.uniform(BEGIN_S, LAST_AT_STEP_S), 3))
 
 
-Target = Callable[[random.Random, list[str], list[str]], tuple[str, Mapping[str, str]]]
+Target = Callable[[random.Random, Cast], tuple[str, Mapping[str, str]]]
 
 
 def _process(**options: Callable[[random.Random], object]) -> Target:
-    def about(rng: random.Random, _jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
-        return rng.choice(SERVICES), {name: f"{draw(rng)}" for name, draw in options.items()}
+    def about(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
+        return rng.choice(cast.processes), {name: f"{draw(rng)}" for name, draw in options.items()}
 
     return about
 
 
 def _caller(**options: Callable[[random.Random], object]) -> Target:
-    def about(rng: random.Random, _jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+    def about(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
         return "migrator", {name: f"{draw(rng)}" for name, draw in options.items()}
 
     return about
 
 
 def _all(**options: Callable[[random.Random], object]) -> Target:
-    return lambda rng, _jobs, _nodes: ("", {name: f"{draw(rng)}" for name, draw in options.items()})
+    return lambda rng, _: ("", {name: f"{draw(rng)}" for name, draw in options.items()})
 
 
-def _node(rng: random.Random, _jobs: list[str], nodes: list[str]) -> tuple[str, Mapping[str, str]]:
-    return rng.choice(nodes), {"for": _seconds(rng)}
+def _node(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
+    return rng.choice(cast.nodes), {"for": _seconds(rng)}
 
 
-def _crash(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+def _crash(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
     how = rng.choice(("killed", "lost", "failed"))
-    return rng.choice(jobs), {"how": how, "replica": str(rng.choice((0, 0, 0, 1, 2)))}
+    return rng.choice(cast.jobs), {"how": how, "replica": str(rng.choice((0, 0, 0, 1, 2)))}
 
 
-def _configure(rng: random.Random, _jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+def _configure(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
     changes = {
         "policy": rng.choice((*POLICIES_DRAWN, "specon", "none")),
         "placement": rng.choice(("spread", "flowcon2")),
         "preempt": rng.choice(("yes", "no")),
         "queue": rng.choice(("fifo", "priority", "srtf", "tiresias")),
         "node-lost-ms": rng.choice(("5000", "10000", "15000")),
+        "interval-ms": rng.choice(("1000", "3000", "5000")),
     }
     return "", {name: changes[name] for name in rng.sample(list(changes), rng.randint(1, 3))}
 
 
-def _job_lies(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
+def _job_lies(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
     false = {"further": rng.choice((-1_000, 1_000_000)), "larger": rng.choice((-1.0, 0.0, 1e300))}
     name = rng.choice(tuple(false))
-    return rng.choice(jobs), {name: str(false[name])}
+    return rng.choice(cast.jobs), {name: str(false[name])}
 
 
-def _device_lies(rng: random.Random, jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
-    return rng.choice(jobs), {"of": str(rng.randint(1, 3)), "cpu": str(rng.choice((1, 4_000)))}
+def _device_lies(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
+    capacity = {"cpu": str(rng.choice((1, 4_000)))}
+    if rng.random() < LIES_ABOUT_WHAT_RUNS:
+        return "", capacity
+    return rng.choice(cast.jobs), {"of": str(rng.randint(1, 3)), **capacity}
 
 
-def _garbage_while_down(rng: random.Random, _jobs: list[str], _nodes: list[str]) -> tuple[str, Mapping[str, str]]:
-    return rng.choice(("cluster", "loss", "heartbeats")), {"down": _seconds(rng)}
+def _garbage(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
+    value = rng.choice(("", "", OPENED_AGAIN))
+    return rng.choice(("cluster", "loss", "heartbeats")), {"value": value} if value else {}
+
+
+def _garbage_while_down(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
+    about, options = _garbage(rng, cast)
+    return about, {**options, "down": _seconds(rng)}
 
 
 def _seconds(rng: random.Random) -> str:
@@ -294,12 +342,13 @@ FAULT_KINDS: Mapping[str, Target] = {
     "kill": _process(down=_seconds),
     "kill/forget": _process(down=_seconds, snapshots=lambda _: "lost"),
     "stop": _process(down=_seconds),
-    "upgrade": _process(down=_seconds, by=lambda _: 1),
+    "upgrade": _process(down=_seconds),
     "power-loss": _all(down=_seconds, lost=lambda rng: rng.choice((1, 3, 10, 40))),
     "trim": _all(),
-    "garbage": lambda rng, _jobs, _nodes: (rng.choice(("cluster", "loss", "heartbeats")), {}),
+    "age": _process(down=_seconds),
+    "garbage": _garbage,
     "garbage/while-down": _garbage_while_down,
-    "upgrade/roll-back": _process(down=_seconds, by=lambda _: 0),
+    "roll-back": _process(down=_seconds),
     "pause": _process(**{"for": _seconds}),
     "clock": _process(by=_jump),
     "append-fails": _process(n=_some),
@@ -319,11 +368,11 @@ FAULT_KINDS: Mapping[str, Target] = {
     "broker-slow": _all(**{"for": _seconds}),
     "node-down": _node,
     "node-silent": _node,
-    "node-gone": lambda rng, _jobs, nodes: (rng.choice(nodes), {"for": "30"}),
+    "node-gone": lambda rng, cast: (rng.choice(cast.nodes), {"for": "30"}),
     "crash": _crash,
     "job-lies": _job_lies,
     "device-lies": _device_lies,
     "configure": _configure,
     "disk-full": _process(n=lambda rng: rng.choice((1, 5, 20))),
-    "recreate": lambda rng, _jobs, _nodes: (rng.choice(("loss", "heartbeats")), {"down": _seconds(rng)}),
+    "recreate": lambda rng, _: (rng.choice(("loss", "heartbeats")), {"down": _seconds(rng)}),
 }

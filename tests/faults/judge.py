@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.faults.measured import ends, unmeasured
 from tests.faults.processes import SHARING
 from tests.faults.world import Outcome, World
 
@@ -20,9 +21,10 @@ from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView, fold_all
 from steepest.view.state import Phase
 
-RESTATED = ("upgrade", "roll-back", "power-loss", "recreate")
+RESTATED = ("upgrade", "power-loss", "recreate")
 """Faults after which a stream's decider states again what holds, which one that reads its topic from the first record
-does not: another logic has decided, or records were lost about which decisions remain."""
+does not: another logic has decided, or records were lost about which decisions remain. A roll-back is
+of a process that was upgraded before."""
 
 STARTS_LOST = ("incarnations-rise", "one-place")
 """What a log without its newest records need not show: a start that was lost is known by the node's report alone, and the
@@ -33,6 +35,10 @@ ALONE = ("embedded", "split")
 
 LATE = ("append-late", "append-zombie")
 """Faults by which a decision may reach the log after its decider has looked for it there, and made it again."""
+
+REPLAY, MEASURED, ONE_PLACE, NO_TWICE = "replay", "measured", "one-place", "no-decision-twice"
+"""What is judged of some worlds only: that the log is decided again to the same; that the growth of who reports is measured;
+the checkers of ``STARTS_LOST`` and the room of nodes; that no decision is in the log twice."""
 
 MAY_BE_BEHIND = 5
 """Records at the end that a process need not have read: they were appended while it was stopped."""
@@ -46,10 +52,11 @@ async def judge(world: World) -> Outcome:
     replay = Replay(log)
     report = await replay.run()
     broken = list(world.complaints)
-    lossy = any(kind == "power-loss" for kind, _ in world.struck)
-    if report.first_difference is not None and not any(kind in RESTATED for kind, _ in world.struck):
+    judged = _judged(world)
+    if report.first_difference is not None and REPLAY in judged:
         broken.append(f"replay: {report.differences} differences, the first is {report.first_difference}")
-    losses = [event for at in world.layout.of_topic("loss") for event in _events(await records_of(log, at))]
+    losses = [_events(await records_of(log, at)) for at in world.layout.of_topic("loss")]
+    decided: list[Received[Any]] = []
     digest, records = hashlib.sha256(), 0
     for pool in world.layout.pools:
         at = world.layout.of_pool(pool)
@@ -57,16 +64,36 @@ async def judge(world: World) -> Outcome:
         records += len(found)
         for record in found:
             digest.update(repr((record.key, record.value, record.at_ms, sorted(record.headers.items()))).encode())
-        broken += [f"{pool}: {what}" for what in _of_log(found, losses, lossy=lossy)]
-        if world.schedule.world.get("topology", "split") in ALONE and not any(kind in LATE for kind, _ in world.struck):
+        decided += _events(found)
+        of_log = _of_log(found, [event for one in losses for event in one], lossy=ONE_PLACE not in judged)
+        broken += [f"{pool}: {what}" for what in of_log]
+        if NO_TWICE in judged:
             broken += [f"{pool}: {what}" for what in _of_decisions(found)]
         folded = replay.views[at]
         broken += [f"{pool}: {what}" for what in _of_view(folded)]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
         shared = world.schedule.world.get("topology") == SHARING
         broken += [f"{pool}: {what}" for what in _of_processes(found, folded, views, shared=shared)]
-    broken += _of_nodes(world, lossy=lossy)
-    return Outcome(tuple(broken), dict(world.struck), world.faults, records, took_s, digest.hexdigest()[:16])
+    if MEASURED in judged:
+        known = ends(decided)
+        broken += [what for partition in losses for what in unmeasured(partition, known)]
+    broken += _of_nodes(world, lossy=ONE_PLACE not in judged)
+    short = digest.hexdigest()[:16]
+    return Outcome(tuple(broken), dict(world.struck), world.faults, records, took_s, short, judged)
+
+
+def _judged(world: World) -> tuple[str, ...]:
+    """What is judged of this world, of that which is not of every one."""
+    kinds = {kind: None for kind, _ in world.struck}
+    is_restated = any(kind in kinds for kind in RESTATED)
+    is_alone = world.schedule.world.get("topology", "split") in ALONE
+    asked = {
+        REPLAY: not is_restated,
+        MEASURED: not is_restated,
+        ONE_PLACE: "power-loss" not in kinds,
+        NO_TWICE: is_alone and not any(kind in kinds for kind in LATE),
+    }
+    return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
 def _of_log(records: Sequence[Record], losses: Sequence[Received[Any]], *, lossy: bool) -> Iterator[str]:

@@ -66,7 +66,7 @@ async def submit(world: World, deed: Deed) -> None:
 
 async def cancel(world: World, deed: Deed) -> None:
     """A user wants a job's end."""
-    found = _job(world, deed.about) if deed.about else await first_running(world, deed, lambda _, job: job)
+    found = known(world, deed.about) if deed.about else await first_running(world, deed, lambda _, job: job)
     if found is not None:
         pool, job = found
         world.note_strike(deed.verb)
@@ -78,7 +78,7 @@ async def move(world: World, deed: Deed) -> None:
     if not deed.about:
         await _plan(world, deed, await first_running(world, deed, partial(_valid_move, world, deed)))
         return
-    found = _job(world, deed.about)
+    found = known(world, deed.about)
     if found is not None and found[1].node is not None and found[1].alive:
         await _plan(world, deed, (found[0], _migration(world, deed, found[1], deed.options["to"])))
 
@@ -88,7 +88,7 @@ async def transition(world: World, deed: Deed) -> None:
     if not deed.about:
         await _plan(world, deed, await first_running(world, deed, partial(_valid_transition, world, deed)))
         return
-    found = _job(world, deed.about)
+    found = known(world, deed.about)
     if found is None or not found[1].alive:
         return
     pool, job = found
@@ -108,7 +108,7 @@ async def shed(world: World, deed: Deed) -> None:
     if not deed.about:
         await _plan(world, deed, await first_running(world, deed, partial(_valid_transition, world, deed)))
         return
-    found = _job(world, deed.about)
+    found = known(world, deed.about)
     if found is None or not found[1].spec.is_gang:
         return
     event = _shedding(world, deed, found[1], int(deed.options["count"]))
@@ -126,7 +126,8 @@ async def configure(world: World, deed: Deed) -> None:
         await world.append(pool, c.PoolConfigured(reads=reads, flags=flags, parameters=wanted))
 
 
-def _job(world: World, name: str) -> tuple[str, Job] | None:
+def known(world: World, name: str) -> tuple[str, Job] | None:
+    """A job that some process knows, with its pool."""
     for pool, view in world.views().items():
         if (job := view.jobs.get(name)) is not None:
             return pool, job

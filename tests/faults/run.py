@@ -3,6 +3,7 @@
 ::
 
     make faults SEEDS=10000 FROM=0                 # fresh seeds
+    make faults SEEDS=10000 LEAST=100              # and each fault must have struck in each step a hundred times
     python -m tests.faults.run --replay FILE       # one schedule again, with all that is broken
 """
 
@@ -19,7 +20,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 from tests.faults.draw import FAULT_KINDS, POINTS, WISHES, drawn
+from tests.faults.judge import MEASURED, NO_TWICE, ONE_PLACE, REPLAY
 from tests.faults.schedule import Schedule, parsed
 from tests.faults.shrink import causes, shrunk
 from tests.faults.world import IDLE, Outcome, played
@@ -68,24 +71,48 @@ def outcomes(seeds: Sequence[int], processes: int) -> Iterator[tuple[int, Outcom
         yield from pool.imap_unordered(_seed, seeds)
 
 
+class Tally(msgspec.Struct):
+    """What was played so far.
+
+    Attributes:
+        struck: How often each kind of fault struck while each step was under way.
+        judged: Of how many seeds was judged what is not judged of every world.
+    """
+
+    seeds: int = 0
+    faults: int = 0
+    records: int = 0
+    struck: Counter[tuple[str, str]] = msgspec.field(default_factory=Counter)
+    judged: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def add(self, outcome: Outcome) -> None:
+        """One more seed."""
+        self.seeds += 1
+        self.faults += outcome.faults
+        self.records += outcome.records
+        self.struck.update(outcome.struck)
+        self.judged.update(outcome.judged)
+
+
 def hunt(
     seeds: Sequence[int], processes: int, say: Callable[[str], None]
-) -> tuple[tuple[int, Outcome] | None, Mapping[tuple[str, str], int]]:
-    """Play until one is broken: that one, and what was struck so far."""
-    struck: Counter[tuple[str, str]] = Counter()
-    done = faults = records = 0
+) -> tuple[tuple[int, Outcome] | None, Tally]:
+    """Play until one is broken: that one, and what was played so far."""
+    tally = Tally()
     began = said = time.monotonic()
     for seed, outcome in outcomes(seeds, processes):
-        done, faults, records = done + 1, faults + outcome.faults, records + outcome.records
-        struck.update(outcome.struck)
+        tally.add(outcome)
         now = time.monotonic()
-        if outcome.broken or now - said >= 1 or done == len(seeds):
+        if outcome.broken or now - said >= 1 or tally.seeds == len(seeds):
             said = now
-            pace = done / max(now - began, 1e-9)
-            say(f"{done} of {len(seeds)} seeds, {pace:.1f} a second, {faults} faults, {records} records")
+            pace = tally.seeds / max(now - began, 1e-9)
+            say(
+                f"{tally.seeds} of {len(seeds)} seeds, {pace:.1f} a second, "
+                f"{tally.faults} faults, {tally.records} records"
+            )
         if outcome.broken:
-            return (seed, outcome), struck
-    return None, struck
+            return (seed, outcome), tally
+    return None, tally
 
 
 def shortest(schedule: Schedule, outcome: Outcome) -> Schedule:
@@ -94,18 +121,38 @@ def shortest(schedule: Schedule, outcome: Outcome) -> Schedule:
     return shrunk(schedule, lambda one: any(cause in wanted for cause in causes(guarded(one).broken)))
 
 
-def table(struck: Mapping[tuple[str, str], int]) -> str:
-    """How often each kind of fault has struck while each step was under way, as text."""
-    kinds = sorted({*(kind for kind, _ in struck), *(kind.split("/")[-1] for kind in FAULT_KINDS)} - WISHES)
+def kinds_of(struck: Mapping[tuple[str, str], int]) -> Sequence[str]:
+    """The kinds of faults, also those that have not struck."""
+    return sorted({"reads", *(kind for kind, _ in struck), *(kind.split("/")[-1] for kind in FAULT_KINDS)} - WISHES)
+
+
+def seldom(struck: Mapping[tuple[str, str], int], least: int | None = None) -> Sequence[tuple[int, str, str]]:
+    """The pairs of a fault and a step that were struck less often, and how often; the rarest first. None: all pairs."""
+    pairs = [(struck.get((kind, step), 0), kind, step) for kind in kinds_of(struck) for step in POINTS]
+    return sorted(pair for pair in pairs if least is None or pair[0] < least)
+
+
+def table(struck: Mapping[tuple[str, str], int], least: int = 0) -> str:
+    """How often each kind of fault has struck while each step was under way, and which pairs below ``least``, as text."""
+    kinds = kinds_of(struck)
     steps = [*POINTS, IDLE]
     width = max(map(len, kinds))
     lines = [" " * width + "".join(f"{_short(step):>11}" for step in steps)]
     lines += [f"{kind:<{width}}" + "".join(f"{struck.get((kind, step), 0):>11}" for step in steps) for kind in kinds]
-    never = {kind: [step for step in POINTS if not struck.get((kind, step))] for kind in kinds}
-    count = sum(map(len, never.values()))
-    lines.append(f"{count} of {len(kinds) * len(POINTS)} pairs of a fault and a step were never struck")
-    lines += [f"{kind:<{width}}  never in {', '.join(steps)}" for kind, steps in never.items() if steps]
+    count, kind, step = seldom(struck)[0]
+    pairs = len(kinds) * len(POINTS)
+    lines.append(f"of {pairs} pairs of a fault and a step, {kind} in {step} was struck least: {count} times")
+    below = seldom(struck, max(least, 1))
+    lines.append(f"{len(below)} pairs were struck less than {max(least, 1)} times")
+    for kind in kinds:
+        if rare := [f"{step} {count}" for count, one, step in below if one == kind]:
+            lines.append(f"{kind:<{width}}  {', '.join(rare)}")
     return "\n".join(lines)
+
+
+def _judged(tally: Tally) -> str:
+    found = (f"{name} in {tally.judged[name]}" for name in (REPLAY, MEASURED, ONE_PLACE, NO_TWICE))
+    return f"judged of {tally.seeds} seeds: all else in each, {', '.join(found)}"
 
 
 def _short(step: str) -> str:
@@ -128,16 +175,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-shrink", action="store_true", help="only say which seed breaks what")
+    parser.add_argument("--least", type=int, default=0, help="how often each fault must strike in each step")
     parser.add_argument("--replay", type=Path, help="play this schedule, and nothing else")
     given = parser.parse_args(arguments)
     if given.replay:
         return _replay(given.replay)
     seeds = range(given.first, given.first + given.seeds)
-    found, struck = hunt(seeds, given.processes, _say)
-    _say(table(struck))
+    found, tally = hunt(seeds, given.processes, _say)
+    _say(table(tally.struck, given.least))
+    _say(_judged(tally))
     if found is None:
         _say(f"{given.seeds} seeds from {given.first} on: nothing is broken")
-        return 0
+        return bool(seldom(tally.struck, given.least))
     seed, outcome = found
     for what in outcome.broken:
         _say(f"seed {seed}: {what[:1000]}")

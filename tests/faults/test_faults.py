@@ -8,17 +8,28 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.faults.draw import drawn
+from tests.faults.draw import RESTATING, drawn
+from tests.faults.measured import unmeasured
 from tests.faults.mutate import MUTANTS, Copy
-from tests.faults.run import guarded
-from tests.faults.schedule import parsed
+from tests.faults.processes import TOPOLOGIES
+from tests.faults.run import guarded, seldom, table
+from tests.faults.schedule import Schedule, parsed
+
+from steepest.events.loss import JobWatched, LossReported
+from steepest.events.parameters import SpeConParameters
+from steepest.events.received import Received
+from steepest.events.registry import FLAGS
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("STEEPEST_FAULT_SEEDS", "10"))
-EACH = 5
+SHORT_FORM, LONG_FORM, EACH = 10, 500, 5
+"""Seeds that are played in each form, and in one test."""
+
+LONG_ALONE = [pytest.param(first, marks=pytest.mark.long) for first in range(SHORT_FORM, LONG_FORM, EACH)]
+SECOND = SpeConParameters(interval_ms=1_000)
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
@@ -28,7 +39,7 @@ def test_what_once_broke_holds(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(0, SEEDS, EACH))
+@pytest.mark.parametrize("first", [*range(0, SHORT_FORM, EACH), *LONG_ALONE])
 def test_drawn_schedules_break_nothing(first: int) -> None:
     """After any schedule all jobs have ended, and nothing of what must hold is broken; `make faults` draws more."""
     broken = {seed: outcome.broken for seed in range(first, first + EACH) if (outcome := guarded(drawn(seed))).broken}
@@ -65,6 +76,103 @@ def test_a_fault_strikes_at_the_step_that_it_names() -> None:
     }
 
 
+def test_each_process_of_every_topology_is_struck(schedules: list[Schedule]) -> None:
+    """Replicas among them, by themselves."""
+    named: dict[str, dict[str, None]] = {topology: {} for topology in TOPOLOGIES}
+    for schedule in schedules:
+        faults = [deed.about for deed in schedule.deeds if deed.verb in {"kill", "pause", "clock", "upgrade", "stop"}]
+        named[schedule.world["topology"]] |= dict.fromkeys(faults)
+
+    assert {name: sorted(found) for name, found in named.items()} == {
+        name: sorted(processes) for name, processes in TOPOLOGIES.items()
+    }
+
+
+def test_replay_is_judged_of_half_of_the_worlds(schedules: list[Schedule]) -> None:
+    """So many have no fault after which the log may be decided again to something else; the others have more of them."""
+    verbs = [[deed.verb for deed in schedule.deeds if deed.verb in RESTATING] for schedule in schedules]
+
+    assert sum(not found for found in verbs) >= len(schedules) / 2
+    assert sum(map(len, verbs)) > len(schedules)
+
+
+def test_what_is_judged_is_said() -> None:
+    """Of a world without faults all is; of one that was upgraded or lost records, some is not."""
+    jobs = "world seed=1\nnode n1 cpu=1000\n0.5 submit j1 steps=4\n"
+    calm, upgraded, lossy = (guarded(parsed(jobs + fault)) for fault in ("", "2 upgrade migrator", "2 power-loss lost=1"))
+
+    assert (calm.broken, upgraded.broken, lossy.broken) == ((), (), ())
+    assert calm.judged == ("replay", "measured", "one-place", "no-decision-twice")
+    assert upgraded.judged == ("one-place", "no-decision-twice")
+    assert lossy.judged == ("no-decision-twice",)
+
+
+def test_only_what_was_upgraded_is_rolled_back() -> None:
+    """What was not is upgraded before; and what is already is only started again."""
+    outcome = guarded(
+        parsed("""
+            world seed=1 topology=split
+            node n1 cpu=1000
+            0.5 submit j1 steps=30
+            2 roll-back deciders
+            2 upgrade monitor
+            12 upgrade monitor
+        """)
+    )
+    struck = [kind for (kind, _), count in outcome.struck.items() for _ in range(count)]
+
+    assert outcome.broken == ()
+    assert sorted(struck) == ["roll-back", "stop", "upgrade", "upgrade"]
+
+
+def test_topics_age_behind_the_snapshots() -> None:
+    """Their first records and all letters are gone: who starts then, also as another release, goes on with the rest."""
+    outcome = guarded(
+        parsed("""
+            world seed=1 topology=split snapshots=8
+            node n1 cpu=1000
+            node n2 cpu=1000
+            0.5 submit j1 steps=40
+            0.5 submit j2 steps=40
+            3 garbage loss
+            15 age monitor
+            20 kill deciders
+            22 upgrade monitor
+            28 upgrade deciders
+        """)
+    )
+
+    assert outcome.broken == ()
+    assert "age" in {kind for kind, _ in outcome.struck}
+
+
+def test_a_job_that_reports_and_is_not_measured_is_noticed() -> None:
+    """From the third report on that is an interval behind the second; not where its clock has just been set back."""
+    times = (0, 900, 1_800, 2_000, -9_000, -8_900, -7_950, -7_800)
+    events: list[Any] = [JobWatched(job="a", pool="p", incarnation=1, metric="loss", parameters=SECOND, flags=tuple(FLAGS))]
+    events += [LossReported(job="a", incarnation=1, step=step, value=1.0) for step in range(len(times))]
+    losses = [
+        Received(event=event, topic="loss", partition=0, offset=offset, at_ms=10_000 + at_ms)
+        for offset, (event, at_ms) in enumerate(zip(events, (0, *times), strict=True))
+    ]
+
+    assert list(unmeasured(losses, {(0, "a"): [4, 8]})) == []
+    assert list(unmeasured(losses, {(0, "a"): [4]})) == ["a reports, and no growth was measured: loss 5 to 8"]
+    assert list(unmeasured(losses[:4], {})) == []
+
+
+def test_pairs_that_were_struck_too_seldom_are_named() -> None:
+    """Those below a bound, the rarest first; without one, those that were never struck."""
+    often = {(kind, step): 5 for _, kind, step in seldom({})}
+    struck = {**often, ("kill", "clear.stop"): 3, ("age", "place.start"): 0}
+
+    assert seldom(struck, 4) == [(0, "age", "place.start"), (3, "kill", "clear.stop")]
+    assert seldom(struck, 0) == []
+    assert "age in place.start was struck least: 0 times" in table(struck)
+    assert "clear.stop 3" not in table(struck)
+    assert "clear.stop 3" in table(struck, 4)
+
+
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no program patch: apt-get install patch")
 def test_every_mutant_applies(tmp_path: Path) -> None:
     """The library has moved on under no patch, and what each makes of it is still Python."""
@@ -97,3 +205,9 @@ def test_a_seed_is_a_run_under_any_hash_seed() -> None:
     ]
 
     assert made[0] == made[1] != ""
+
+
+@pytest.fixture(scope="module")
+def schedules() -> list[Schedule]:
+    """As many as show what is drawn how often."""
+    return [drawn(seed) for seed in range(200)]

@@ -60,6 +60,7 @@ class Outcome(msgspec.Struct, frozen=True):
         records: Records in the pools' logs.
         took_s: Virtual seconds.
         digest: Of all records: the same schedule has the same.
+        judged: What was judged of it, of that which is not judged of every world.
     """
 
     broken: tuple[str, ...]
@@ -68,6 +69,7 @@ class Outcome(msgspec.Struct, frozen=True):
     records: int
     took_s: float
     digest: str
+    judged: tuple[str, ...] = ()
 
 
 class World:
