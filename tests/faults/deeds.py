@@ -118,10 +118,11 @@ async def pause(world: World, deed: Deed) -> None:
 
 
 async def clock(world: World, deed: Deed) -> None:
-    """A wall clock is set, forward or back, ``by`` milliseconds."""
+    """A wall clock is set, forward or back, ``by`` milliseconds; with ``drift``, it gains such a share of each second."""
     for process in _processes(world, deed):
-        world.note_strike(deed.verb)
-        process.set_clock(int(deed.number("by", 60_000)))
+        drift = deed.number("drift", 0)
+        world.note_strike("drift" if drift else deed.verb)
+        process.clock.set(int(deed.number("by", 0 if drift else 60_000)), drift)
 
 
 def _processes(world: World, deed: Deed) -> list[Process]:

@@ -133,13 +133,19 @@ class Doors:
 
     Attributes:
         life: Whether it lives.
-        clock: Its wall clock, which may be wrong.
+        clock: Its machine's wall clock, which may be wrong.
     """
 
-    def __init__(self, broker: Broker, struck: Callable[[str], None], under_way: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        struck: Callable[[str], None],
+        under_way: Callable[[], Sequence[str]],
+        clock: WrongClock,
+    ) -> None:
         """``struck`` is called with the kind of each fault that strikes; ``under_way`` says at which steps plans stand."""
         self.life = Life()
-        self.clock = WrongClock()
+        self.clock = clock
         self.broker = broker
         self._struck = struck
         self._under_way = under_way
@@ -216,19 +222,23 @@ class WorldSnapshots(MortalSnapshots):
 
 
 class WrongClock(VirtualClock):
-    """A wall clock that may have been set.
-
-    Attributes:
-        ahead_ms: How far it is ahead of the others.
-    """
+    """A machine's wall clock, which may have been set, and be too fast or too slow."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ahead_ms = 0
+        self._ahead_ms = 0
+        self._drift = 0.0
+        self._set_s = 0.0
+
+    def set(self, by_ms: int, drift: float) -> None:
+        """It jumps by so many milliseconds, and from now on gains the share ``drift`` of each second."""
+        self._ahead_ms = self.now_ms() - super().now_ms() + by_ms
+        self._drift, self._set_s = drift, self.monotonic()
 
     def now_ms(self) -> int:
         """See ``Clock``."""
-        return super().now_ms() + self.ahead_ms
+        gained_ms = round(self._drift * (self.monotonic() - self._set_s) * 1000) if self._drift else 0
+        return super().now_ms() + self._ahead_ms + gained_ms
 
 
 class WorldLog:

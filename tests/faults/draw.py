@@ -351,6 +351,7 @@ FAULT_KINDS: Mapping[str, Target] = {
     "roll-back": _process(down=_seconds),
     "pause": _process(**{"for": _seconds}),
     "clock": _process(by=_jump),
+    "clock/drift": _process(drift=lambda rng: rng.choice((-0.1, 0.1))),
     "append-fails": _process(n=_some),
     "append-unclear": _process(n=_some),
     "append-late": _process(n=_few, **{"for": _seconds}),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from tests.faults.doors import Armed, Broker, Doors, WorldCluster, WorldLog, WorldSnapshots
+from tests.faults.doors import Armed, Broker, Doors, WorldCluster, WorldLog, WorldSnapshots, WrongClock
 from tests.faults.groups import Group, Member
 from tests.faults.reports import Reported, ReportReader
 
@@ -107,6 +107,7 @@ class Process:
         built: Its services.
         is_down: Whether it was killed or stopped and not started again.
         raised: By how much its deciders' ``logic`` is raised above the present one.
+        clock: Of its machine.
         deaths: How often it has died by itself, by the error.
     """
 
@@ -119,7 +120,7 @@ class Process:
         self.services = services
         self.is_down = True
         self.raised = 0
-        self.ahead_ms = 0
+        self.clock = WrongClock()
         self.deaths: list[BaseException] = []
         self.snapshots = MemorySnapshots()
         self._site = site
@@ -141,8 +142,7 @@ class Process:
             return
         self.is_down = False
         site = self._site
-        doors = self.doors = Doors(site.broker, site.struck, site.under_way)
-        doors.clock.ahead_ms = self.ahead_ms
+        doors = self.doors = Doors(site.broker, site.struck, site.under_way, self.clock)
         for door, fault in self._armed:
             doors.arm(door, fault)
         log, metrics = WorldLog(doors), Metrics()
@@ -228,11 +228,6 @@ class Process:
     def forget(self) -> None:
         """Its snapshots are lost."""
         self.snapshots = MemorySnapshots()
-
-    def set_clock(self, ms: int) -> None:
-        """Its machine's wall clock jumps."""
-        self.ahead_ms += ms
-        self.doors.clock.ahead_ms = self.ahead_ms
 
     async def close(self) -> None:
         """The world is over."""

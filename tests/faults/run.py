@@ -127,7 +127,7 @@ def kinds_of(struck: Mapping[tuple[str, str], int]) -> Sequence[str]:
 
 
 def seldom(struck: Mapping[tuple[str, str], int], least: int | None = None) -> Sequence[tuple[int, str, str]]:
-    """The pairs of a fault and a step that were struck less often, and how often; the rarest first. None: all pairs."""
+    """The pairs of a fault and a step that were struck fewer times, and how often; the rarest first. None: all pairs."""
     pairs = [(struck.get((kind, step), 0), kind, step) for kind in kinds_of(struck) for step in POINTS]
     return sorted(pair for pair in pairs if least is None or pair[0] < least)
 
@@ -143,10 +143,9 @@ def table(struck: Mapping[tuple[str, str], int], least: int = 0) -> str:
     pairs = len(kinds) * len(POINTS)
     lines.append(f"of {pairs} pairs of a fault and a step, {kind} in {step} was struck least: {count} times")
     below = seldom(struck, max(least, 1))
-    lines.append(f"{len(below)} pairs were struck less than {max(least, 1)} times")
-    for kind in kinds:
-        if rare := [f"{step} {count}" for count, one, step in below if one == kind]:
-            lines.append(f"{kind:<{width}}  {', '.join(rare)}")
+    lines.append(f"{len(below)} pairs were struck fewer than {max(least, 1)} times")
+    rare = {kind: [f"{step} {count}" for count, one, step in below if one == kind] for kind in kinds}
+    lines += [f"{kind:<{width}}  {', '.join(found)}" for kind, found in rare.items() if found]
     return "\n".join(lines)
 
 
