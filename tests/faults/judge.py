@@ -10,9 +10,12 @@ from typing import Any
 
 from tests.faults.measured import ends, unmeasured
 from tests.faults.processes import SHARING
+from tests.faults.reports import Reported
 from tests.faults.world import Outcome, World
 
 from steepest.errors import UndecodableError
+from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.received import ID, LOGIC, Received
 from steepest.invariants import AnnouncedParameters, Audit, Status, all_with
 from steepest.log.base import Log, Record, TopicPartition
@@ -43,6 +46,9 @@ the checkers of ``STARTS_LOST`` and the room of nodes; that no decision is in th
 MAY_BE_BEHIND = 5
 """Records at the end that a process need not have read: they were appended while it was stopped."""
 
+Incarnation = tuple[str, int, str]
+"""A job, its incarnation, and a node."""
+
 
 async def judge(world: World) -> Outcome:
     """Stop a world, and look at what is left of it."""
@@ -57,6 +63,7 @@ async def judge(world: World) -> Outcome:
         broken.append(f"replay: {report.differences} differences, the first is {report.first_difference}")
     losses = [_events(await records_of(log, at)) for at in world.layout.of_topic("loss")]
     decided: list[Received[Any]] = []
+    strays: dict[Incarnation, int] = {}
     digest, records = hashlib.sha256(), 0
     for pool in world.layout.pools:
         at = world.layout.of_pool(pool)
@@ -64,7 +71,9 @@ async def judge(world: World) -> Outcome:
         records += len(found)
         for record in found:
             digest.update(repr((record.key, record.value, record.at_ms, sorted(record.headers.items()))).encode())
-        decided += _events(found)
+        events = _events(found)
+        decided += events
+        strays |= _strays(events)
         of_log = _of_log(found, [event for one in losses for event in one], lossy=ONE_PLACE not in judged)
         broken += [f"{pool}: {what}" for what in of_log]
         if NO_TWICE in judged:
@@ -77,7 +86,7 @@ async def judge(world: World) -> Outcome:
     if MEASURED in judged:
         known = ends(decided)
         broken += [what for partition in losses for what in unmeasured(partition, known)]
-    broken += _of_nodes(world, lossy=ONE_PLACE not in judged)
+    broken += _of_nodes(world, strays, lossy=ONE_PLACE not in judged)
     short = digest.hexdigest()[:16]
     return Outcome(tuple(broken), dict(world.struck), world.faults, records, took_s, short, judged)
 
@@ -145,12 +154,36 @@ def _of_processes(
                 yield f"{name} has another view than the log says"
 
 
-def _of_nodes(world: World, *, lossy: bool) -> Iterator[str]:
+def _of_nodes(world: World, strays: Mapping[Incarnation, int], *, lossy: bool) -> Iterator[str]:
     for nodes in world.nodes.values():
-        yield from (f"ran twice at a time: {moment}" for moment in nodes.witness.doubled)
-        if not lossy:
-            yield from (f"more than the node has: {moment}" for moment in nodes.witness.overfull)
+        witness = nodes.witness
+        assert isinstance(witness, Reported)
+        yield from (f"ran twice at a time: {moment}" for moment in witness.doubled)
+        for at_ms, moment, there in () if lossy else witness.crowds:
+            taken = Resources()
+            for training in there:
+                gone_ms = strays.get((training.replica.job, training.incarnation, training.node))
+                if gone_ms is None or at_ms < gone_ms:
+                    taken += training.spec.requests
+            if not taken.fits(nodes.capacities[moment.node]):
+                yield f"more than the node has: {moment}"
         yield from (f"still runs: {training.replica}.{training.incarnation}" for training in nodes.running())
+
+
+def _strays(events: Sequence[Received[Any]]) -> Mapping[Incarnation, int]:
+    """Starts that were under way to a node when it was declared to be gone, and when that was.
+
+    The node was said never to return. Where it does and they still come to it, nothing knows of them before they run.
+    """
+    begun: dict[Incarnation, None] = {}
+    found: dict[Incarnation, int] = {}
+    for one in events:
+        match one.event:
+            case c.StepBegun(step=c.Step.START) as step:
+                begun |= {(step.job, step.incarnation, node): None for node in step.nodes or (step.node,)}
+            case c.NodeGone(node=node):
+                found |= {start: one.at_ms for start in begun if start[2] == node and start not in found}
+    return found
 
 
 def _events(records: Sequence[Record]) -> list[Received[Any]]:

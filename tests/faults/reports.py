@@ -20,7 +20,7 @@ from steepest.events.common import Resources
 from steepest.events.loss import JobUnwatched
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
-from steepest.testing.system.fake_nodes import FakeNodes, History
+from steepest.testing.system.fake_nodes import FakeNodes, History, Moment
 from steepest.training_logs.records import LossRecord
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
@@ -32,12 +32,23 @@ class Reported(History):
     Attributes:
         losses: In order.
         lies: What is added to the steps, and the factor of the losses, of jobs whose reports are false.
+        crowds: When a node was given more than it has, and what ran there then.
     """
 
     def __init__(self, capacities: Mapping[str, Resources], folder: Path | None, clock: Clock) -> None:
         super().__init__(capacities, folder, clock)
         self.losses: dict[Training, list[LossRecord]] = {}
         self.lies: dict[str, tuple[int, float]] = {}
+        self.crowds: list[tuple[int, Moment, tuple[Training, ...]]] = []
+        self._now_ms = clock.now_ms
+
+    def begins(self, training: Training) -> None:
+        """See ``Witness``."""
+        before = len(self.overfull)
+        super().begins(training)
+        if len(self.overfull) > before:
+            there = tuple(other for other in self.running if other.node == training.node)
+            self.crowds.append((self._now_ms(), self.overfull[-1], there))
 
     def reports(self, training: Training, step: int, loss: float | None) -> None:
         """See ``Witness``."""

@@ -12,7 +12,7 @@ from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, Stopped
 from steepest.errors import RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint
+from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted
 
 NODES = {f"w{number}": 1_000 for number in range(20)}
 
@@ -93,3 +93,26 @@ async def test_a_job_whose_newer_start_was_lost_has_stopped_by_the_log_too() -> 
     assert not pool.job("a").alive
     assert pool.job("a").checkpoint == checkpoint(11)
     assert [cluster.asked.get_nowait() for _ in range(3)] == [2, 2, 1]
+
+
+async def test_what_is_started_on_a_node_that_came_back_is_ended() -> None:
+    """Its job may go on elsewhere since the node was declared to be gone; while a plan is about the job, all is well."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    pool.feed(submitted("a"), placement("a", "w1"))
+    pool.begin("a")
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    started = c.ReplicaStarted(job="a", incarnation=1, node="w1")
+    janitor.observe(pool.view, started)
+    assert janitor._work.empty()
+
+    pool.feed(c.NodeLost(node="w1", silent_ms=1), c.NodeGone(node="w1"))
+    pool.append(started)
+    janitor.observe(pool.view, started)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    asked = await cluster.asked.get()
+    tidying.cancel()
+
+    assert asked == 1
+    assert pool.job("a").plan is None
+    assert not pool.job("a").alive

@@ -6,7 +6,8 @@ A job that is over is kept for a while, so that a log-collector can read its out
 its job is over or has a newer incarnation: a migrator that had been paused started it after the cluster had forgotten the
 job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
 A cluster starts an incarnation only once those before it have ended, so a job that runs by the log as an older one has
-stopped. The node of that one does not say so again, so the janitor does.
+stopped. The node of that one does not say so again, so the janitor does. And it is astray if its job runs nowhere by the log
+and no plan is about it: the node was declared to be gone while the start was on its way there, and came back.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Janitor:
                 job = view.jobs.get(name)
                 if job is None or job.phase is Phase.ENDED or event.incarnation != job.incarnation:
                     self._work.put_nowait(_stray(event, job))
-                elif _has_left(job, event):
+                elif _has_left(job, event) or not (job.alive or job.plan):
                     self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
                 self._note_over(view, name)
             case c.Tick():
