@@ -171,7 +171,7 @@ async def _remove(world: World, deed: Deed, needed: Needed, *also: TopicPartitio
             await process.stop()
             process.start_after(0.5)
     log = world.broker.log
-    while not world.healed and not world.has_struck():
+    while not world.has_struck():
         if deed.when.step:
             await world.reached(deed.when.point)
             await asyncio.sleep(deed.when.at_s)

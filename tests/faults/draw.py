@@ -221,7 +221,7 @@ def _kinds(rng: random.Random) -> Sequence[str]:
 
 def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Deed:
     about, options = FAULT_KINDS[kind](rng, cast)
-    verb = kind.split("/")[0]
+    verb = kind.partition("/")[0]
     when = _next(rng) if at_steps else _when(rng)
     if when.step and verb in SOONER_OR_LATER:
         first_s, last_s = SOONER_OR_LATER[verb]

@@ -94,9 +94,7 @@ class Tally(msgspec.Struct):
         self.judged.update(outcome.judged)
 
 
-def hunt(
-    seeds: Sequence[int], processes: int, say: Callable[[str], None]
-) -> tuple[tuple[int, Outcome] | None, Tally]:
+def hunt(seeds: Sequence[int], processes: int, say: Callable[[str], None]) -> tuple[tuple[int, Outcome] | None, Tally]:
     """Play until one is broken: that one, and what was played so far."""
     tally = Tally()
     began = said = time.monotonic()

@@ -99,7 +99,9 @@ def test_replay_is_judged_of_half_of_the_worlds(schedules: list[Schedule]) -> No
 def test_what_is_judged_is_said() -> None:
     """Of a world without faults all is; of one that was upgraded or lost records, some is not."""
     jobs = "world seed=1\nnode n1 cpu=1000\n0.5 submit j1 steps=4\n"
-    calm, upgraded, lossy = (guarded(parsed(jobs + fault)) for fault in ("", "2 upgrade migrator", "2 power-loss lost=1"))
+    calm, upgraded, lossy = (
+        guarded(parsed(jobs + fault)) for fault in ("", "2 upgrade migrator", "2 power-loss lost=1")
+    )
 
     assert (calm.broken, upgraded.broken, lossy.broken) == ((), (), ())
     assert calm.judged == ("replay", "measured", "one-place", "no-decision-twice")
@@ -149,7 +151,9 @@ def test_topics_age_behind_the_snapshots() -> None:
 def test_a_job_that_reports_and_is_not_measured_is_noticed() -> None:
     """From the third report on that is an interval behind the second; not where its clock has just been set back."""
     times = (0, 900, 1_800, 2_000, -9_000, -8_900, -7_950, -7_800)
-    events: list[Any] = [JobWatched(job="a", pool="p", incarnation=1, metric="loss", parameters=SECOND, flags=tuple(FLAGS))]
+    events: list[Any] = [
+        JobWatched(job="a", pool="p", incarnation=1, metric="loss", parameters=SECOND, flags=tuple(FLAGS))
+    ]
     events += [LossReported(job="a", incarnation=1, step=step, value=1.0) for step in range(len(times))]
     losses = [
         Received(event=event, topic="loss", partition=0, offset=offset, at_ms=10_000 + at_ms)
