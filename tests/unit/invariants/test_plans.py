@@ -6,6 +6,7 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import PoolParameters
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.plan_once import PlanOnce
 from steepest.invariants.checkers.reserved_first import ReservedFirst
@@ -178,6 +179,19 @@ def test_of_two_plans_in_flight_one_begins() -> None:
         evidence, message = broken(ValidPlans, story)
         assert evidence == (story.end - 4, story.end - 3, story.end - 1)
         assert "in flight" in message
+
+
+def test_a_step_that_was_given_up_is_not_begun_again() -> None:
+    """A migrator takes it over before it has read that; the plan ends all the same, and another one may begin."""
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("first", "a", "n1")
+    for _ in range(PoolParameters().limits.tries):
+        story.begun("first", c.Step.START, "a", 1, "n1").failed("first", c.Step.START, "a")
+    story.begun("first", c.Step.START, "a", 1, "n1")
+    story.add(
+        c.PlanAbandoned(plan="first", job="a", code="refused", message="no"),
+        c.RetryPlanned(job="a", incarnation=1, charged=False, not_before_ms=0, reason="no"),
+    )
+    holds(ValidPlans, story.placement_planned("second", "a", "n2", 1).started("second", "a", "n2", 2))
 
 
 def test_a_plan_that_was_made_during_another_one_stays_void_afterwards() -> None:

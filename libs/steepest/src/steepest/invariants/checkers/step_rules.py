@@ -193,8 +193,12 @@ class Steps:
         if progress is None:
             progress = self._add(ObservedPlan(plan=event.plan, job=event.job, kind=EventKind.CANCEL, made=offset))
         barred = progress.kind is not EventKind.CANCEL and (progress.doomed or progress.job in self._cancelled)
+        # A migrator that takes a step over may not have read that it was given up. A gang's START may be the way back.
+        may_go_back = isinstance(progress.planned, c.TransitionPlanned) and event.step is c.Step.START
+        is_final = progress.given_up and progress.kind is not EventKind.CANCEL and not may_go_back
         if (
             progress.over is not None
+            or (is_final and _is_again(progress.begun, event))
             or event.attempt != progress.attempt + 1
             or (event.step, event.incarnation) in progress.done
             or (isinstance(progress.planned, c.MigrationPlanned) and event.node in progress.gone)
@@ -291,6 +295,11 @@ class Steps:
     def _end(self, progress: ObservedPlan, event: c.ClusterEvent, offset: int) -> None:
         progress.over, progress.end, progress.under_way = offset, event, False
         self._open[progress.job].pop(progress.plan, None)
+
+
+def _is_again(before: c.StepBegun | None, event: c.StepBegun) -> bool:
+    """Whether a step is tried where it was tried before."""
+    return before is not None and (before.step, before.node, before.nodes) == (event.step, event.node, event.nodes)
 
 
 def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
