@@ -135,7 +135,7 @@ def _demo_files() -> Iterator[tuple[str, Path]]:
     library = _package("steepest")
     yield "steepest/__init__.py", library / "__init__.py"
     for folder, place, patterns in (
-        (library / "demo_jobs", "steepest/demo_jobs", ("*.py",)),
+        (library / "demo_jobs", "steepest/demo_jobs", ("**/*.py",)),
         (_package("steepest_sdk"), "steepest_sdk", ("**/*.py",)),
         (_package("sklearn") / "datasets", "sklearn/datasets", ("data/d*.gz", "descr/*.rst")),
     ):

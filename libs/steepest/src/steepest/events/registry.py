@@ -213,7 +213,6 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     description="Everything that is known about a pool, in one order.",
     writers={
         "operator": (c.LogOpened, c.PoolConfigured),
-        "operator, migrator": (c.NodeGone,),
         "user": (c.JobSubmitted, c.JobCancelRequested),
         "worker-monitor": (
             c.Tick,
@@ -225,6 +224,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.CheckpointVerified,
         ),
         "worker-monitor, migrator": (c.ReplicaStopped,),
+        "operator, migrator": (c.NodeGone,),
         "goal-watcher": (c.GoalReached,),
         "profiler": (c.EpochMeasured,),
         "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
