@@ -124,7 +124,7 @@ def test_a_deadline_takes_nothing_from_what_cannot_wait(
     for name, share in after.items():
         assert share.must == pytest.approx(before[name].must)
     needed = sum(max(0.0, share.must) for share in before.values())
-    if needed <= cores * (1 - SteepestParameters().floor):
+    if needed < cores * (1 - SteepestParameters().floor) - 1e-3:
         assert all(
             share.rate >= min(share.must, job.demand) - 1e-6 for share, job in zip(after.values(), jobs, strict=True)
         )

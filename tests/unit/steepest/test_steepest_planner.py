@@ -93,6 +93,13 @@ def test_demand_shows_where_nothing_holds_a_job_back() -> None:
     assert (jobs["a"].demand, jobs["b"].demand) == (6.0, None)
 
 
+def test_jobs_that_want_more_than_there_is_show_no_demand() -> None:
+    """Throttled, they use a little less than the node has, as measured over a second."""
+    jobs = {"a": running(), "b": running()}
+    for now_s in (60.0, 65.0, 70.0):
+        assert measure_node(jobs, {"a": 3500, "b": 3500}, 8000, now_s) == []
+
+
 def test_a_low_use_is_a_demand_only_if_two_measurements_agree() -> None:
     """A job that saves or loads data uses little for a while."""
     job = running()

@@ -1,7 +1,9 @@
 """What the planner remembers of a job that runs: what it used, what it can use, and what was planned for it.
 
 A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it is not limited, and either its node has
-CPU to spare or a limited job beside it gets more than its limit (limits yield where CPU would be idle).
+CPU to spare or a limited job beside it gets more than its limit (limits yield where CPU would be idle). Jobs that want more
+than there is use a little less than the node's CPU, measured over a second: throttling, and what else runs on the machine.
+Two such jobs that were taken for satisfied would never be limited.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ import msgspec
 from steepest.policies.steepest.learning_history import LossCourse
 
 FULL = 0.97
-"""A node whose measured use is at least this share of its CPU has none to spare."""
+"""A job whose measured use is at least this share of an amount of CPU uses all of it."""
+
+TO_SPARE = 0.15
+"""A node has CPU to spare if at least this share of it is idle; emulated nodes that are in demand are idle for up to 20 % of
+some seconds."""
 
 BEYOND_LIMIT = 1.03
 BEYOND_LIMIT_M = 50
@@ -137,7 +143,7 @@ def measure_node(
     for name, job in here.items():
         job.measure(uses_m[name], now_s)
     cores = capacity_m / 1000
-    is_full = sum(uses_m.values()) >= FULL * capacity_m
+    is_full = sum(uses_m.values()) > (1 - TO_SPARE) * capacity_m
     beyond = [name for name, job in here.items() if job.exceeds_limit()]
     shown = []
     for name, job in here.items():

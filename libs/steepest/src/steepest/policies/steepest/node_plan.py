@@ -18,6 +18,9 @@ LEAST_LIMIT_M = 10
 ENOUGH = 0.05
 """Cores; a job that gets its demand but for this is not limited."""
 
+FULL = 1 - 1e-6
+"""Of a slot, so much is all of it: sums of floats."""
+
 LEAST_FREE = 0.01
 """Cores for promises, where others take all of the node."""
 
@@ -89,6 +92,10 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     A job that is late has ended in the virtual pool, where those of unknown size then have its part too. It gets an equal
     part of the node first, or they would keep up with that and leave it none until they end.
 
+    A job that is due within the slot, and whose work fits into it, gets all that it can use, unless others would be late:
+    plans follow each other faster than slots do, and one that got a part of what is left each time would not come to its
+    end. Where not all promises can be kept, it comes before those that are due later.
+
     What is to spare goes to the most urgent jobs first. A job of unknown size that has got more than its fair copy gives it
     back: it gets less than a fair share until its copy has got as much.
 
@@ -118,8 +125,8 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         give(job, fair + job.behind / CATCH_UP_S - shares[job.name].rate)
 
     unknown = [job for job in jobs if job.left is None and not job.proved_wrong]
-    for job, left in _late_beside_silent(jobs):
-        give(job, min(left / slot_s, cores / len(jobs)))
+    for job in _late_beside_silent(jobs):
+        give(job, cores / len(jobs))
         shares[job.name].must = shares[job.name].rate
     for job in unknown:
         keep_up(job)
@@ -137,10 +144,14 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     first_due = sorted(
         zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
     )
-    for (job, _, _), work in first_due:
+    is_full = sum(needed.now) >= FULL * free * slot_s
+    for (job, left, due_s), work in first_due:
         share = shares[job.name]
         share.must = min(job.demand, share.must + work / slot_s)
-        give(job, work / slot_s)
+        give(job, job.demand if is_full and _can_end(job, left, due_s, slot_s) else work / slot_s)
+    for (job, left, due_s), _ in first_due:
+        if _can_end(job, left, due_s, slot_s):
+            give(job, job.demand)
     for job in jobs:
         if job.left is None and job.proved_wrong:
             keep_up(job)
@@ -152,11 +163,16 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     return NodePlan(shares, needed.late)
 
 
-def _late_beside_silent(jobs: Sequence[JobOnNode]) -> Sequence[tuple[JobOnNode, float]]:
-    """The jobs that are late, and what is left of them, where a job of unknown size is beside them."""
+def _can_end(job: JobOnNode, left: float, due_s: float, slot_s: float) -> bool:
+    """Whether it is due within the slot, and its work fits into it."""
+    return due_s <= slot_s and left <= slot_s * job.demand
+
+
+def _late_beside_silent(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
+    """The jobs that are late, where a job of unknown size is beside them."""
     if not any(job.silent and not job.proved_wrong for job in jobs):
         return ()
-    return [(job, job.left) for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= 0]
+    return [job for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= 0]
 
 
 def _limit(cores: float, jobs: Sequence[JobOnNode], shares: dict[str, JobShare]) -> None:
