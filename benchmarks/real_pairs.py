@@ -1,12 +1,13 @@
 """What the policy ``steepest`` gains over fair sharing on real trainings, in pairs of runs.
 
-    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--docker] [--out FILE]
+    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--docker] [--pin] [--out FILE]
 
 The models of ``thesis:mixed-20`` are small NumPy trainings on four equal nodes: emulated ones, or with ``--docker``
 engines of their own (root, ``make engine images``). Their arrivals are spread over the window in which the nodes can do
-so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs, which
-begin on the same nodes, one after the other to the next; once they are only placed, and once ``steepest`` limits and
-moves them. A pair's runs follow each other, and every second pair begins with the policy.
+so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs; once
+they are only placed, where fewest run, and once ``steepest`` limits and moves them too. A pair's runs follow each other,
+and every second pair begins with the policy. With ``--pin``, all jobs begin on the same nodes in both, one after the other
+to the next.
 
 Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). A job is late by the mean over the
 pairs.
@@ -51,6 +52,9 @@ WINDOW_S = 300
 """Over which that workload's arrivals are drawn."""
 
 NODES = 4
+SHARE = 0.6
+"""Of the cores, for all nodes together. With more, the machine is full beside Steepest's own work, and no node has its CPU."""
+
 FAIR, OURS = "none", "steepest"
 COLUMNS = {"completion_s": "mean", "median_s": "median", "makespan_s": "makespan", "t90_s": "T90"}
 """Figures of a run's headline, by what they are called in the table."""
@@ -64,12 +68,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=16, help="how many [default: 16]")
     parser.add_argument("--seed", type=int, default=0, help="draws models and arrivals [default: 0]")
     parser.add_argument("--docker", action="store_true", help="on Docker engines instead of emulated nodes")
+    parser.add_argument("--pin", action="store_true", help="the same first nodes in both runs of a pair")
     parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
     parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
     options = parser.parse_args()
     done = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
     loads = [float(load) for load in options.load.split(",")]
-    where = "docker" if options.docker else "local"
+    where = ("docker" if options.docker else "local") + (", pinned" if options.pin else "")
     known = {(row["where"], row["load"], row["jobs"], row["seed"], row["pair"]): row for row in done}
     wanted = [(where, load, options.jobs, options.seed, pair) for load in loads for pair in range(options.pairs)]
     if missing := [key for key in wanted if key not in known]:
@@ -79,9 +84,10 @@ def main() -> None:
                 _, load, jobs, seed, pair = key
                 drawn = arriving(jobs, load, seed)
                 measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
-                given = _even(scaled(drawn, measured, testbed, seed))
+                given = scaled(drawn, measured, testbed, seed)
+                given = _even(given) if options.pin else given
                 row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
-                known[key] = row | _pair(given, pair, options.state / f"{where}-{load:g}-{pair}")
+                known[key] = row | _pair(given, pair, options.state / f"{where.replace(', ', '-')}-{load:g}-{pair}")
                 if options.out:
                     with options.out.open("a") as file:
                         file.write(json.dumps(known[key]) + "\n")
@@ -127,10 +133,10 @@ def _interval(changes: Sequence[float]) -> str:
 @contextlib.contextmanager
 def _testbed(*, docker: bool) -> Iterator[Testbed]:
     if docker:
-        with nodes.several(NODES) as testbed:
+        with nodes.several(NODES, SHARE) as testbed:
             yield testbed
     else:
-        yield nodes.emulated(NODES)
+        yield nodes.emulated(NODES, SHARE)
 
 
 def _even(given: DemoWorkload) -> DemoWorkload:

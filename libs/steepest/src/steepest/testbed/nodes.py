@@ -56,23 +56,23 @@ def one(engine: DockerEngine) -> Testbed:
     return Testbed((node,), on_engines=True)
 
 
-def emulated(count: int) -> Testbed:
-    """Nodes that are emulated on this machine."""
-    return Testbed(_equal(count), on_engines=False)
+def emulated(count: int, share: float = SHARE) -> Testbed:
+    """Nodes that are emulated on this machine; ``share``: of the cores, for all of them together."""
+    return Testbed(_equal(count, share), on_engines=False)
 
 
 @contextlib.contextmanager
-def several(count: int) -> Iterator[Testbed]:
-    """Docker engines of their own, within the block.
+def several(count: int, share: float = SHARE) -> Iterator[Testbed]:
+    """Docker engines of their own, within the block; ``share``: of the cores, for all of them together.
 
     Raises:
         InputError: What they need is missing.
         ClusterError: One does not start.
     """
-    with engines.own_engines(DemoWorkload(nodes=_equal(count), arrivals=())) as given:
+    with engines.own_engines(DemoWorkload(nodes=_equal(count, share), arrivals=())) as given:
         yield Testbed(given.nodes, on_engines=True)
 
 
-def _equal(count: int) -> tuple[NodeSpec, ...]:
-    cpu_m = int(1000 * SHARE * min(stage.cores(), CORES) / count)
+def _equal(count: int, share: float) -> tuple[NodeSpec, ...]:
+    cpu_m = int(1000 * share * min(stage.cores(), CORES) / count)
     return tuple(NodeSpec(f"n{number}", Resources(cpu_m)) for number in range(1, count + 1))
