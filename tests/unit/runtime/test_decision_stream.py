@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.events.received import ID, LOGIC, PREVIOUS, Received
+from steepest.events.received import ID, LOGIC, PREVIOUS, TRUNCATIONS, Received
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.runtime.batch import count_decisions
@@ -19,9 +19,9 @@ FIRST, SECOND = TopicPartition("cluster", 0), TopicPartition("cluster", 1)
 TICK = c.Tick(counted_ms=1)
 
 
-def stream(last_ids: dict[str, str] | None = None) -> DecisionStream:
+def stream(last_ids: dict[str, str] | None = None, *, logic: int = 3, truncations: int = 0) -> DecisionStream:
     """A decider's stream over one partition of losses."""
-    return DecisionStream("judge", 3, SOURCE, last_ids)
+    return DecisionStream("judge", logic, SOURCE, last_ids, truncations)
 
 
 def cause(offset: int) -> Received[c.ClusterEvent]:
@@ -135,6 +135,65 @@ async def test_what_a_deleted_partition_made_precedes_nothing() -> None:
     assert new.passed(9, "e2")
     assert PREVIOUS not in first[0].headers
     assert new.last_ids == {str(FIRST): "judge/e2/loss/1/2/0"}
+
+
+async def test_what_another_logic_decided_is_stated_again_behind_it() -> None:
+    """From behind the newest that was found, of all output partitions; what this logic decided alone is not."""
+    log = MemoryLog({"cluster": 2})
+    await log.append([*made(stream(), 4, FIRST), *made(stream(logic=2), 5, SECOND), *made(stream(), 6, FIRST)])
+    found = await scan(log, {FIRST: 0, SECOND: 0})
+    (new := stream()).fence(found)
+    (alone := stream()).fence({key: one for key, one in found.items() if key[1] == FIRST})
+
+    assert new.restate_at("e1", is_truncated=False) == 7
+    assert alone.restate_at("e1", is_truncated=False) is None
+    assert stream().restate_at("e1", is_truncated=False) is None
+
+
+async def test_what_was_decided_about_a_deleted_partition_is_not_stated_again() -> None:
+    """Neither another logic nor a loss of its records concerns the partition in its place, whose ids are others."""
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(logic=2), 9, FIRST))
+    (new := stream()).fence(await scan(log, {FIRST: 0}))
+    await log.append([minted_record(one) for one in new.mint("e2", cause(2), [(FIRST, "pool", TICK)])])
+    (after := stream()).fence(await scan(log, {FIRST: 0}))
+
+    assert new.newest_cause("e2") is None
+    assert new.restate_at("e2", is_truncated=False) is None
+    assert after.newest_cause("e2") == (2, 20)
+    assert after.restate_at("e2", is_truncated=False) is None
+    assert after.restate_at("e2", is_truncated=True) == 3
+
+
+async def test_each_start_goes_on_with_a_restatement() -> None:
+    """Every start that finds decisions from before and after a loss of records states all again, until a snapshot has it."""
+    log = MemoryLog({"cluster": 2})
+    await log.append(made(stream(), 5, FIRST, SECOND))
+    (first := stream()).fence(await scan(log, {FIRST: 0, SECOND: 0}))
+    assert first.restate_at("e1", is_truncated=True) == 6
+    await log.append(after := made(first, 7, FIRST))
+    (second := stream()).fence(await scan(log, {FIRST: 0, SECOND: 0}))
+    assert second.restate_at("e1", is_truncated=False) == 8
+    await log.append(later := made(second, 9, SECOND))
+    (third := stream()).fence(await scan(log, {FIRST: 0, SECOND: 0}))
+    (from_snapshot := stream(truncations=second.truncations)).fence(await scan(log, {FIRST: 1, SECOND: 1}))
+
+    assert third.restate_at("e1", is_truncated=False) == 10
+    assert from_snapshot.restate_at("e1", is_truncated=False) is None
+    assert [one.headers.get(TRUNCATIONS) for one in (*after, *later, *made(from_snapshot, 10, FIRST))] == ["1"] * 3
+    assert from_snapshot.restate_at("e1", is_truncated=True) == 10
+
+
+async def test_a_count_that_is_none_counts_as_none() -> None:
+    """A header comes from outside: one that spells no number is that of a partition that has lost nothing."""
+    log = MemoryLog({"cluster": 2})
+    (record,) = made(stream(), 5, FIRST)
+    headers = {**record.headers, TRUNCATIONS: "many"}
+    await log.append([NewRecord(to=FIRST, key="", value=record.value, at_ms=50, headers=headers)])
+    (new := stream()).fence(await scan(log, {FIRST: 0}))
+
+    assert new.restate_at("e1", is_truncated=False) is None
+    assert TRUNCATIONS not in made(new, 6, FIRST)[0].headers
 
 
 async def test_others_are_no_fence() -> None:

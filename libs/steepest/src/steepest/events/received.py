@@ -17,6 +17,7 @@ E = TypeVar("E")
 ID = "id"
 PREVIOUS = "prev"
 LOGIC = "logic"
+TRUNCATIONS = "truncations"
 SOURCE = "source"
 SEQUENCE = "seq"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from steepest.events.cluster import ClusterEvent
-from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received, spell_id
+from steepest.events.received import ID, LOGIC, PREVIOUS, TRUNCATIONS, DecisionId, Received, spell_id
 from steepest.log.base import TopicPartition
 from steepest.trace_context import TRACEPARENT, trace_continued
 
@@ -41,12 +41,12 @@ class StreamInLog(msgspec.Struct):
 
     Attributes:
         newest: The newest decision.
-        logics: The versions of the behaviour that decided.
+        versions: Who decided: the version of the behaviour, and how often the input partition had lost records by then.
         at_ms: The time of the newest decision, which is that of its cause.
     """
 
     newest: DecisionId
-    logics: dict[str, None]
+    versions: dict[tuple[str, int], None]
     at_ms: int = 0
 
 
@@ -59,16 +59,23 @@ class DecisionStream:
 
     Attributes:
         last_ids: The newest id made for each output partition; part of a snapshot.
+        truncations: How often the input partition has lost its newest records; part of a snapshot.
         counts: How many decisions of each event type were made; the reader of the counts clears them.
         repeated: How many were left out because they are in the log; cleared likewise.
     """
 
     def __init__(
-        self, name: str, logic: int, source: TopicPartition, last_ids: Mapping[str, str] | None = None
+        self,
+        name: str,
+        logic: int,
+        source: TopicPartition,
+        last_ids: Mapping[str, str] | None = None,
+        truncations: int = 0,
     ) -> None:
         self.name = name
         self.source = source
         self.last_ids: dict[str, str] = dict(last_ids or {})
+        self.truncations = truncations
         self.counts: dict[str, int] = {}
         self.repeated = 0
         self._logic = str(logic)
@@ -102,6 +109,8 @@ class DecisionStream:
             place = self._names.get(to) or self._names.setdefault(to, str(to))
             if previous := self.last_ids.get(place):
                 headers[PREVIOUS] = previous
+            if self.truncations:
+                headers[TRUNCATIONS] = str(self.truncations)
             self.last_ids[place] = text
             minted.append(MintedDecision(decision, to, key, event, cause.at_ms, headers))
             kind = type(event).__name__
@@ -119,14 +128,37 @@ class DecisionStream:
             == (self.name, self.source.topic, self.source.partition)
         }
 
-    def others_decided_until(self) -> int | None:
-        """The position up to which another logic has decided some of what was found; None where none has."""
-        others = any(logic != self._logic for one in self._found.values() for logic in one.logics)
-        return max(one.newest.offset for one in self._found.values()) + 1 if others else None
+    @property
+    def is_found(self) -> bool:
+        """Whether some of it is in the log that has not been passed."""
+        return bool(self._found)
 
-    def newest_cause(self) -> tuple[int, int] | None:
-        """Position and time of the newest record that was decided about, as far as what was found says."""
-        return max(((one.newest.offset, one.at_ms) for one in self._found.values()), default=None)
+    def newest_cause(self, epoch: str) -> tuple[int, int] | None:
+        """Position and time of the newest record of an epoch that was decided about, as far as what was found says."""
+        return max(((one.newest.offset, one.at_ms) for one in self._found_of(epoch)), default=None)
+
+    def restate_at(self, epoch: str, *, is_truncated: bool) -> int | None:
+        """The position from which on the decider must state again what still holds; None where it need not.
+
+        Up to there, what it makes now has the ids of other decisions, and is left out: another logic made them, or they are
+        about records that were lost. Which these were is seen until a record in their place is the newest one that was
+        decided about. So decisions from then on say how often that was, and a start that finds some from before as well
+        states everything again: the one before it may have ended in the middle of that.
+
+        What was decided about a partition that was deleted has ids of its own, and hides nothing of the one in its place.
+
+        Args:
+            epoch: Of the input partition as it is now.
+            is_truncated: Whether it has lost the newest record that was decided about.
+        """
+        versions = {version: None for one in self._found_of(epoch) for version in one.versions}
+        self.truncations = max([self.truncations, *(truncations for _, truncations in versions)]) + is_truncated
+        newest = self.newest_cause(epoch)
+        is_other = any(version != (self._logic, self.truncations) for version in versions)
+        return newest[0] + 1 if newest is not None and is_other else None
+
+    def _found_of(self, epoch: str) -> list[StreamInLog]:
+        return [one for one in self._found.values() if one.newest.epoch == epoch]
 
     def passed(self, position: int, epoch: str) -> bool:
         """Whether all that was found in the log has a cause before ``position``; then the next scan may leave it out.

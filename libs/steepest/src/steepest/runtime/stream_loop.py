@@ -29,7 +29,7 @@ from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.lag import LagMeter
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.recovery.decision_scan import epoch_in, holds, scan
-from steepest.runtime.recovery.log_identity import check_opening
+from steepest.runtime.recovery.log_identity import check_opening, epoch_of
 from steepest.runtime.recovery.loop_snapshots import (
     SNAPSHOT_AFTER_S,
     StreamSnapshot,
@@ -165,14 +165,14 @@ class StreamLoop:
         self._letters.fence(found)
         for lane in lanes:
             lane.stream.fence(found)
-            lane.restate_at = lane.stream.others_decided_until()
-            cause = lane.stream.newest_cause()
-            if cause is not None and not await holds(self._log, lane.at, cause):
-                # What comes up to there takes the place of what was lost, and what it makes has ids that are in the log.
-                lane.restate_at = cause[0] + 1
             if lane.position and not lane.saved:
                 # Where nothing was decided either, any name will do that another process would give it as well.
                 lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
+            if lane.stream.is_found:
+                epoch = lane.epoch or await epoch_of(self._log, lane.at)
+                cause = lane.stream.newest_cause(epoch)
+                is_truncated = cause is not None and not await holds(self._log, lane.at, cause)
+                lane.restate_at = lane.stream.restate_at(epoch, is_truncated=is_truncated)
 
     def _report_scan(self, lag: int) -> None:
         self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
@@ -187,7 +187,13 @@ class StreamLoop:
         lane = PartitionLoop(
             at=at,
             decider=decider,
-            stream=DecisionStream(decider.name, decider.logic, at, snapshot.last_ids if snapshot else None),
+            stream=DecisionStream(
+                decider.name,
+                decider.logic,
+                at,
+                snapshot.last_ids if snapshot else None,
+                snapshot.truncations if snapshot else 0,
+            ),
             scan_from={str(to): snapshot.scan_from.get(str(to), 0) if snapshot else 0 for to in self._outputs},
             saved_at=self._clock.monotonic(),
         )
@@ -315,6 +321,7 @@ class StreamLoop:
                 decider=state_of(lane.decider),
                 last_ids=dict(lane.stream.last_ids),
                 scan_from=lane.scan_from,
+                truncations=lane.stream.truncations,
             )
             due.append(DueSnapshot(lane, snapshot, is_settled))
             lane.saved, lane.saved_at = lane.position, now

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.events.received import ID, LOGIC, PREVIOUS, SEQUENCE, SOURCE
+from steepest.events.received import ID, LOGIC, PREVIOUS, SEQUENCE, SOURCE, TRUNCATIONS
 from steepest.events.registry import READS, TOPICS, Topic
 from steepest.trace_context import TRACEPARENT
 
@@ -22,6 +22,7 @@ HEADERS: Mapping[str, str] = {
     ID: "Of a decision: decider/epoch/topic/partition/offset/index of the record that made it decide.",
     PREVIOUS: "Of a decision: the id of the one before it in its stream; absent in the first.",
     LOGIC: "Of a decision: the version of the decider's behaviour.",
+    TRUNCATIONS: "Of a decision: how often its cause's partition had lost its newest records by then; absent: never.",
     SOURCE: "Of a source's record: the source and its generation.",
     SEQUENCE: "Of a source's record: a decimal integer that rises within the source.",
     TRACEPARENT: "Of a decision, a request, or a step of a plan: the trace that it belongs to, as in W3C Trace Context.",

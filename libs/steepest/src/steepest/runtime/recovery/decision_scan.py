@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.events.received import ID, LOGIC, DecisionId
+from steepest.events.received import ID, LOGIC, TRUNCATIONS, DecisionId, is_number
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.runtime.decision_stream import Found, StreamInLog
 
@@ -50,7 +50,8 @@ def note(found: Found, record: Record) -> None:
     if decision is None:
         return
     one = found.setdefault((decision.stream, record.at), StreamInLog(decision, {}, record.at_ms))
-    one.logics[record.headers.get(LOGIC, "")] = None
+    truncations = record.headers.get(TRUNCATIONS, "")
+    one.versions[record.headers.get(LOGIC, ""), int(truncations) if is_number(truncations) else 0] = None
     if decision.position > one.newest.position:
         one.newest, one.at_ms = decision, record.at_ms
 

@@ -67,6 +67,7 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
 
     Attributes:
         scan_from: Where each output partition ended: what was made after the snapshot stands beyond.
+        truncations: How often the partition has lost its newest records.
         marks: What stood before the position, and before the ends of the output partitions.
     """
 
@@ -76,6 +77,7 @@ class StreamSnapshot(msgspec.Struct, kw_only=True):
     decider: DeciderState
     last_ids: dict[str, str]
     scan_from: dict[str, int]
+    truncations: int = 0
     marks: tuple[Mark, ...] = ()
 
 
