@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 import random
 import secrets
-import selectors
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from unittest import mock
 from steepest.testing.virtual_time import START_S, EverybodyWaitsError
 
 T = TypeVar("T")
+
+MANY_TIMERS, MOST_CANCELLED = 100, 0.5
+"""From so many timers on, those that were cancelled are removed where they are more than this share; as in asyncio."""
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -35,12 +39,31 @@ class NumberedTask(asyncio.Task[Any]):
         return self is other
 
 
+class _Timer(asyncio.TimerHandle):
+    """A timer that is compared with timers alone."""
+
+    _when: float
+    _scheduled: bool
+    _cancelled: bool
+
+    def __lt__(self, other: _Timer) -> bool:  # type: ignore[override]
+        return self._when < other._when
+
+    __hash__ = asyncio.TimerHandle.__hash__
+
+
 class WorldLoop(asyncio.SelectorEventLoop):
     """Virtual time: the clock jumps to the next timer as soon as no task can go on."""
 
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[_Timer]
+    _stopping: bool
+    _timer_cancelled_count: int
+    _clock_resolution: float
+
     def __init__(self) -> None:
         self._now_s = START_S
-        super().__init__(_NoSelector(self._jump))
+        super().__init__()
         self.get_debug = bool  # type: ignore[method-assign]  # asked for every future; this answers False without a frame
 
     def time(self) -> float:
@@ -54,30 +77,52 @@ class WorldLoop(asyncio.SelectorEventLoop):
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         """As everywhere, without looking each of many thousand times whether the loop is closed or debugged."""
         handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)  # type: ignore[attr-defined]
+        self._ready.append(handle)
         return handle
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _Timer:
+        """As everywhere, likewise."""
+        timer = _Timer(when, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)
+        timer._scheduled = True
+        return timer
 
     def run_in_executor(self, _executor: Executor | None, func: Callable[..., T], *_: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Refuse: what a thread does first is decided by no seed."""
         raise RuntimeError(f"there are no threads in this world, and {func} wants one")
 
-    def _jump(self, timeout_s: float | None) -> None:
-        if timeout_s is None:
-            raise EverybodyWaitsError("every task waits, and no timer is set")
-        self._now_s += max(0.0, timeout_s)
+    def _run_once(self) -> None:
+        """As in asyncio, without looking for events of files, of which there are none: time passes instead."""
+        self._forget_cancelled()
+        ready, scheduled = self._ready, self._scheduled
+        if not (ready or self._stopping):
+            if not scheduled:
+                raise EverybodyWaitsError("every task waits, and no timer is set")
+            self._now_s += max(0.0, scheduled[0]._when - self._now_s)
+        end_s = self._now_s + self._clock_resolution
+        while scheduled and scheduled[0]._when < end_s:
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
-
-class _NoSelector(selectors.SelectSelector):
-    """Is asked for events of files, of which there are none, and lets time pass instead."""
-
-    def __init__(self, jump: Callable[[float | None], None]) -> None:
-        super().__init__()
-        self._jump = jump
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout != 0:
-            self._jump(timeout)
-        return []
+    def _forget_cancelled(self) -> None:
+        """Timers that were cancelled go when they are due, or many."""
+        scheduled = self._scheduled
+        if len(scheduled) > MANY_TIMERS and self._timer_cancelled_count > MOST_CANCELLED * len(scheduled):
+            for timer in scheduled:
+                timer._scheduled = not timer._cancelled
+            scheduled[:] = [timer for timer in scheduled if timer._scheduled]
+            heapq.heapify(scheduled)
+            self._timer_cancelled_count = 0
+        while scheduled and scheduled[0]._cancelled:
+            self._timer_cancelled_count -= 1
+            heapq.heappop(scheduled)._scheduled = False
 
 
 @contextmanager
