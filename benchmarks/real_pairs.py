@@ -53,7 +53,7 @@ WINDOW_S = 300
 
 NODES = 4
 SHARE = 0.6
-"""Of the cores, for all nodes together. With more, the machine is full beside Steepest's own work, and no node has its CPU."""
+"""Of the cores, for all nodes together. With more, the machine is full beside Steepest's own work: no node has its CPU."""
 
 FAIR, OURS = "none", "steepest"
 COLUMNS = {"completion_s": "mean", "median_s": "median", "makespan_s": "makespan", "t90_s": "T90"}

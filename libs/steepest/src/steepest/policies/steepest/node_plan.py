@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -107,8 +107,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         parameters: Of the policy.
     """
     shares = {job.name: JobShare() for job in jobs}
-    known = [job for job in jobs if job.left is not None]
-    if not known:  # the operating system shares fairly already
+    if all(job.left is None for job in jobs):  # the operating system shares fairly already
         return NodePlan(shares)
     slot_s = parameters.slot_ms / 1000
     free = cores
@@ -125,6 +124,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         give(job, fair + job.behind / CATCH_UP_S - shares[job.name].rate)
 
     unknown = [job for job in jobs if job.left is None and not job.proved_wrong]
+    wrong = [job for job in jobs if job.left is None and job.proved_wrong]
     for job in _late_beside_silent(jobs):
         give(job, cores / len(jobs))
         shares[job.name].must = shares[job.name].rate
@@ -132,12 +132,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         keep_up(job)
     for job in jobs:
         give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
-    promised = [
-        (job, left, due_s)
-        for job in known
-        if (left := (job.left or 0.0) - slot_s * shares[job.name].must) > 0 and (due_s := job.due_s) is not None
-    ]
-    promised += [(job, work, due_s) for job in unknown for work, due_s in job.owed]
+    promised = _promised(jobs, shares, slot_s)
     needed = must_run(
         [Promise(left, job.demand, due_s) for job, left, due_s in promised], max(free, LEAST_FREE), slot_s
     )
@@ -150,17 +145,30 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         share.must = min(job.demand, share.must + work / slot_s)
         give(job, job.demand if is_full and _can_end(job, left, due_s, slot_s) else work / slot_s)
     for (job, left, due_s), _ in first_due:
-        if _can_end(job, left, due_s, slot_s):
-            give(job, job.demand)
-    for job in jobs:
-        if job.left is None and job.proved_wrong:
-            keep_up(job)
+        give(job, job.demand if _can_end(job, left, due_s, slot_s) else 0.0)
+    for job in wrong:
+        keep_up(job)
     for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs, -job.index, job.name)):
         give(job, job.demand if job.young else max(0.0, job.needs - shares[job.name].rate))
     for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
         give(job, job.demand)
     _limit(cores, jobs, shares)
     return NodePlan(shares, needed.late)
+
+
+def _promised(
+    jobs: Sequence[JobOnNode], shares: Mapping[str, JobShare], slot_s: float
+) -> Sequence[tuple[JobOnNode, float, float]]:
+    """What is promised beyond the shares that jobs have already: work, and in how many seconds it is due."""
+    ends = [
+        (job, left, job.due_s)
+        for job in jobs
+        if job.left is not None and job.due_s is not None and (left := job.left - slot_s * shares[job.name].must) > 0
+    ]
+    keeps_up = [
+        (job, work, due_s) for job in jobs if job.left is None and not job.proved_wrong for work, due_s in job.owed
+    ]
+    return ends + keeps_up
 
 
 def _can_end(job: JobOnNode, left: float, due_s: float, slot_s: float) -> bool:
