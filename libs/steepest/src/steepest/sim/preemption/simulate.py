@@ -67,10 +67,12 @@ def simulate_preemption(jobs: Sequence[PreemptibleJob], gpus: int, rule: str, *,
         rule: Of :mod:`steepest.sim.preemption.rules`.
         gib_s: Bandwidth of the storage, in GiB a second.
     """
-    return _Loop(jobs, gpus, rule, gib_s).run()
+    return PreemptionLoop(jobs, gpus, rule, gib_s).run()
 
 
-class _Loop:
+class PreemptionLoop:
+    """A run under a rule; a subclass may serve by a rule of its own."""
+
     def __init__(self, jobs: Sequence[PreemptibleJob], gpus: int, rule: str, gib_s: float) -> None:
         self.jobs = {job.name: job for job in jobs}
         self.coming = list(reversed(jobs))
@@ -84,9 +86,11 @@ class _Loop:
 
     @property
     def now_s(self) -> float:
+        """The time."""
         return self.view.now_s
 
     def run(self) -> PreemptionResult:
+        """Until all jobs are done."""
         while self.coming or self.waiting or self.held:
             self._advance(self._next_s())
             self._arrive()
