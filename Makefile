@@ -71,9 +71,9 @@ format: $(STAMP)/dev ## Mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Twenty runs of real trainings, real_pairs.py, are for a machine that does nothing else (docs/policies.md).
+# Twenty runs of real trainings (real_pairs.py) and minutes of simulation (devices.py) are for a machine that does nothing else (docs/policies.md).
 bench: $(STAMP)/dev ## What the README's figures come from
-	@for file in $(filter-out benchmarks/real_pairs.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in $(filter-out benchmarks/real_pairs.py benchmarks/devices.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 reproduce: $(STAMP)/dev ## The published experiments of SpeCon and FlowCon again, with a report of each in out/reproduce
 	@for paper in specon flowcon; do $(BIN)/steepest reproduce $$paper $(REPRODUCE) || exit 1; done
