@@ -7,11 +7,14 @@
     python -m tests.faults.mutate --page            # and write the table of docs/testing.md
 
 A patch is applied to a copy of the library, which is played in processes of its own. Its first line says what it does.
+What was found is kept: as long as the code is the same, a further call goes on with the mutants that got away, behind the
+seeds that they were hunted with.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import re
 import shutil
@@ -21,14 +24,43 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MUTANTS = HERE / "mutants"
 LIBRARY = Path("libs/steepest/src")
 MOST_SEEDS = 2_000
+KEPT = Path("out/faults/mutants.json")
 PAGE = ROOT / "docs" / "testing.md"
 TABLE = re.compile(r"(?<=<!-- mutants -->\n).*?(?=<!-- end of mutants -->)", re.DOTALL)
 FOUND = re.compile(r"^seed (\d+): (.*)", re.MULTILINE)
+
+
+class Hunted(msgspec.Struct, frozen=True):
+    """What became of one mutant.
+
+    Attributes:
+        seeds: With how many it was hunted; where it was found, including the one that found it.
+        what: What that one broke; empty: it got away.
+    """
+
+    seeds: int = 0
+    what: str = ""
+
+
+class Kept(msgspec.Struct):
+    """What calls before this one have found.
+
+    Attributes:
+        code: Digest of the code and the patches that were played.
+        first: The first seed.
+        mutants: By name.
+    """
+
+    code: str
+    first: int
+    mutants: dict[str, Hunted] = {}
 
 
 class Copy:
@@ -39,6 +71,13 @@ class Copy:
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / LIBRARY, folder / LIBRARY, ignore=ignored)
         shutil.copytree(HERE, folder / "tests" / "faults", ignore=ignored)
+
+    def digest(self) -> str:
+        """Of all code and patches."""
+        found = hashlib.sha256()
+        for path in sorted(path for path in self.folder.rglob("*") if path.suffix in {".py", ".patch"}):
+            found.update(path.read_bytes())
+        return found.hexdigest()
 
     def patch(self, patch: Path, *, back: bool = False) -> None:
         """Apply a patch, or take it back.
@@ -82,29 +121,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.page and given.only:
         parser.error("--page needs all mutants")
     patches = [one for one in sorted(MUTANTS.glob("*.patch")) if given.only in one.name]
-    seeds: dict[Path, int | None] = {}
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
+        kept = _kept(copy.digest(), given.first)
         for patch in patches:
-            copy.patch(patch)
-            found = copy.hunt(given.seeds, given.first, given.processes)
-            copy.patch(patch, back=True)
-            seeds[patch] = found[0] - given.first + 1 if found else None
-            after = f"found after {seeds[patch]:>4}" if found else f"NOT found in {given.seeds}"
-            _say(f"{patch.stem:<34} {after}  {title(patch)}{' | ' + found[1][:120] if found else ''}")
-    escaped = sum(one is None for one in seeds.values())
+            now = kept.mutants[patch.stem] = hunted(copy, patch, kept, given.seeds, given.processes)
+            KEPT.parent.mkdir(parents=True, exist_ok=True)
+            KEPT.write_bytes(msgspec.json.encode(kept))
+            after = f"found after {now.seeds:>4}" if now.what else f"NOT found in {now.seeds}"
+            _say(f"{patch.stem:<34} {after}  {title(patch)}{' | ' + now.what[:120] if now.what else ''}")
+    found = {patch: kept.mutants[patch.stem] for patch in patches}
+    escaped = sum(not one.what for one in found.values())
     _say(f"{len(patches) - escaped} of {len(patches)} mutants are found within {given.seeds} seeds")
     if given.page:
-        PAGE.write_text(TABLE.sub(lambda _: table(seeds, given.first, given.seeds), PAGE.read_text()))
+        PAGE.write_text(TABLE.sub(lambda _: table(found, given.first), PAGE.read_text()))
     return bool(escaped)
 
 
-def table(seeds: Mapping[Path, int | None], first: int, most: int) -> str:
+def hunted(copy: Copy, patch: Path, kept: Kept, seeds: int, processes: int) -> Hunted:
+    """What becomes of a mutant within so many seeds, those included that it was hunted with before."""
+    before = kept.mutants.get(patch.stem, Hunted())
+    if before.what or before.seeds >= seeds:
+        return before
+    copy.patch(patch)
+    found = copy.hunt(seeds - before.seeds, kept.first + before.seeds, processes)
+    copy.patch(patch, back=True)
+    return Hunted(found[0] - kept.first + 1, found[1]) if found else Hunted(seeds)
+
+
+def _kept(code: str, first: int) -> Kept:
+    """What calls before this one have found in this code, from this seed on."""
+    try:
+        kept = msgspec.json.decode(KEPT.read_bytes(), type=Kept)
+    except (OSError, msgspec.DecodeError):
+        return Kept(code, first)
+    return kept if (kept.code, kept.first) == (code, first) else Kept(code, first)
+
+
+def table(mutants: Mapping[Path, Hunted], first: int) -> str:
     """After how many seeds each mutant was found, as a part of a page."""
-    found = sum(one is not None for one in seeds.values())
-    lines = [f"{found} of {len(seeds)} are found within {most:,} seeds from {first} on:", ""]
+    found = [one.seeds for one in mutants.values() if one.what]
+    lines = [f"{len(found)} of {len(mutants)} are found, within {max(found, default=0):,} seeds from {first} on:", ""]
     lines += ["| What the patch does | found after seeds |", "|---|---|"]
-    lines += [f"| {title(patch)} | {f'> {most:,}' if one is None else one} |" for patch, one in seeds.items()]
+    lines += [f"| {title(patch)} | {'' if one.what else '> '}{one.seeds:,} |" for patch, one in mutants.items()]
     return "\n".join([*lines, ""])
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.faults.draw import RESTATING, drawn
 from tests.faults.measured import unmeasured
-from tests.faults.mutate import MUTANTS, Copy
+from tests.faults.mutate import MUTANTS, Copy, Hunted, Kept, hunted
 from tests.faults.processes import TOPOLOGIES
 from tests.faults.run import guarded, seldom, table
 from tests.faults.schedule import Schedule, parsed
@@ -189,6 +189,23 @@ def test_every_mutant_applies(tmp_path: Path) -> None:
         copy.patch(patch, back=True)
 
     assert len(patches) > 30
+
+
+def test_a_hunt_goes_on_where_it_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A mutant that got away is hunted with the seeds behind those of before; one that was found is not hunted again."""
+    copy, patch, kept = Copy(tmp_path), min(MUTANTS.glob("*.patch")), Kept("code", 100)
+    played: list[range] = []
+
+    def hunt(seeds: int, first: int, _: int) -> tuple[int, str] | None:
+        played.append(range(first, first + seeds))
+        return (137, "j1 has not ended") if 137 in played[-1] else None
+
+    monkeypatch.setattr(copy, "hunt", hunt)
+    for seeds in (20, 20, 50, 90):
+        kept.mutants[patch.stem] = hunted(copy, patch, kept, seeds, 1)
+
+    assert played == [range(100, 120), range(120, 150)]
+    assert kept.mutants[patch.stem] == Hunted(38, "j1 has not ended")
 
 
 def test_a_seed_is_a_run_under_any_hash_seed() -> None:
