@@ -35,6 +35,9 @@ _SERVER_FAILED = 500
 _TRIES = 6
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
+_LONGEST_NAMED_S = 30.0
+"""The longest pause that the API server can ask for: who waits for a request holds its job's lock meanwhile."""
+
 _BYTES_MOST = 64 << 20
 _MESSAGE_BYTES = 4096
 
@@ -97,7 +100,7 @@ class KubernetesApi:
         content: str = "application/json",
         timeout_s: float = CALL_S,
     ) -> bytes:
-        """Send a request; one that the server postpones (429) is sent again after the time that it names.
+        """Send a request; one that the server postpones (429) is sent again after the time that it names, 30 s at most.
 
         Raises:
             AnswerError: The server refused it.
@@ -211,7 +214,7 @@ async def _whole(answer: aiohttp.ClientResponse) -> bytes:
 
 def _pause_s(named: str | None, tries: int) -> float:
     if named is not None and named.isdecimal():
-        return min(float(named), _LONGEST_PAUSE_S)
+        return min(float(named), _LONGEST_NAMED_S)
     return min(_PAUSE_S * 2.0**tries, _LONGEST_PAUSE_S)
 
 

@@ -52,16 +52,21 @@ class BatchJobs:
         self._namespace = f"/api/v1/namespaces/{settings.namespace}"
         self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
 
-    async def make(self, replica: ReplicaId, wanted: JobManifest) -> BatchJob:
+    async def make(self, replica: ReplicaId, wanted: JobManifest, *, is_first: bool) -> BatchJob:
         """The Job of a replica, suspended or not: the one that is there, if it can run what is wanted, or a new one.
 
+        Args:
+            replica: The replica.
+            wanted: What it is to run.
+            is_first: Whether there is none yet, as far as is known: then none is looked for unless its name is taken.
+
         Raises:
-            ClusterError: The API server refused it.
+            ClusterError: The API server refused it, or another party's Job has its name.
             UncertainError: It does not answer.
         """
         deadline = time.monotonic() + _REMOVED_S
+        found = None if is_first else await self.read(replica)
         while True:
-            found = await self.read(replica)
             if found is None:
                 try:
                     body = await self._api.request("POST", self._jobs, body=wanted.job)
@@ -76,6 +81,7 @@ class BatchJobs:
             if time.monotonic() > deadline:
                 raise ClusterError(f"the Job {name_of(self.settings, replica)} is not removed", code="not-started")
             await asyncio.sleep(_LOOK_S)
+            found = await self.read(replica)
 
     async def read(self, replica: ReplicaId) -> BatchJob | None:
         """The Job of a replica, if there is one that is the adapter's own.
@@ -106,14 +112,29 @@ class BatchJobs:
         found = await self._api.get(self._jobs, Listing[BatchJob], labelled(labels_of(self.settings, replica)))
         return next((each for each in found.items if each.is_users), None)
 
-    async def suspend(self, replica: ReplicaId, *, suspended: bool) -> bool:
-        """Suspend or resume a Job; False if there is none, or it is over."""
+    async def suspend(self, replica: ReplicaId) -> bool:
+        """Suspend the Job of a replica; False if there is none, or it is over."""
         found = await self.read(replica)
         if found is None or found.is_over:
             return False
-        if found.spec.suspend != suspended:
-            change = {"metadata": {"uid": found.metadata.uid}, "spec": {"suspend": suspended}}
-            await self._change(f"{self._jobs}/{found.metadata.name}", change)
+        if not found.spec.suspend:
+            await self._set_suspended(found, suspended=True)
+        return True
+
+    async def resume(self, job: BatchJob) -> bool:
+        """Resume a Job that was read, or made, just now; False if it is gone since.
+
+        Raises:
+            ClusterError: The API server refused it.
+            UncertainError: It does not answer.
+        """
+        if job.spec.suspend:
+            try:
+                await self._set_suspended(job, suspended=False)
+            except AnswerError as error:
+                if error.status in {NOT_FOUND, CONFLICT}:  # another one has its name now: the change names the UID
+                    return False
+                raise
         return True
 
     async def remove(self, replica: ReplicaId) -> None:
@@ -123,7 +144,7 @@ class BatchJobs:
         """
         found = await self.read(replica)
         if found is not None and found.is_users:
-            await self.suspend(replica, suspended=True)
+            await self.suspend(replica)
         elif found is not None:
             await self._remove(found)
 
@@ -210,6 +231,10 @@ class BatchJobs:
             if time.monotonic() > deadline:
                 raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
             await asyncio.sleep(_LOOK_S)
+
+    async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> None:
+        change = {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": suspended}}
+        await self._change(f"{self._jobs}/{job.metadata.name}", change)
 
     async def _remove(self, job: BatchJob) -> None:
         options = {"propagationPolicy": "Background", "preconditions": {"uid": job.metadata.uid}}

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Generic
 
+import aiohttp
 import msgspec
 
 from steepest.cluster.folders.folder_watch import Pulse
@@ -32,6 +33,8 @@ PAGE = 500
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
 DELETED_KEPT = 4_096
+LINE_BYTES_MOST = 32 << 20
+"""The longest line of a watch: an object has 3 MiB at most, and JSON may take six bytes for one of them."""
 
 
 class WatchEvent(msgspec.Struct):
@@ -189,7 +192,7 @@ class Reflector(Generic[T]):
         try:
             async with self._api.stream(self._path, query, silent_s=SILENT_S) as lines:
                 self._is_open = True
-                while line := await lines.readline():
+                async for line in _split(lines):
                     self._take(msgspec.json.decode(line, type=WatchEvent))
         except AnswerError as error:
             if error.status == GONE:
@@ -220,6 +223,24 @@ class Reflector(Generic[T]):
         while len(self._deleted) > DELETED_KEPT:
             del self._deleted[next(iter(self._deleted))]
         self._changed(gone)
+
+
+async def _split(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a body; what is behind the last one is no line. aiohttp's own limit is less than an object may have.
+
+    Raises:
+        ClusterError: A line is longer than any object.
+    """
+    begun = bytearray()
+    async for chunk in body.iter_any():
+        looked_at = len(begun)
+        begun += chunk
+        while (end := begun.find(b"\n", looked_at)) >= 0:
+            yield bytes(begun[:end])
+            del begun[: end + 1]
+            looked_at = 0
+        if len(begun) > LINE_BYTES_MOST:
+            raise ClusterError(f"a line of a watch is longer than {LINE_BYTES_MOST} bytes", code="too-long")
 
 
 def labelled(labels: Mapping[str, str]) -> dict[str, str]:

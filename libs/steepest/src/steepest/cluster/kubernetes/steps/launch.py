@@ -113,9 +113,12 @@ async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFold
         await jobs.make_service(folder.replica.job)
     found = None
     while found is None:  # a Job whose pod was killed may turn out to be over only now
-        job = await _users(jobs, folder) if USERS_JOB in order.spec.env else await jobs.make(folder.replica, wanted)
-        await jobs.suspend(folder.replica, suspended=False)
-        found = await jobs.waiting_pod(folder.replica, job)
+        if USERS_JOB in order.spec.env:
+            job = await _users(jobs, folder)
+        else:
+            job = await jobs.make(folder.replica, wanted, is_first=folder.incarnation == 1)
+        if await jobs.resume(job):
+            found = await jobs.waiting_pod(folder.replica, job)
     pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(folder.write, record_of(folder), pod)

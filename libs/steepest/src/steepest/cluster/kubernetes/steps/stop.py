@@ -88,7 +88,7 @@ class PodStop:
                 # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the
                 # Job, and in place of one that a user has made there is no other.
                 await self._jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
-            if not await self._jobs.suspend(replica, suspended=True):
+            if not await self._jobs.suspend(replica):
                 await self._kill()  # another party has removed the Job, and its pod ends or was orphaned
         return True
 
@@ -103,7 +103,7 @@ class PodStop:
         replica = self._folder.replica
         async with self._locked(replica.job):
             if not (await self._observe()).began:
-                await self._jobs.suspend(replica, suspended=True)
+                await self._jobs.suspend(replica)
                 pod = await asyncio.to_thread(pod_of, self._folder)
                 if pod is not None:
                     await self._jobs.gone(pod)

@@ -1,0 +1,181 @@
+"""An API server in memory with what the adapter needs of Kubernetes: lists, watches, merge patches, Jobs that make a pod.
+
+It owns what a real one does with these requests, in the simplest way: a resumed Job has a gated pod, a pod without its gate
+runs on the node of its selector, and a suspended Job's pod ends with status 85.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+Object = dict[str, Any]
+
+
+class KubernetesStub:
+    """One namespace and some nodes.
+
+    Attributes:
+        objects: By kind (``jobs``, ``pods``, ``nodes``) and name.
+        asked: Method, kind and body of each request for one object.
+        before: Called with method, kind and name of each of them before it takes effect.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Object]] = {"jobs": {}, "pods": {}, "nodes": {}}
+        self.asked: list[tuple[str, str, Any]] = []
+        self.before: Callable[[str, str, str], None] = lambda *_: None
+        self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in self.objects}
+        self._version = 0
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    # --- what a test does -----------------------------------------------------------------------------------------------
+
+    def put(self, kind: str, found: Object) -> Object:
+        """An object is there, or has changed."""
+        is_new = found["metadata"]["name"] not in self.objects[kind]
+        self._version += 1
+        found["metadata"].setdefault("uid", f"{kind}-{self._version}")
+        found["metadata"]["resourceVersion"] = str(self._version)
+        self.objects[kind][found["metadata"]["name"]] = found
+        self._send(kind, "ADDED" if is_new else "MODIFIED", found)
+        return found
+
+    def drop(self, kind: str, name: str) -> None:
+        """An object is gone."""
+        self._version += 1
+        gone = self.objects[kind].pop(name)
+        gone["metadata"]["resourceVersion"] = str(self._version)
+        self._send(kind, "DELETED", gone)
+
+    def node(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+        """A node that is ready."""
+        status = {
+            "allocatable": {"cpu": "2", "memory": "2Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        return self.put("nodes", {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status})
+
+    # --- what a server does ---------------------------------------------------------------------------------------------
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        kind = next((each for each in ("nodes", "pods", "jobs") if f"/{each}" in request.path), "")
+        name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
+        if not kind or "/" in name:
+            return web.Response(text="") if name.endswith("/log") else web.json_response({}, status=404)
+        if request.method == "GET" and not name:
+            return await self._watched(request, kind) if request.query.get("watch") else self._listed(request, kind)
+        body = json.loads(await request.text() or "null")
+        name = name or body["metadata"]["name"]
+        self.asked.append((request.method, kind, body))
+        self.before(request.method, kind, name)
+        status, found = self._done(request.method, kind, name, body)
+        return web.json_response(found, status=status)
+
+    def end(self) -> None:
+        """End all watches."""
+        self._is_over = True
+        self._news.set()
+
+    def _done(self, method: str, kind: str, name: str, body: Any) -> tuple[int, Object]:
+        found = self.objects[kind].get(name)
+        if method == "POST":
+            if found is not None:
+                return 409, {"message": "already exists"}
+            return 201, self.put(kind, body)
+        if found is None:
+            return 404, {"message": "not found"}
+        uid = (body or {}).get("preconditions" if method == "DELETE" else "metadata", {}).get("uid")
+        if method != "GET" and uid not in {None, found["metadata"]["uid"]}:
+            return 409, {"message": "the UID in the precondition is another one"}
+        if method == "PATCH":
+            _merge(found, body)
+            self.put(kind, found)
+            self._follow(kind, found)
+        elif method == "DELETE":
+            self.drop(kind, name)
+        return 200, found
+
+    def _follow(self, kind: str, changed: Object) -> None:
+        """What Kubernetes' own controllers do then."""
+        if kind == "pods" and not changed["spec"].get("schedulingGates"):
+            changed["spec"]["nodeName"] = changed["spec"]["nodeSelector"]["kubernetes.io/hostname"]
+            running = [{"name": "job", "state": {"running": {}}}]
+            changed["status"] = {"phase": "Running", "containerStatuses": running}
+            self.put("pods", changed)
+        elif kind == "jobs":
+            uid = changed["metadata"]["uid"]
+            mine = [
+                pod for pod in self.objects["pods"].values() if pod["metadata"]["ownerReferences"] == [{"uid": uid}]
+            ]
+            if not changed["spec"]["suspend"] and not mine:
+                template = json.loads(json.dumps(changed["spec"]["template"]))
+                named = {"name": f"{changed['metadata']['name']}-{self._version}", "ownerReferences": [{"uid": uid}]}
+                self.put("pods", {"metadata": {**template["metadata"], **named}, "spec": template["spec"]})
+            for pod in mine if changed["spec"]["suspend"] else ():
+                ended = [{"name": "job", "state": {"terminated": {"exitCode": 85}}}]
+                pod["status"] = {"phase": "Failed", "containerStatuses": ended}
+                self.put("pods", pod)
+                self.drop("pods", pod["metadata"]["name"])
+
+    def _listed(self, request: web.Request, kind: str) -> web.Response:
+        items = list(self.objects[kind].values()) if "/namespaces/" in request.path or kind == "nodes" else []
+        return web.json_response({"items": items, "metadata": {"resourceVersion": str(self._version)}})
+
+    async def _watched(self, request: web.Request, kind: str) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        sent = int(request.query["resourceVersion"])
+        while not self._is_over:
+            news = self._news
+            for version, line in [one for one in self._history[kind] if one[0] > sent]:
+                await answer.write(line)
+                sent = version
+            await news.wait()
+        return answer
+
+    def _send(self, kind: str, type_: str, found: Object) -> None:
+        line = json.dumps({"type": type_, "object": found}).encode() + b"\n"
+        self._history[kind].append((self._version, line))
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _merge(into: Object, change: Object) -> None:
+    """A strategic merge, as far as the adapter uses it."""
+    for key, value in change.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        elif key == "schedulingGates":
+            gone = [one["name"] for one in value if one.get("$patch") == "delete"]
+            into[key] = [one for one in into.get(key, []) if one["name"] not in gone]
+        else:
+            into[key] = value
+
+
+@contextlib.asynccontextmanager
+async def served(stub: KubernetesStub, kubeconfig: Path) -> AsyncIterator[None]:
+    """Serve it, and write where it is."""
+    application = web.Application(client_max_size=1 << 24)
+    application.router.add_route("*", "/{tail:.*}", stub.answer)
+    async with TestServer(application) as running:
+        config = {
+            "clusters": [{"name": "c", "cluster": {"server": str(running.make_url("")).rstrip("/")}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+        await asyncio.to_thread(kubeconfig.write_text, json.dumps(config))
+        try:
+            yield
+        finally:
+            stub.end()

@@ -1,0 +1,163 @@
+"""The Kubernetes adapter over an API server in memory: what a start asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.harness.kubernetes_stub import KubernetesStub, served
+
+from steepest.cluster.kubernetes import KubernetesCluster
+from steepest.cluster.kubernetes.api import _pause_s
+from steepest.cluster.kubernetes.objects import Pod
+from steepest.cluster.kubernetes.reflector import PodReflector, Reflector
+from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.errors import ClusterError
+from steepest.events.common import Resources
+from steepest.testing.waiting import until
+
+REPLICA = ReplicaId("a")
+SPEC = ReplicaSpec(command=("train",), requests=Resources(cpu_m=100))
+FOUR = 4
+"""Requests that a placement may cost."""
+
+
+@pytest.fixture
+async def stub(tmp_path: Path) -> AsyncIterator[KubernetesStub]:
+    """An API server with two nodes, served at the path of ``cluster``."""
+    made = KubernetesStub()
+    made.node("n1")
+    made.node("n2", labels={"zone": "a"}, taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
+    async with served(made, tmp_path / "kubeconfig"):
+        yield made
+
+
+@pytest.fixture
+async def make(stub: KubernetesStub, tmp_path: Path) -> AsyncIterator[Callable[..., KubernetesCluster]]:
+    """Makes an adapter over it."""
+    del stub
+    made: list[KubernetesCluster] = []
+
+    def of(nodes: Any) -> KubernetesCluster:
+        adapter = KubernetesCluster(
+            tmp_path / "state",
+            nodes,
+            "pool",
+            namespace="n",
+            claim="c",
+            volume=tmp_path,
+            image="trainer:3",
+            kubeconfig=tmp_path / "kubeconfig",
+            heartbeat_s=0.1,
+        )
+        made.append(adapter)
+        return adapter
+
+    yield of
+    for each in made:
+        await each.close()
+
+
+@pytest.fixture
+def cluster(make: Callable[..., KubernetesCluster]) -> KubernetesCluster:
+    """With listed nodes."""
+    return make([("n1", Resources(1_000, 1_024)), ("n2", Resources(1_000, 1_024))])
+
+
+def kinds(stub: KubernetesStub) -> list[tuple[str, str]]:
+    """What was asked for, without what it said."""
+    return [(method, kind) for method, kind, _ in stub.asked]
+
+
+async def test_a_first_placement_costs_at_most_four_requests(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """Make the Job, resume it, and let its pod go; nothing is read that was just written."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+
+    assert kinds(stub) == [("POST", "jobs"), ("PATCH", "jobs"), ("PATCH", "pods")]
+    assert len(stub.asked) <= FOUR
+    assert all(body["metadata"]["uid"] for method, _, body in stub.asked if method == "PATCH")
+
+
+async def test_a_later_placement_resumes_the_same_job(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """It is read, because it may be over or run something else."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    (before,) = stub.objects["jobs"].values()
+    stopped = await cluster.stop(REPLICA, 1, grace_s=30)
+    stub.asked.clear()
+    await cluster.start(REPLICA, 2, "n1", SPEC, None)
+    (after,) = stub.objects["jobs"].values()
+
+    assert stopped.exit_status == 85
+    assert kinds(stub) == [("GET", "jobs"), ("PATCH", "jobs"), ("PATCH", "pods")]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+async def test_a_job_of_another_party_is_refused(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """A Job of that name is there, without the installation's label: it is left as it is."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    (name,) = stub.objects["jobs"]
+    await cluster.stop(REPLICA, 1, grace_s=30)
+    await cluster.forget("a")
+    theirs = {"metadata": {"name": name, "labels": {}}, "spec": {"suspend": True}}
+    stub.put("jobs", theirs)
+    stub.asked.clear()
+
+    with pytest.raises(ClusterError, match="is not Steepest's") as refused:
+        await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    assert refused.value.code == "name-taken"
+    assert set(kinds(stub)) == {("POST", "jobs"), ("GET", "jobs")}
+    assert stub.objects["jobs"][name]["spec"] == {"suspend": True}
+
+
+async def test_a_job_that_is_replaced_under_way_is_looked_at_again(
+    cluster: KubernetesCluster, stub: KubernetesStub
+) -> None:
+    """A change names the UID, so that it never meets another Job of the name."""
+
+    def replace(method: str, kind: str, name: str) -> None:
+        if (method, kind) == ("PATCH", "jobs"):
+            stub.before = lambda *_: None
+            other = {**stub.objects["jobs"][name]}
+            stub.drop("jobs", name)
+            stub.put("jobs", {**other, "metadata": {**other["metadata"], "uid": "another"}})
+
+    stub.before = replace
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    (job,) = stub.objects["jobs"].values()
+    (pod,) = stub.objects["pods"].values()
+
+    assert job["metadata"]["uid"] == "another"
+    assert pod["metadata"]["ownerReferences"] == [{"uid": "another"}]
+
+
+@pytest.mark.parametrize(
+    ("named", "pause_s"),
+    [("0", 0.0), ("1", 1.0), ("7", 7.0), ("30", 30.0), ("86400", 30.0), ("9" * 400, 30.0), (None, 0.4), ("soon", 0.4)],
+)
+def test_a_request_waits_as_long_as_the_server_says_within_reason(named: str | None, pause_s: float) -> None:
+    """Half a minute at most; where it says nothing that can be read, a little longer each time."""
+    assert _pause_s(named, 1) == pause_s
+    assert _pause_s(named, 6) >= pause_s
+
+
+async def test_a_watch_follows_an_object_of_any_size(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """A user's Job may be so long that JSON makes megabytes of it: it is one line, and the watch goes on."""
+    changed: list[str] = []
+    api = cluster.connect()
+    pods: PodReflector = Reflector(
+        api, "/api/v1/namespaces/n/pods", Pod, {}, lambda each: changed.append(each.metadata.name)
+    )
+    pods.start()
+    try:
+        assert await pods.listed(NO_ROOM_S)
+        large = stub.put("pods", {"metadata": {"name": "large", "annotations": {"x": "\u2028" * 1_000_000}}})
+        small = stub.put("pods", {"metadata": {"name": "small"}})
+        await until(lambda: pods.get(small["metadata"]["uid"]) is not None)
+        assert pods.get(large["metadata"]["uid"]) is not None
+        assert changed == ["large", "small"]
+    finally:
+        await pods.close()
+        await api.close()
