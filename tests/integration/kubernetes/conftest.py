@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,34 @@ from steepest.testing.contracts.cluster_harness import ClusterFixture
 
 RIGHTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "rights.yaml"
 FIGURES = pytest.StashKey[Figures]()
+PART = pytest.StashKey[bool]()
+HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin without figures."""
     config.stash[FIGURES] = Figures()
+    config.stash[PART] = False
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """A run of some tests has not measured everything."""
+    if items:
+        items[0].config.stash[PART] = True
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where every test of the folder has passed, what they measured must be within its bounds."""
+    config = session.config
+    asked = {config.rootpath / each for each in config.args}
+    is_whole = HERE in asked and not config.stash[PART] and not config.option.collectonly
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    if not is_whole or skipped or session.exitstatus != pytest.ExitCode.OK:
+        return
+    if wrong := config.stash[FIGURES].wrong():
+        print(f"\nmeasured by all tests together: {'; '.join(wrong)}")  # noqa: T201 - the reason
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
