@@ -52,6 +52,8 @@ def _with_more_of(field: str, value: Any) -> Any:
     match field:
         case "env" | "jobs" | "headers":
             return value
+        case "labels":  # of a node, by key
+            return value
         case "others" if isinstance(value, dict):  # of a node, by job; those of a preemption are a list
             return {job: with_more(one) for job, one in value.items()}
     return with_more(value)

@@ -26,6 +26,7 @@ from steepest.runtime.engine import PoolEngine
 from steepest.testing.system.driver import AT, DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
+from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Job, Node, Phase
 
 
@@ -69,7 +70,7 @@ class NaivePlacer(Placer):
         if not job.spec.is_gang:
             node = self._node(view, job)
             return None if node is None else GangPlaces((node.name,), ())
-        free = {node.name: self.state.free(node) for node in view.nodes if node.is_open}
+        free = {node.name: self.state.free(node) for node in view.nodes if node.is_open and not node.taints}
         first_node = wish_of(job).first_node
         return choose(
             job.spec.all_roles, Slots(free), first_node=first_node, allows=lambda sizes: limits.allow(job.spec, sizes)
@@ -104,6 +105,7 @@ class NaiveRebalancer(Rebalancer):
                 and immovable(job) is None
                 and not self.state.concerns(job)
                 and job.spec.requests.fits(free)
+                and is_allowed(job.spec.node_rule, target)
                 and with_specon.pays(view, job, target, self.state.count(target))
             ):
                 return job

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
 from tests.property.naive import DriverBesideNaive
+from tests.property.node_terms import LABELS, RULES, TAINTS, said
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -42,6 +43,8 @@ PARAMETERS = st.builds(
 ACTS = st.one_of(
     st.tuples(st.just("submit"), CPU_M, st.none() | NODES | st.just("w9"), st.integers(0, 1)),
     st.tuples(st.just("node"), NODES, CPU_M, st.sampled_from([True, True, True, False])),
+    st.tuples(st.just("terms"), NODES, LABELS, TAINTS),
+    st.tuples(st.just("choose"), CPU_M, RULES, URGENCY),
     st.tuples(st.just("lost"), NODES),
     st.tuples(st.just("tick"), st.sampled_from([1_000, 3_000, 6_000])),
     st.tuples(st.just("carry"), st.integers(0, 5)),
@@ -69,10 +72,10 @@ def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object,
         match kind, what:
             case "submit", [int() as cpu_m, first_node, retries]:
                 driver.fold(submitted(f"job-{number}", cpu_m, first_node=first_node, retries=retries))
-            case "node", [str() as name, int() as cpu_m, bool() as takes_jobs]:
-                driver.fold(joined(name, cpu_m, takes_jobs=takes_jobs))
-            case "lost", [str() as name]:
-                driver.fold(c.NodeLost(node=name, silent_ms=1))
+            case (("node" | "terms" | "lost"), [str() as name, *more]):
+                driver.fold(about_node(driver, name, more))
+            case "choose", [int() as cpu_m, rule, int() as priority]:
+                driver.fold(submitted(f"job-{number}", cpu_m, node_rule=rule, priority=priority))
             case "tick", [int() as ms]:
                 driver.tick(ms)
             case "lag", [int() as records]:
@@ -85,6 +88,16 @@ def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object,
                 driver.deciders[0]._walk = None  # type: ignore[attr-defined]
             case _, [int() as which, *more] if jobs:
                 act(driver, str(kind), jobs[which % len(jobs)], more, number)
+
+
+def about_node(driver: DriverBesideNaive, name: str, more: list[Any]) -> c.ClusterEvent:
+    """A node is lost, has another size, or says something else of itself."""
+    match more:
+        case [int() as cpu_m, bool() as takes_jobs]:
+            return joined(name, cpu_m, takes_jobs=takes_jobs)
+        case [labels, taints]:
+            return said(driver.view.nodes.get(name), name, labels, taints)
+    return c.NodeLost(node=name, silent_ms=1)
 
 
 def configured(parameters: PoolParameters) -> c.PoolConfigured:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, CheckpointMode, Resources
+from steepest.events.common import LARGEST, CheckpointMode, Resources, Taint
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.parameters import Resource
 from steepest.events.received import Received
@@ -109,6 +109,24 @@ def test_a_node_joins_once_and_again_when_its_capacity_changes() -> None:
     assert monitor.hear() == [joined()]
     assert monitor.hear() == []
     assert monitor.hear(capacity=larger) == [joined(larger)]
+
+
+def test_a_node_joins_again_when_its_labels_or_taints_change() -> None:
+    """Each once, and what it has no more is gone."""
+    facts = Facts()
+    taint = Taint(key="gpu")
+
+    def heard(labels: dict[str, str] | None = None, taints: tuple[Taint, ...] = ()) -> list[c.ClusterEvent]:
+        beat = NodeHeartbeat(node="w1", pool="pool", at_ms=START_MS, capacity=SIZE, labels=labels, taints=taints)
+        found = facts.step(Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=START_MS))
+        return [one.event for one in found if isinstance(one.event, c.NodeJoined)]
+
+    assert heard() == [joined()]
+    assert heard({"zone": "a"}) == [c.NodeJoined(node="w1", capacity=SIZE, labels={"zone": "a"})]
+    assert heard({"zone": "a"}) == []
+    assert heard({}, (taint,)) == [c.NodeJoined(node="w1", capacity=SIZE, labels={}, taints=(taint,))]
+    assert heard({}, (taint,)) == []
+    assert heard() == [joined()]
 
 
 def test_a_node_whose_capacity_changes_keeps_its_replicas() -> None:

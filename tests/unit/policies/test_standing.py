@@ -6,11 +6,20 @@ import msgspec
 import pytest
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import (
+    LabelOperator,
+    LabelRequirement,
+    NodeRule,
+    Resources,
+    Taint,
+    Toleration,
+    TolerationOperator,
+)
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import GANGS_RUN
+from steepest.events.registry import FLAGS, GANGS_RUN, READS
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.standing import Standing, Waits, standings
+from steepest.testing.scenarios.folded_pool import placement, submitted
 from steepest.testing.scenarios.scenario import act, read
 from steepest.testing.system.driver import DeciderDriver
 
@@ -56,6 +65,54 @@ def test_what_a_job_waits_for(text: str, waits_for: Waits, reason: str) -> None:
     found = standing(text, "j")
     assert found.waits_for is waits_for
     assert found.reason.startswith(reason)
+
+
+GPU = Taint(key="gpu", value="yes")
+SSD = NodeRule(requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("ssd",)),))
+ANY = NodeRule(tolerates=(Toleration(operator=TolerationOperator.EXISTS),))
+
+
+@pytest.mark.parametrize(
+    ("rule", "terms", "waits_for", "reason"),
+    [
+        (None, [(None, (GPU,))], Waits.NODES, "it may not run on the only node that takes jobs: the taint gpu=yes"),
+        (
+            None,
+            [(None, (GPU,)), (None, (Taint(key="off"),)), (None, (GPU,))],
+            Waits.NODES,
+            "it may not run on any of the 3 nodes that take jobs: the taint gpu=yes:NoSchedule (2 of them)",
+        ),
+        (SSD, [(None, ())], Waits.NODES, "it may not run on the only node that takes jobs: its labels, which are not"),
+        (
+            SSD,
+            [({"disk": "hdd"}, ()), ({}, ())],
+            Waits.NODES,
+            "it may not run on any of the 2 nodes that take jobs: the label disk In [ssd], which does not hold",
+        ),
+        (SSD, [({"disk": "ssd"}, ()), ({}, ())], Waits.ROOM, "no node that it may run on has 200m CPU free: CPU is short"),
+        (ANY, [(None, (GPU,))], Waits.ROOM, "no node that it may run on has 200m CPU free: CPU is short"),
+    ],
+)  # fmt: skip
+def test_a_job_that_may_run_nowhere_waits_and_says_why(
+    rule: NodeRule | None, terms: list[tuple[dict[str, str] | None, tuple[Taint, ...]]], waits_for: Waits, reason: str
+) -> None:
+    """However long it waits: it is neither started in vain nor rejected, because nodes may say something else."""
+    driver = DeciderDriver(Placer())
+    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    for number, (labels, taints) in enumerate(terms):
+        node = c.NodeJoined(node=f"w{number}", capacity=Resources(200), labels=labels, taints=taints)
+        driver.fold(node)
+        tolerant = NodeRule(tolerates=ANY.tolerates)
+        driver.feed(submitted(f"filler-{number}", 100, node_rule=tolerant), placement(f"filler-{number}", node.node))
+    driver.feed(submitted("j", 200, node_rule=rule))
+    for _ in range(100):
+        driver.tick(10_000)
+    found = standings(driver.view)["j"]
+
+    assert found.waits_for is waits_for
+    assert found.reason.startswith(reason)
+    driver.fold(c.NodeJoined(node="w0", capacity=Resources(1_000), labels={"disk": "ssd"}))
+    assert driver.job("j").plan is not None
 
 
 def test_positions_are_those_of_the_policy() -> None:

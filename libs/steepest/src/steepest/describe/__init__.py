@@ -114,7 +114,8 @@ def _tick(event: c.Tick) -> str:
 
 
 def _node_joined(event: c.NodeJoined) -> str:
-    return f"node {event.node} joined with {format_resources(event.capacity)}"
+    only = f", for jobs that tolerate {', '.join(map(str, event.taints[:3]))}" if event.taints else ""
+    return f"node {event.node} joined with {format_resources(event.capacity)}{only}"
 
 
 def _node_lost(event: c.NodeLost) -> str:

@@ -150,3 +150,87 @@ class CheckpointRef(msgspec.Struct, frozen=True):
     name: str
     step: Count
     digest: str
+
+
+# --- which nodes a job may run on: labels and taints, in the terms of Kubernetes ---------------------------------------
+
+LabelText = Annotated[str, msgspec.Meta(max_length=400)]
+"""A label's or a taint's key or value: Kubernetes' keys have at most 317 characters."""
+
+NAME_FIELD = "field:metadata.name"
+"""In place of a label's key: the node's name. No label has such a key."""
+
+
+class Taint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What keeps all jobs away from a node but those that tolerate it.
+
+    Attributes:
+        effect: ``NoSchedule`` or ``NoExecute``; a taint of another effect keeps no job away, and is none here.
+    """
+
+    key: LabelText
+    value: LabelText = ""
+    effect: LabelText = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class TolerationOperator(enum.StrEnum):
+    """How a toleration compares values."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"  # any value
+
+
+class Toleration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Taints that a job tolerates.
+
+    Attributes:
+        key: Of the taint; empty: any.
+        value: Of the taint; only compared where the operator is ``Equal``.
+        effect: Of the taint; empty: any.
+    """
+
+    key: LabelText = ""
+    operator: TolerationOperator = TolerationOperator.EQUAL
+    value: LabelText = ""
+    effect: LabelText = ""
+
+
+class LabelOperator(enum.StrEnum):
+    """How a requirement compares a label."""
+
+    IN = "In"
+    NOT_IN = "NotIn"  # it has another value, or there is none
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"  # both are integers, and the label's is larger
+    LT = "Lt"
+
+
+class LabelRequirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What must hold of one label of a node.
+
+    Attributes:
+        key: Of the label, or :data:`NAME_FIELD`.
+        values: With ``In`` and ``NotIn``, any number; with ``Gt`` and ``Lt``, one.
+    """
+
+    key: LabelText
+    operator: LabelOperator
+    values: tuple[LabelText, ...] = ()
+
+
+class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which nodes a job may be placed on.
+
+    Attributes:
+        requires: All of these hold.
+        any_of: And of one of these, all; one that is empty holds nowhere. Empty: nothing more is required.
+        tolerates: The taints of nodes that it may be placed on nevertheless.
+    """
+
+    requires: tuple[LabelRequirement, ...] = ()
+    any_of: tuple[tuple[LabelRequirement, ...], ...] = ()
+    tolerates: tuple[Toleration, ...] = ()

@@ -11,10 +11,12 @@ from steepest.events.common import (
     CheckpointRef,
     Count,
     ExitStatus,
+    LabelText,
     Millis,
     Name,
     Positive,
     Resources,
+    Taint,
     Text,
 )
 from steepest.events.parameters import PoolParameters
@@ -46,15 +48,19 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
 
 
 class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A node is present with this capacity, or its capacity has changed.
+    """A node is present with this capacity, or what it says of itself has changed.
 
     Attributes:
         takes_jobs: Whether jobs may be placed there; a device that only reports takes none.
+        labels: Its labels; None: they are not known, and no job that requires any is placed there.
+        taints: What keeps jobs away that do not tolerate it.
     """
 
     node: Name
     capacity: Resources
     takes_jobs: bool = True
+    labels: dict[LabelText, LabelText] | None = None
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -6,7 +6,17 @@ import enum
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, CheckpointRef, Count, ExitStatus, Millis, Name, Resources
+from steepest.events.common import (
+    CheckpointMode,
+    CheckpointRef,
+    Count,
+    ExitStatus,
+    LabelText,
+    Millis,
+    Name,
+    Resources,
+    Taint,
+)
 from steepest.events.parameters import Resource
 
 
@@ -74,6 +84,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         usage_of: The resources besides CPU whose use by each job becomes a fact as well.
         progress_every_ms: Least time between two facts about the progress of one of its replicas; 0: there are none, since
             the agent is older than this field.
+        labels: Its labels, where a job of the pool says which it requires; None: they are not said.
+        taints: What keeps jobs away that do not tolerate it.
     """
 
     node: Name
@@ -86,6 +98,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     usage_every_ms: Count = 0
     usage_of: tuple[Resource, ...] = ()
     progress_every_ms: Count = 0
+    labels: dict[LabelText, LabelText] | None = None
+    taints: tuple[Taint, ...] = ()
 
 
 HeartbeatEvent = NodeHeartbeat

@@ -20,7 +20,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 6
+READS = 7
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {
@@ -61,6 +61,7 @@ STATE_IS_BOUNDED = 2
 GROWTH_IS_PROVEN = 3
 GANGS_RUN = 4
 SURPLUS_LEAVES = 5
+NODES_ARE_CHOSEN = 6
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -87,6 +88,10 @@ FLAGS: Mapping[int, Flag] = {
     SURPLUS_LEAVES: Flag(
         "A gang whose surplus replicas may leave is shrunk by stopping them, and the others train on.",
         since=6,
+    ),
+    NODES_ARE_CHOSEN: Flag(
+        "A job is placed only on nodes whose labels are as it requires, and on those with taints only if it tolerates them.",
+        since=7,
     ),
 }
 """The behaviour flags that this code knows, by number."""

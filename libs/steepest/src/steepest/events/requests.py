@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, Count, Name, Positive, Priority, Resources, Text
+from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text
 
 MOST_REPLICAS = 10_000
 """Replicas of a role."""
@@ -110,6 +110,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         data_bytes: Size of the data set that each epoch reads.
         goal: When it has learned enough and ends as finished; None: once its process says so.
         deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
+        node_rule: Which nodes it may be placed on, of one replica; None: those without taints. It says nothing of its pods,
+            whose own tolerations and selectors it is read from.
     """
 
     command: tuple[str, ...]
@@ -138,6 +140,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data_bytes: Positive | None = None
     goal: Goal | None = None
     deadline_ms: Positive | None = None
+    node_rule: NodeRule | None = None
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

@@ -39,8 +39,9 @@ from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable
-from steepest.view.state import Job, Phase, Plan, PlanKind
-from steepest.view.validity import no_room, room_sentence
+from steepest.view.places.node_rules import why_not_allowed
+from steepest.view.state import Job, Node, Phase, Plan, PlanKind
+from steepest.view.validity import NoRoom, no_room, room_sentence
 
 PLANS = (c.PlacementPlanned, c.MigrationPlanned, c.TransitionPlanned)
 
@@ -339,9 +340,16 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     where = _position(standing)
     if job.spec.is_gang or standing.waits_for is not Waits.ROOM:
         return [standing.reason, *where]
-    wanted = job.spec.chief_requests
-    refusals = [(node, no_room(wanted, node)) for node in view.nodes]
-    return [*(room_sentence(refusal, wanted, node, node.name) for node, refusal in refusals if refusal), *where]
+    return [*filter(None, (_why_not_on(node, job) for node in view.nodes)), *where]
+
+
+def _why_not_on(node: Node, job: Job) -> str:
+    """Why a job of one replica has no place on a node; empty where it has."""
+    wanted, rule = job.spec.chief_requests, job.spec.node_rule
+    refusal = no_room(wanted, node, rule)
+    if refusal is NoRoom.NOT_ALLOWED:
+        return f"the job may not run on node {node.name}: {why_not_allowed(rule, node)}"
+    return "" if refusal is None else room_sentence(refusal, wanted, node, node.name)
 
 
 def _on_lost_nodes(view: ClusterView, job: Job) -> Iterator[str]:

@@ -118,7 +118,7 @@ class Nodes:
             self._weigh(node)
 
     def join(self, event: NodeJoined, counted_ms: int, offset: int) -> None:
-        """A node is here, or has another capacity now."""
+        """A node is here, or says something else of itself now."""
         node = self._nodes.get(event.node)
         if node is None:
             node = self._nodes[event.node] = Node(name=event.node, capacity=event.capacity)
@@ -126,6 +126,7 @@ class Nodes:
             # Out of all orders first, because they are found by the capacity that the node had.
             self.lose(node)
         node.capacity, node.takes_jobs = event.capacity, event.takes_jobs
+        node.labels, node.taints = event.labels, event.taints
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self.changes.note(node.name)

@@ -22,6 +22,7 @@ class WrongSpec(Refusal):
     REPLICAS_AND_ROLES = "replicas-and-roles", "replicas: the roles say how many there are; leave it out"
     TOO_MANY_REPLICAS = "too-many-replicas", "replicas: the job has up to {most}, and {limit} are allowed"
     DUPLICATE_ROLE = "duplicate-role", "roles: two of them are named {duplicate}"
+    GANG_CHOOSES = "gang-chooses", "node_rule: only a job of one replica can say which nodes it may run on"
     LEAVES_UNFINISHED = (
         "leaves-unfinished",
         'roles.{leaving}.may_leave: a replica that has left never finishes, so it needs success = "chief"',
@@ -55,6 +56,7 @@ SPEC: Mapping[WrongSpec, Callable[[JobSpec], bool]] = {
     WrongSpec.REPLICAS_AND_ROLES: lambda spec: bool(spec.roles) and spec.replicas != 1,
     WrongSpec.TOO_MANY_REPLICAS: lambda spec: _most(spec) > MOST_REPLICAS,
     WrongSpec.DUPLICATE_ROLE: lambda spec: _duplicate(spec) is not None,
+    WrongSpec.GANG_CHOOSES: lambda spec: spec.is_gang and spec.node_rule is not None,
     WrongSpec.LEAVES_UNFINISHED: lambda spec: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
 }
 

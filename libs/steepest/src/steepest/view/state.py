@@ -10,11 +10,11 @@ import enum
 import msgspec
 
 from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
 from steepest.events.parameters import PoolParameters
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
-STATE_VERSION = 9
+STATE_VERSION = 10
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -32,6 +32,8 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         seen_counted_ms: When the node last sent a heartbeat.
         seen_offset: The record by which.
         takes_jobs: Whether jobs may be placed here; a device that only reports takes none.
+        labels: Its labels; None: they are not known.
+        taints: What keeps jobs away that do not tolerate it.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     seen_counted_ms: int = 0
     seen_offset: int = -1
     takes_jobs: bool = True
+    labels: dict[str, str] | None = None
+    taints: tuple[Taint, ...] = ()
 
     @property
     def is_open(self) -> bool:

@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Transition, TransitionPlanned
-from steepest.events.common import Resources
+from steepest.events.common import NodeRule, Resources
 from steepest.view.movable import immovable
 from steepest.view.nodes import Holding, Nodes, format_resources
 from steepest.view.places import gangs, promises
+from steepest.view.places.node_rules import is_allowed
 from steepest.view.projection import Projection
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node, Phase
@@ -67,6 +68,7 @@ class NoRoom(Refusal):
     UNKNOWN_NODE = "unknown-node", "there is no node {node}"
     NODE_LOST = "node-lost", "node {node} is lost"
     TAKES_NO_JOBS = "takes-no-jobs", "node {node} only reports, and takes no jobs"
+    NOT_ALLOWED = "not-allowed", "node {node} is none that the job may run on: its taints, or what the job requires"
     TOO_LITTLE_FREE = "too-little-free", "node {node} has not enough free: {free}, and {wanted} is asked for"
     PLAN_UNDER_WAY = "plan-under-way", "a plan under way takes what is free"  # asked by deciders only
 
@@ -141,10 +143,11 @@ REARRANGEMENT: Mapping[Void, Callable[[TransitionPlanned, Job], bool]] = {
 }
 """What makes scaling or moving a gang void after :data:`TRANSITION`; then :data:`NO_ROOM`, for each of its nodes."""
 
-NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node], bool]] = {
-    NoRoom.NODE_LOST: lambda _, node: node.lost,
-    NoRoom.TAKES_NO_JOBS: lambda _, node: not node.takes_jobs,
-    NoRoom.TOO_LITTLE_FREE: lambda wanted, node: not wanted.fits(node.free),
+NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node, bool], bool]] = {
+    NoRoom.NODE_LOST: lambda _, node, __: node.lost,
+    NoRoom.TAKES_NO_JOBS: lambda _, node, __: not node.takes_jobs,
+    NoRoom.NOT_ALLOWED: lambda _, __, allowed: not allowed,
+    NoRoom.TOO_LITTLE_FREE: lambda wanted, node, _: not wanted.fits(node.free),
 }
 
 
@@ -154,7 +157,7 @@ def void_placement(event: PlacementPlanned, job: Job | None, view: Projection) -
         return Refused(Void.NOT_WAITING, Void.NOT_WAITING.sentence)
     if void := first(PLACEMENT, event, job):
         return Refused(void, void.about(event=event, job=job, **_numbers(event, job)))
-    return _no_places(event, gangs.places(job, event.nodes, event.sizes), {}, view)
+    return _no_places(event, job, gangs.places(job, event.nodes, event.sizes), {}, view)
 
 
 def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, counted_ms: int) -> Refused | None:
@@ -164,7 +167,7 @@ def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, count
     if void := first(STALE_MOVE, event, job) or immovable(job) or first(MOVE, event, job, nodes, counted_ms):
         return Refused(void, void.about(event=event, job=job))
     target, wanted = nodes.get(event.target), job.spec.chief_requests
-    if full := no_room(wanted, target):
+    if full := no_room(wanted, target, job.spec.node_rule):
         return Refused(full, room_sentence(full, wanted, target, event.target))
     return None
 
@@ -182,7 +185,7 @@ def void_transition(event: TransitionPlanned, job: Job | None, view: Projection)
         facts = {"running": ", ".join(job.running_on) or "no node", "limits": view.parameters.preemption}
         return Refused(void, void.about(event=event, job=job, **facts, **_numbers(event, job)))
     now = gangs.running(job)
-    return _no_places(event, now if suspends else gangs.together(now, _afterwards(event, job)), now, view)
+    return _no_places(event, job, now if suspends else gangs.together(now, _afterwards(event, job)), now, view)
 
 
 def _can_leave(event: TransitionPlanned, job: Job) -> bool:
@@ -222,7 +225,11 @@ def _is_over(view: Projection, name: str | None) -> bool:
 
 
 def _no_places(
-    event: PlacementPlanned | TransitionPlanned, wanted: dict[str, Holding], now: dict[str, Holding], view: Projection
+    event: PlacementPlanned | TransitionPlanned,
+    job: Job,
+    wanted: dict[str, Holding],
+    now: dict[str, Holding],
+    view: Projection,
 ) -> Refused | None:
     """Why a job cannot hold what it wants beyond what it holds now, with what other plans will leave to it."""
     missing = promises.not_coming(view, event.after) if event.after else None
@@ -233,16 +240,19 @@ def _no_places(
         more = amount - now[name][1] if name in now else amount
         if more == Resources() and name in now:
             continue
+        is_there = name in now and more.positive == Resources()  # it may stay, or become less
         for part in promises.share(view, event.after, name, more).values() if event.after else ():
             more -= part
-        if full := no_room(more, node):
+        if full := no_room(more, node, job.spec.node_rule, is_there=is_there):
             return Refused(full, room_sentence(full, more, node, name))
     return None
 
 
-def no_room(wanted: Resources, node: Node | None) -> NoRoom | None:
-    """Why a node has no place for that much more; None if it has."""
-    return NoRoom.UNKNOWN_NODE if node is None else first(NO_ROOM, wanted, node)
+def no_room(wanted: Resources, node: Node | None, rule: NodeRule | None, *, is_there: bool = False) -> NoRoom | None:
+    """Why a node has no place for that much more of a job with this rule, which may be there already; None if it has."""
+    if node is None:
+        return NoRoom.UNKNOWN_NODE
+    return first(NO_ROOM, wanted, node, is_there or is_allowed(rule, node))
 
 
 def room_sentence(refusal: NoRoom, wanted: Resources, node: Node | None, name: str) -> str:

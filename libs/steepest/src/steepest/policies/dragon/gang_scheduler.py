@@ -186,12 +186,15 @@ class GangScheduler:
         return any(has_room(want, most, rules) for want in wants)
 
     def _first(self, walk: QueueWalk) -> Iterator[Job]:
-        """The jobs at the head of the queue that are not decided about yet and that their queues' limits allow."""
+        """The jobs at the head of the queue that are not decided about yet and that their queues' limits allow.
+
+        Without those that say which nodes they may run on: gangs give up workers wherever their own order has it.
+        """
         walk.room.look()
         queues = [walk.order.in_queue(queue) for queue in walk.order.queues()]
         merged = heapq.merge(*queues, key=walk.order.place)
         for _, job in zip(range(LOOKED_AT), merged):  # noqa: B905 - whichever ends first
-            if not self._awaits(job) and walk.may_be_tried(job):
+            if job.spec.node_rule is None and not self._awaits(job) and walk.may_be_tried(job):
                 yield job
 
     def _room_for(self, view: ClusterView, walk: QueueWalk, job: Job) -> Made | None:
@@ -243,7 +246,7 @@ class GangScheduler:
         if walk.room.may_have(wish):
             found = pack(
                 job.spec.all_roles,
-                walk.room.slots,
+                walk.room.slots_for(wish),
                 rules,
                 first_node=wish.first_node,
                 allows=lambda sizes: walk.limits.allow(job.spec, sizes),

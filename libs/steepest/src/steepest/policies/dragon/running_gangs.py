@@ -119,7 +119,7 @@ class RunningGangs:
 
     def _count(self, name: str) -> None:
         node = self._view.nodes.get(name)
-        if node is None or not node.is_open:
+        if node is None or not node.is_open or node.taints:
             self.most.put(name, None)
             return
         amount = node.free

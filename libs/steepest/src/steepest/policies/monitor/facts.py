@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import CheckpointMode, Resources, Taint
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
@@ -74,6 +74,13 @@ class KnownNode(msgspec.Struct):
     use: UsageTotal = msgspec.field(default_factory=UsageTotal)
     gap_ms: int = 0
     beat: int = 0
+    labels: dict[str, str] | None = None
+    taints: tuple[Taint, ...] = ()
+
+    def is_as(self, beat: NodeHeartbeat) -> bool:
+        """Whether the log already has what a heartbeat says of the node itself."""
+        mine = (self.capacity, self.takes_jobs is not False, self.labels, self.taints)
+        return mine == (beat.capacity, beat.takes_jobs is not False, beat.labels, beat.taints)
 
 
 class FactsState(msgspec.Struct):
@@ -130,8 +137,8 @@ class Facts:
 
     def _new(self, beat: NodeHeartbeat) -> Iterator[c.ClusterEvent]:
         node, takes_jobs = self.state.nodes.get(beat.node), beat.takes_jobs is not False
-        if node is None or node.untold or (node.capacity, node.takes_jobs is not False) != (beat.capacity, takes_jobs):
-            yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
+        if node is None or node.untold or not node.is_as(beat):
+            yield _joined(beat)
             before_it = node or KnownNode(beat.capacity)
             node = KnownNode(
                 beat.capacity,
@@ -139,11 +146,13 @@ class Facts:
                 sequences=before_it.sequences,
                 takes_jobs=before_it.takes_jobs,
                 joined_ms=beat.at_ms,
+                labels=beat.labels,
+                taints=beat.taints,
             )
             self.state.nodes[beat.node] = node
         elif beat.usage_every_ms and _may_be_forgotten(node, beat):
             node.joined_ms = beat.at_ms
-            yield c.NodeJoined(node=beat.node, capacity=beat.capacity, takes_jobs=takes_jobs)
+            yield _joined(beat)
         if node.takes_jobs is not beat.takes_jobs:
             # Repeat an older agent's facts about its processes, now with the node that reports them.
             node.takes_jobs = beat.takes_jobs
@@ -162,6 +171,16 @@ class Facts:
             if report.incarnation == before.incarnation:
                 yield from _changes(beat, report, before)
         node.replicas = listed
+
+
+def _joined(beat: NodeHeartbeat) -> c.NodeJoined:
+    return c.NodeJoined(
+        node=beat.node,
+        capacity=beat.capacity,
+        takes_jobs=beat.takes_jobs is not False,
+        labels=beat.labels,
+        taints=beat.taints,
+    )
 
 
 def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:

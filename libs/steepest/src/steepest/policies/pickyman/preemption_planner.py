@@ -148,7 +148,7 @@ class PreemptionPlanner:
             for one in candidates:
                 for node in one.leaves:
                     on_nodes.setdefault(node, []).append(one)
-            block = best_block(wanted, walk.room.slots.free, on_nodes, self._worth(parameters))
+            block = best_block(wanted, walk.room.slots_for(wish).free, on_nodes, self._worth(parameters))
             if block is None or not walk.limits.allow(job.spec, block.places.sizes):
                 if parameters.rule in BY_PREDICTION:
                     hopeless[wish] = None  # those behind it that ask for the same are longer
@@ -283,7 +283,7 @@ def _is_due(parameters: PickyManParameters, view: ClusterView, waiting: Job, run
 
 def _has_room(wish: Wish, walk: QueueWalk) -> bool:
     """Whether the placer finds a place for it as it is."""
-    slots = walk.room.slots
+    slots = walk.room.slots_for(wish)
     if wish.roles:
         return choose(wish.roles, slots, first_node=wish.first_node) is not None
     if wish.first_node is not None:

@@ -199,7 +199,8 @@ class Placer:
         job = walk.first(self._awaits)
         if job is None or not walk.may_be_tried(job):
             return
-        found = preempt(view, job, walk.room.slots.free, offset, self._awaits)
+        wish = walk.order.wish(job.name) or wish_of(job)
+        found = preempt(view, job, walk.room.slots_for(wish).free, offset, self._awaits)
         if found is None or not walk.limits.allow(job.spec, found.places.sizes):
             return
         for plan in found.suspensions:

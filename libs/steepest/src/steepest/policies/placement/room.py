@@ -11,22 +11,27 @@ nothing of it is kept in a snapshot: a memory that begins empty searches more, w
 Gangs of one role are *counted*: such a gang has room exactly where all nodes together have slots for the fewest replicas
 that it can start with. The slots are kept as nodes change, so that a counted gang is open only after its slots have
 become more, and enough. Gangs of several roles, or with a first node, are open again as soon as anything becomes free.
+
+The slots are those of nodes without taints, where every job may come. A wish that says which nodes it may come to is looked
+at by what is free on these. Which nodes those are changes with their labels and taints, so it has no part in whether a wish
+could ever be fulfilled: such a job waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from sortedcontainers import SortedDict
 
-from steepest.events.common import Resources
+from steepest.events.common import Resources, Taint
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose, fewest
 from steepest.policies.placement.slots import Slots
 from steepest.policies.queueing.order import QueueOrder
 from steepest.policies.queueing.wish import Wish
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Node
 
 MORE_THAN_WAIT = 2
@@ -41,13 +46,25 @@ class Seen(msgspec.Struct, frozen=True):
     capacity: Resources
     takes_jobs: bool
     free: Resources | None
+    labels: Mapping[str, str] | None
+    taints: tuple[Taint, ...]
+
+    @property
+    def slots(self) -> Resources | None:
+        """What is free for every job; None where not every one may come."""
+        return None if self.taints else self.free
+
+    def is_same(self, other: Seen) -> bool:
+        """Whether the same jobs may come to it, were it empty."""
+        mine = (self.capacity, self.takes_jobs, self.labels, self.taints)
+        return mine == (other.capacity, other.takes_jobs, other.labels, other.taints)
 
 
 class Room:
     """The wishes of one view, looked at with the plans of one decider under way.
 
     Attributes:
-        slots: What is free on the nodes, and how many replicas fit there.
+        slots: What is free on the nodes without taints, and how many replicas fit there.
     """
 
     def __init__(self, view: ClusterView, pending: Pending, order: QueueOrder) -> None:
@@ -115,14 +132,22 @@ class Room:
         """A plan was made that takes of these nodes."""
         for node in nodes:
             seen = self._seen[node.name] = self._look_at(node)
-            self.slots.put(node.name, seen.free)
+            self.slots.put(node.name, seen.slots)
+
+    def slots_for(self, wish: Wish) -> Slots:
+        """What is free on the nodes that a wish may come to. Work: O(nodes) where it says which those are."""
+        if wish.rule is None:
+            return self.slots
+        nodes = self._view.nodes
+        free = {name: seen.free for name, seen in self._seen.items() if seen.free is not None}
+        return Slots({name: amount for name, amount in free.items() if is_allowed(wish.rule, nodes[name])})
 
     def may_be_back(self, nodes: Iterable[str]) -> None:
         """A plan that took of these nodes is no longer under way."""
         self._returned.update(dict.fromkeys(nodes))
 
     def could_ever(self, wish: Wish) -> bool:
-        """Whether the nodes could fulfil a wish, were they empty and there."""
+        """Whether the nodes could fulfil a wish, were they empty and there, and had they other labels and taints."""
         if not wish.roles:
             return could_ever(self._view, wish)
         if wish in self._counted:
@@ -155,7 +180,7 @@ class Room:
         self._open, self._full, self._returned, self._risen = {}, {}, {}, {}
         self._counted, self._waiting = {}, {}
         self._seen = {node.name: self._look_at(node) for node in nodes}
-        self.slots = Slots({name: seen.free for name, seen in self._seen.items() if seen.free is not None})
+        self.slots = Slots({name: seen.slots for name, seen in self._seen.items() if seen.slots is not None})
         self._capacities = Slots({name: seen.capacity for name, seen in self._seen.items() if seen.takes_jobs})
         self.reopen(self._order.wishes())
 
@@ -164,11 +189,9 @@ class Room:
         now = None if node is None else self._look_at(node)
         if now is not None:
             self._seen[name] = now
-        self._risen.update(dict.fromkeys(self.slots.put(name, now.free if now else None)))
+        self._risen.update(dict.fromkeys(self.slots.put(name, now.slots if now else None)))
         self._capacities.put(name, now.capacity if now and now.takes_jobs else None)
-        if before is not None and (
-            now is None or (now.capacity, now.takes_jobs) != (before.capacity, before.takes_jobs)
-        ):
+        if before is not None and (now is None or not now.is_same(before)):
             self._reopen(list(self._full))
             self.reopen(self._counted)
         elif now is not None and now.free is not None and not (before and before.free and now.free.fits(before.free)):
@@ -194,7 +217,8 @@ class Room:
                 yield from waiting[count]
 
     def _look_at(self, node: Node) -> Seen:
-        return Seen(node.capacity, node.takes_jobs, self._pending.free(node) if node.is_open else None)
+        free = self._pending.free(node) if node.is_open else None
+        return Seen(node.capacity, node.takes_jobs, free, node.labels, node.taints)
 
 
 def _may_fit(wish: Wish, free: Resources, node: str) -> bool:

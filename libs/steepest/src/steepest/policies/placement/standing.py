@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from steepest.events.common import Resources
+from steepest.events.common import NodeRule, Resources
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import choose, fewest
 from steepest.policies.placement.queue_walk import smallest
@@ -21,6 +21,7 @@ from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
+from steepest.view.places.node_rules import is_allowed, why_not_allowed
 from steepest.view.progress import time_left
 from steepest.view.state import Job, Phase
 
@@ -33,7 +34,7 @@ class Waits(enum.StrEnum):
 
     ADMISSION = "admission"
     RETRY = "retry"  # the hold after a failure
-    NODES = "nodes"  # no node has joined
+    NODES = "nodes"  # no node has joined, or none that it may run on
     LIMIT = "limit"  # of its queue
     BLOCKED = "blocked"  # a job before it has no room, and the queue blocks
     ROOM = "room"
@@ -62,12 +63,17 @@ def standings(view: ClusterView) -> Mapping[str, Standing]:
     rules = view.parameters.queueing
     rank = queue_policy(rules.policy).rank
     queued = sorted(view.jobs.queue, key=lambda job: (rank(job, rules), job.submitted_offset))
-    slots = Slots({node.name: node.free for node in view.nodes if node.is_open})
+    slots_by_rule: dict[NodeRule | None, Slots] = {}
     limits = LimitsOfQueues(view, Pending())
-    starts = _starts(view, queued[:ESTIMATED], slots.free) if queued else {}
+    starts = _starts(view, queued[:ESTIMATED]) if queued else {}
     found: dict[str, Standing] = {}
     before: str | None = None
     for place, job in enumerate(queued, start=1):
+        rule = wish_of(job).rule
+        if (slots := slots_by_rule.get(rule)) is None:
+            slots = slots_by_rule[rule] = Slots(
+                {node.name: node.free for node in view.nodes if node.is_open and is_allowed(rule, node)}
+            )
         waits_for, reason = _why(view, job, slots, limits, before)
         if waits_for is Waits.ROOM and rules.blocking:
             before = before or job.name
@@ -85,7 +91,7 @@ def _why(view: ClusterView, job: Job, slots: Slots, limits: LimitsOfQueues, befo
     for applies, waits_for, reason in (
         (not job.admitted, Waits.ADMISSION, "it is not admitted yet, which a running system does"),
         (hold > 0, Waits.RETRY, f"its next try is held back, after: {job.stop_reason or 'a failure'}"),
-        (not slots.free, Waits.NODES, "no node takes jobs now"),
+        (not slots.free, Waits.NODES, _why_no_node(view, wish_of(job).rule)),
         (exceeded is not None, Waits.LIMIT, f"queue {job.spec.queue} would exceed its limit of {exceeded}"),
         (before is not None, Waits.BLOCKED, f"job {before} is before it and has no room"),
     ):
@@ -95,6 +101,20 @@ def _why(view: ClusterView, job: Job, slots: Slots, limits: LimitsOfQueues, befo
     if _has_room(wish, slots):
         return Waits.PLACER, "the placer considers it at the next record that may have made room"
     return Waits.ROOM, _no_room_for(wish, slots)
+
+
+def _why_no_node(view: ClusterView, rule: NodeRule | None) -> str:
+    """Why there is no node that a job may run on, were it empty; of several reasons the most frequent one."""
+    counts: dict[str, int] = {}
+    for node in view.nodes:
+        if node.is_open and (why := why_not_allowed(rule, node)):
+            counts[why] = counts.get(why, 0) + 1
+    if not counts:
+        return "no node takes jobs now"
+    nodes, why = sum(counts.values()), max(counts, key=lambda why: (counts[why], why))
+    which = "the only node that takes jobs" if nodes == 1 else f"any of the {nodes} nodes that take jobs"
+    here = "" if counts[why] == nodes else f" ({counts[why]} of them)"
+    return f"it may not run on {which}: {why}{here}"
 
 
 def _has_room(wish: Wish, slots: Slots) -> bool:
@@ -112,7 +132,8 @@ def _no_room_for(wish: Wish, slots: Slots) -> str:
             return f"nodes have room for {there} of the {count} replicas that it needs, {each} each{short}"
     if wish.roles:
         return "its replicas have no room beside each other"
-    where = "no node has" if wish.first_node is None else f"its first node {wish.first_node} has not"
+    where = "no node has" if wish.rule is None else "no node that it may run on has"
+    where = where if wish.first_node is None else f"its first node {wish.first_node} has not"
     return f"{where} {format_resources(wish.requests)} free{_short(wish.requests, slots)}"
 
 
@@ -128,9 +149,9 @@ def _short(requests: Resources, slots: Slots) -> str:
     return f": {' and '.join(short)} are short" if short[1:] else f": {short[0]} is short" if short else ""
 
 
-def _starts(view: ClusterView, queued: Sequence[Job], free: Mapping[str, Resources]) -> Mapping[str, int]:
+def _starts(view: ClusterView, queued: Sequence[Job]) -> Mapping[str, int]:
     """When jobs may start, if running ones end as estimated; a job that starts is taken to run on for long."""
-    left, found = dict(free), dict[str, int]()
+    left, found = {node.name: node.free for node in view.nodes if node.is_open}, dict[str, int]()
     ends = list(_ends(view))
     heapq.heapify(ends)
     while ends and len(found) < len(queued):
@@ -139,7 +160,7 @@ def _starts(view: ClusterView, queued: Sequence[Job], free: Mapping[str, Resourc
             if node in left:
                 left[node] += view.nodes.held(view.jobs[name], node)
         for job in queued:
-            if job.name not in found and not _take(wish_of(job), left):
+            if job.name not in found and not _take(view, wish_of(job), left):
                 if view.parameters.queueing.blocking:
                     break
             elif job.name not in found:
@@ -154,17 +175,18 @@ def _ends(view: ClusterView) -> Iterator[tuple[int, str]]:
             yield remaining.p50, job.name
 
 
-def _take(wish: Wish, left: dict[str, Resources]) -> bool:
+def _take(view: ClusterView, wish: Wish, left: dict[str, Resources]) -> bool:
     """Let a job have its places, if there is room."""
+    allowed = {node: free for node, free in left.items() if is_allowed(wish.rule, view.nodes[node])}
     if wish.roles:
-        places = choose(wish.roles, Slots(left), first_node=wish.first_node)
+        places = choose(wish.roles, Slots(allowed), first_node=wish.first_node)
         if places is None:
             return False
         requests = [role.requests for role, size in zip(wish.roles, places.sizes, strict=True) for _ in range(size)]
         for node, amount in zip(places.nodes, requests, strict=True):
             left[node] -= amount
         return True
-    for node in sorted(left):
+    for node in sorted(allowed):
         if wish.first_node in {None, node} and wish.requests.fits(left[node]):
             left[node] -= wish.requests
             return True

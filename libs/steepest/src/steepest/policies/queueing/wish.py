@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from steepest.events.common import Resources
+from steepest.events.common import NodeRule, Resources
 from steepest.events.requests import Role
 from steepest.view.state import Job
 
@@ -17,12 +17,14 @@ class Wish(msgspec.Struct, frozen=True, cache_hash=True):
         first_node: The node that its first replica must start on, if its user names one.
         queue: Its queue, which may have limits.
         roles: Of a gang, what its replicas ask for; empty: it has one replica.
+        rule: Which nodes it may be placed on; None: those without taints, as for every gang.
     """
 
     requests: Resources
     first_node: str | None
     queue: str
     roles: tuple[Role, ...] = ()
+    rule: NodeRule | None = None
 
 
 def wish_of(job: Job) -> Wish:
@@ -32,4 +34,5 @@ def wish_of(job: Job) -> Wish:
     if spec.is_gang:
         roles = spec.all_roles
         return Wish(roles[0].requests, first_node, spec.queue, roles)
-    return Wish(spec.all_roles[0].requests if spec.roles else spec.requests, first_node, spec.queue)
+    requests = spec.all_roles[0].requests if spec.roles else spec.requests
+    return Wish(requests, first_node, spec.queue, rule=spec.node_rule)

@@ -31,6 +31,7 @@ from steepest.policies.pending import Pending
 from steepest.policies.specon.score import seen
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
+from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Job, Node
 
 
@@ -82,12 +83,12 @@ class Rebalancer:
         return idle or self._below(view, factor - 1)
 
     def _below(self, view: ClusterView, count: int) -> list[Node]:
-        """Workers with fewer than ``count`` jobs, plans under way included."""
+        """Workers with fewer than ``count`` jobs, plans under way included, and without taints: few jobs may come there."""
         found = []
         for node in view.nodes.by_count():
             if node.count >= count:
                 break
-            if self.state.count(node) < count:
+            if self.state.count(node) < count and not node.taints:
                 found.append(node)
         return found
 
@@ -99,6 +100,7 @@ class Rebalancer:
                 job.nodes[0] != target.name
                 and self._can_spare(view, job, factor)
                 and job.spec.chief_requests.fits(free)
+                and is_allowed(job.spec.node_rule, target)
                 and with_specon.pays(view, job, target, self.state.count(target))
             ):
                 return job

@@ -136,7 +136,7 @@ class Residences:
         self._noted.clear()
 
     def _look_at(self, name: str, node: Node | None) -> None:
-        is_open = node is not None and node.is_open
+        is_open = node is not None and node.is_open and not node.taints  # of those few jobs may come to
         if node is not None and is_open and not node.jobs and name not in self._all:
             self._all[name] = Residence(name, node.capacity.cpu_m / 1000, [])
         if is_open and name in self._all:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED
+from steepest.events.registry import FACTS_ARE_CHECKED, NODES_ARE_CHOSEN
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
@@ -25,10 +27,13 @@ def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any])
         view.touched = view.jobs[event.job]
         # Sent twice it counts once; another job of the same name is for the placer to reject.
         return view.touched.request != event.request
+    spec = event.spec
+    if spec.node_rule is not None and not view.has(NODES_ARE_CHOSEN):
+        spec = msgspec.structs.replace(spec, node_rule=None)
     job = Job(
         name=event.job,
         request=event.request,
-        spec=event.spec,
+        spec=spec,
         submitted_ms=received.at_ms,
         submitted_offset=received.offset,
         submitted_counted_ms=view.counted_ms,

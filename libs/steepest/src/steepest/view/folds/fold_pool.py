@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, STATE_IS_BOUNDED
+from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, NODES_ARE_CHOSEN, STATE_IS_BOUNDED
 from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
 from steepest.view.jobs import GRACE_INTERVALS
@@ -62,6 +64,8 @@ def _become_unknown(view: Projection) -> Iterator[Job]:
 
 
 def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
+    if not view.has(NODES_ARE_CHOSEN):
+        event = msgspec.structs.replace(event, labels=None, taints=())
     view.nodes.join(event, view.counted_ms, received.offset)
 
 

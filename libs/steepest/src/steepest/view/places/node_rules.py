@@ -1,0 +1,108 @@
+"""Whether a job may run on a node: the node's taints and labels, and what the job says of them.
+
+The rules are those of Kubernetes' scheduler (its plugins TaintToleration and NodeAffinity): a taint keeps away every job
+that does not tolerate it; a requirement compares one label. It owns these rules. It must never know how much is free.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from steepest.events.common import (
+    NAME_FIELD,
+    LabelOperator,
+    LabelRequirement,
+    NodeRule,
+    Taint,
+    Toleration,
+    TolerationOperator,
+)
+from steepest.view.state import Node
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+
+
+def is_allowed(rule: NodeRule | None, node: Node) -> bool:
+    """Whether a job with this rule may run on a node. Work: O(taints · tolerations + values of the requirements)."""
+    if rule is None:
+        return not node.taints
+    return _keeps_away(rule, node) is None and _lacks(rule, node) == ""
+
+
+def why_not_allowed(rule: NodeRule | None, node: Node) -> str:
+    """What of a node keeps a job away, in words for people; empty where nothing does."""
+    if (taint := _keeps_away(rule, node)) is not None:
+        return f"the taint {taint}"
+    return "" if rule is None else _lacks(rule, node)
+
+
+def requires_labels(rule: NodeRule | None) -> bool:
+    """Whether the labels of nodes must be known, so that it can be said where a job may run."""
+    return rule is not None and bool(rule.requires or rule.any_of)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration is one of a taint."""
+    return (
+        toleration.effect in {"", taint.effect}
+        and toleration.key in {"", taint.key}
+        and (toleration.operator is TolerationOperator.EXISTS or toleration.value == taint.value)
+    )
+
+
+def holds(requirement: LabelRequirement, name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a requirement holds of a node of that name with these labels."""
+    value = name if requirement.key == NAME_FIELD else labels.get(requirement.key)
+    match requirement.operator:
+        case LabelOperator.IN:
+            return value is not None and value in requirement.values
+        case LabelOperator.NOT_IN:
+            return value is None or value not in requirement.values
+        case LabelOperator.EXISTS:
+            return value is not None
+        case LabelOperator.DOES_NOT_EXIST:
+            return value is None
+        case LabelOperator.GT | LabelOperator.LT:
+            number = None if value is None else _integer(value)
+            bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+            if number is None or bound is None:
+                return False
+            return number > bound if requirement.operator is LabelOperator.GT else number < bound
+
+
+def _keeps_away(rule: NodeRule | None, node: Node) -> Taint | None:
+    """The first taint of a node that is not tolerated."""
+    tolerated = () if rule is None else rule.tolerates
+    return next((taint for taint in node.taints if not any(tolerates(one, taint) for one in tolerated)), None)
+
+
+def _lacks(rule: NodeRule, node: Node) -> str:
+    """What of a node's labels keeps a job away; empty where nothing does."""
+    if not requires_labels(rule):
+        return ""
+    if node.labels is None:
+        return "its labels, which are not known yet"
+    for requirement in rule.requires:
+        if not holds(requirement, node.name, node.labels):
+            return f"the label {_said(requirement)}, which does not hold"
+    if rule.any_of and not any(
+        term and all(holds(requirement, node.name, node.labels) for requirement in term) for term in rule.any_of
+    ):
+        return "its labels: none of the required node affinity's terms holds"
+    return ""
+
+
+def _said(requirement: LabelRequirement) -> str:
+    """A requirement for people: few of its values."""
+    values = ", ".join(requirement.values[:3]) + (", …" if requirement.values[3:] else "")
+    return f"{requirement.key} {requirement.operator}{f' [{values}]' if values else ''}"
+
+
+def _integer(text: str) -> int | None:
+    """An integer of 64 bits, as Kubernetes reads one; None: the text is none."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if number in _INT64 else None
