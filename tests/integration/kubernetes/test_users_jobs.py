@@ -5,6 +5,7 @@ The witnesses are the API server's objects and audit log, and the files on the v
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 import time
@@ -18,12 +19,13 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, moving_system
 
+from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 POLICIES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
@@ -143,6 +145,72 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     assert "moved to node-b" in lab.kubectl("-n", NAMESPACE, "describe", "job", whose)
 
 
+TEAM = "test.steepest.dev/team"
+"""A taint and a label of the second node."""
+
+
+@pytest.fixture
+def placing(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
+    """A system that only places. The second node, where all jobs would go, is for those that tolerate its taint."""
+    running = RunningSystem(
+        state,
+        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO, "--policy", "none"),
+        *("--node", "node-a=0.2:4Gi", "--node", "node-b=1:4Gi", "--heartbeat", "500ms"),
+        env={"KUBECONFIG": str(kubeconfig)},
+    )
+    running.start()
+    position = len(running.events())
+    lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
+    lab.kubectl("label", "node", "node-b", f"{TEAM}=us")
+    running.await_event(_tainted, position)
+    yield running
+    lab.kubectl("taint", "node", "node-b", f"{TEAM}-")
+    lab.kubectl("label", "nodes", "--all", f"{TEAM}-")
+    running.call("down")
+    running.end()
+
+
+@pytest.mark.timeout(300)
+def test_jobs_run_where_their_pods_allow(placing: RunningSystem, lab: KubernetesLab, figures: Figures) -> None:
+    """One tolerates the taint, one does not, and one requires a label that no node has: it waits until one has it."""
+    tolerant, plain, choosy = (users_job(name, opted_in=True) for name in JOBS)
+    tolerant["spec"]["template"]["spec"] |= {
+        "tolerations": [{"key": TEAM, "operator": "Equal", "value": "us", "effect": "NoSchedule"}],
+        "nodeSelector": {TEAM: "us"},
+    }
+    not_us = {"matchExpressions": [{"key": TEAM, "operator": "In", "values": ["them", "others"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [not_us]}}
+    choosy["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+    began = time.monotonic()
+    for each in (choosy, tolerant, plain):
+        lab.kubectl("create", "-f", "-", content=each)
+    uids = {name: _job(lab, name)["metadata"]["uid"] for name in JOBS}
+    jobs = {name: f"{name}.{uids[name][:8]}" for name in JOBS}
+    for name in JOBS[:2]:
+        placing.await_event(functools.partial(_placed, job=jobs[name]))
+    explained = placing.ask("explain", jobs[JOBS[2]])["now"]
+    waiting = placing.job(jobs[JOBS[2]])
+
+    assert time.monotonic() - began < NO_ROOM_S * len(JOBS), "a start was refused for want of a node"
+    assert [_pods(lab, name)[0]["spec"]["nodeName"] for name in JOBS[:2]] == ["node-b", "node-a"]
+    assert "it may not run on any of the 2 nodes that take jobs" in explained
+    assert _job(lab, JOBS[2])["spec"]["suspend"] is True
+    assert (waiting["phase"], waiting["waits_for"]) == ("waiting", "nodes")
+    lab.kubectl("label", "node", "node-a", f"{TEAM}=them")
+    placing.await_event(functools.partial(_placed, job=jobs[JOBS[2]]))
+    assert _pods(lab, JOBS[2])[0]["spec"]["nodeName"] == "node-a"
+    for job in jobs.values():
+        (placing.state / "cluster" / "jobs" / job / "checkpoints" / "enough").touch()
+    ends = {name: placing.await_end(job).outcome for name, job in jobs.items()}
+    failed = sum(_job(lab, name)["status"].get("failed", 0) for name in JOBS)
+    figures.count(status_failed=failed)
+    refused = [one.event for one in placing.events() if isinstance(one.event, c.StepFailed)]
+
+    assert ends == dict.fromkeys(JOBS, c.Outcome.FINISHED)
+    assert refused == []
+    assert placing.breaches() == []
+
+
 @pytest.mark.timeout(200)
 def test_a_job_that_cannot_be_scheduled_says_why(system: RunningSystem, lab: KubernetesLab) -> None:
     """It stays suspended, and an Event about it says what its user can change."""
@@ -178,6 +246,11 @@ def test_only_steepest_drops_the_gate(lab: KubernetesLab, state: Path) -> None:
     finally:
         lab.kubectl("-n", NAMESPACE, "delete", "rolebinding", binding)
         lab.kubectl("-n", NAMESPACE, "delete", "job", JOBS[0], "--wait=false")
+
+
+def _tainted(found: Received[c.ClusterEvent]) -> bool | None:
+    """Whether a node has joined again with a taint."""
+    return (isinstance(found.event, c.NodeJoined) and bool(found.event.taints)) or None
 
 
 def _placed(found: Received[c.ClusterEvent], job: str) -> bool | None:

@@ -1,7 +1,8 @@
-"""The Kubernetes adapter over an API server in memory: what a start asks of it."""
+"""The Kubernetes adapter over an API server in memory: what a start asks of it, and what a node says of itself."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ from tests.harness.kubernetes_stub import KubernetesStub, served
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.api import _pause_s
-from steepest.cluster.kubernetes.objects import Pod
+from steepest.cluster.kubernetes.objects import GATE, SCHEDULE, Pod
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
-from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.errors import ClusterError
-from steepest.events.common import Resources
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
+from steepest.cluster.port import NodeTerms, ReplicaId, ReplicaSpec
+from steepest.errors import ClusterError, RefusedError
+from steepest.events.common import Resources, Taint
 from steepest.testing.waiting import until
 
 REPLICA = ReplicaId("a")
+USERS = ReplicaId("mine.0a1b2c3d")
 SPEC = ReplicaSpec(command=("train",), requests=Resources(cpu_m=100))
 FOUR = 4
 """Requests that a placement may cost."""
@@ -131,6 +134,43 @@ async def test_a_job_that_is_replaced_under_way_is_looked_at_again(
 
     assert job["metadata"]["uid"] == "another"
     assert pod["metadata"]["ownerReferences"] == [{"uid": "another"}]
+
+
+async def test_a_tainted_node_takes_a_users_job_only(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """Its own pod says what it tolerates; a pod that Steepest makes tolerates nothing."""
+    with pytest.raises(RefusedError, match="cordoned or tainted"):
+        await cluster.start(REPLICA, 1, "n2", SPEC, None)
+    users = ReplicaSpec(command=("train",), env={USERS_JOB: "mine"}, requests=Resources(cpu_m=100))
+    with pytest.raises(RefusedError, match=r"the user's Job of .* is gone"):
+        await cluster.start(USERS, 1, "n2", users, None)
+    gated = {"metadata": {"labels": {}}, "spec": {"schedulingGates": [{"name": GATE}]}}
+    mine = {"metadata": {"name": "mine", "labels": {SCHEDULE: "true"}}, "spec": {"suspend": True, "template": gated}}
+    stub.put("jobs", mine)
+    stub.asked.clear()
+    await cluster.start(USERS, 1, "n2", users, None)
+    (pod,) = stub.objects["pods"].values()
+    assert (pod["spec"]["nodeName"], kinds(stub)) == ("n2", [("PATCH", "jobs"), ("PATCH", "pods")])
+    await cluster.stop(USERS, 1, grace_s=30)
+    stub.node("n2", unschedulable=True)
+    await until(lambda: (found := cluster.node_terms("n2")) is not None and not found.taints)
+    with pytest.raises(RefusedError, match="cordoned or tainted"):
+        await cluster.start(USERS, 2, "n2", users, None)
+
+
+@pytest.mark.parametrize("nodes", [[("n1", Resources(900)), ("n2", Resources(900))], ""], ids=["listed", "selected"])
+async def test_a_node_says_its_labels_and_taints(make: Callable[..., KubernetesCluster], nodes: Any) -> None:
+    """And what is there for those that tolerate them; its heartbeat says that there is nothing for others."""
+    cluster = make(nodes)
+    size = Resources(900) if nodes else Resources(2_000, 2_048)
+    async with contextlib.aclosing(cluster.heartbeats()) as beats:  # type: ignore[type-var]
+        seen = {beat.node: beat for beat in (await anext(beats), await anext(beats))}
+    taint = Taint(key="gpu", value="yes", effect="NoSchedule")
+
+    assert cluster.node_terms("n1") == NodeTerms(capacity=size, labels={}, taints=())
+    assert cluster.node_terms("n2") == NodeTerms(capacity=size, labels={"zone": "a"}, taints=(taint,))
+    assert cluster.node_terms("n3") is None
+    assert seen["n1"].capacity == size
+    assert seen["n2"].capacity == (size if nodes else Resources())
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,33 @@ def test_only_pods_that_are_bound_and_not_over_hold_something() -> None:
     assert by_node(pods) == {"n1": Resources(cpu_m=1500), "n2": Resources(cpu_m=2000)}
 
 
+def test_those_that_tolerate_a_taint_have_what_others_have_without_it() -> None:
+    """A cordoned node has nothing free for anyone; less counts immediately and more once it has lasted, for both."""
+    now = [0.0]
+    nodes = SelectedNodes("", lambda: now[0])
+    held = Resources(cpu_m=500)
+    some = [
+        node("plain", cpu="4"),
+        node("tainted", taint="NoSchedule", cpu="4"),
+        node("preferred", taint="PreferNoSchedule", cpu="4"),
+        node("cordoned", cordoned=True, cpu="4"),
+    ]
+    nodes.renew(some, {"tainted": held, "cordoned": held}, {"tainted": Resources(cpu_m=1_000)})
+
+    assert {name: (nodes[name].cpu_m, nodes.tolerated(name).cpu_m) for name in nodes} == {
+        "plain": (4_000, 4_000),
+        "tainted": (500, 3_000),
+        "preferred": (4_000, 4_000),
+        "cordoned": (500, 500),
+    }
+    now[0] = 1.0
+    nodes.renew([node("tainted", cpu="4")], {"tainted": held}, {})
+    assert (list(nodes), nodes["tainted"].cpu_m, nodes.tolerated("tainted").cpu_m) == (["tainted"], 500, 3_000)
+    now[0] += LASTING_S
+    nodes.renew([node("tainted", cpu="4")], {"tainted": held}, {})
+    assert (nodes["tainted"].cpu_m, nodes.tolerated("tainted").cpu_m) == (4_000, 4_000)
+
+
 def test_less_counts_immediately_and_more_once_it_has_lasted() -> None:
     """Pods of others that come and go in seconds do not make a node large and small again."""
     now = [0.0]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.cluster.kubernetes.nodes.users_node_rules import PARTS_MOST, RULE_BYTES_MOST
 from steepest.cluster.kubernetes.users_jobs import (
     USERS_JOB,
     UsersJob,
@@ -19,7 +20,16 @@ from steepest.cluster.kubernetes.users_jobs import (
 )
 from steepest.errors import InputError
 from steepest.events.cluster import JobSubmitted
-from steepest.events.common import Name, Resources
+from steepest.events.common import (
+    NAME_FIELD,
+    LabelOperator,
+    LabelRequirement,
+    Name,
+    NodeRule,
+    Resources,
+    Toleration,
+    TolerationOperator,
+)
 from steepest.log.base import TopicPartition
 from steepest.runtime.decode import asked_record
 
@@ -55,6 +65,118 @@ def test_a_job_keeps_what_its_user_has_written() -> None:
     assert found.env == {USERS_JOB: "mine"}
     assert found.requests == Resources(cpu_m=500, memory_mib=1024, gpus=1)
     assert (found.queue, found.metric, found.steps, found.retries) == ("images", "val_loss", 300, 2)
+
+
+def required(*terms: Any) -> dict[str, Any]:
+    """A pod's required node affinity."""
+    return {
+        "affinity": {
+            "nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)},
+                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
+            },
+            "podAffinity": {"odd": 1},
+        }
+    }
+
+
+def test_a_job_keeps_which_nodes_its_pod_allows() -> None:
+    """Its node selector, required node affinity and tolerations; what it only prefers does not count."""
+    zone = {"key": "zone", "operator": "NotIn", "values": ["a", "b"]}
+    name = {"key": "metadata.name", "operator": "In", "values": ["n1"]}
+    pod = {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [
+            {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"},
+            {"key": "team", "value": "us", "tolerationSeconds": 60},
+            {"key": "team", "value": "us"},
+            {"key": "cores", "operator": "Gt", "value": "8"},
+        ],
+        **required({"matchExpressions": [zone]}, {"matchFields": [name]}, {}),
+    }
+
+    assert submission(job(pod=pod)).node_rule == NodeRule(
+        requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("ssd",)),),
+        any_of=(
+            (LabelRequirement(key="zone", operator=LabelOperator.NOT_IN, values=("a", "b")),),
+            (LabelRequirement(key=NAME_FIELD, operator=LabelOperator.IN, values=("n1",)),),
+            (),
+        ),
+        tolerates=(
+            Toleration(key="gpu", operator=TolerationOperator.EXISTS, effect="NoSchedule"),
+            Toleration(key="team", value="us"),
+        ),
+    )
+
+
+@pytest.mark.parametrize("pod", [{}, {"tolerations": [], "nodeSelector": {}, "affinity": {"podAffinity": {}}}])
+def test_a_job_that_says_nothing_of_nodes_is_submitted_as_before(pod: Any) -> None:
+    """Its bytes have no such field."""
+    spec = submission(job(pod=pod))
+
+    assert spec.node_rule is None
+    assert b"node_rule" not in msgspec.json.encode(spec)
+
+
+MANY = [{"key": f"k{number}", "operator": "Exists"} for number in range(10_000)]
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        ({"tolerations": MANY}, "too long"),
+        ({"tolerations": [{"key": "k", "value": "v" * RULE_BYTES_MOST}]}, "too long"),
+        ({"nodeSelector": {"k": "v" * 401}}, "cannot be a job"),
+        (required(*[{"matchExpressions": [each]} for each in MANY]), "too long"),
+        (required(*[{"matchExpressions": [{**MANY[0], "values": ["v"] * 10_000}]}]), "too long"),
+        (required(*[{}] * 10_000, {"matchExpressions": [{"key": "k", "operator": "Near"}]}), "affinity cannot be read"),
+        (required({"matchFields": [{"key": "spec.x", "operator": "Exists"}]}), "names the field 'spec.x'"),
+        ({"tolerations": 7}, "tolerations cannot be read"),
+        ({"tolerations": [{"key": ["k"]}]}, "tolerations cannot be read"),
+        ({"tolerations": [{"key": "k", "value": 7}]}, "tolerations cannot be read"),
+        ({"nodeSelector": ["disk"]}, "nodeSelector cannot be read"),
+        ({"nodeSelector": {"disk": None}}, "nodeSelector cannot be read"),
+        ({"affinity": {"nodeAffinity": "here"}}, "affinity cannot be read"),
+    ],
+)
+def test_nodes_that_cannot_be_chosen_concern_their_job_alone(pod: Any, why: str) -> None:
+    """However long or odd it is, the object itself is read, and its user is given a reason."""
+    with pytest.raises(InputError, match=why):
+        submission(job(pod=pod))
+
+
+def test_the_same_toleration_many_times_is_one() -> None:
+    """It is no reason to leave a Job alone."""
+    rule = submission(job(pod={"tolerations": MANY[:1] * PARTS_MOST})).node_rule
+    assert rule is not None
+    assert len(rule.tolerates) == 1
+
+
+_ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.sampled_from(["In", "Gt", "Exists", "Equal"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["key", "operator", "values", "value", "effect", "matchExpressions", "matchFields", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.fixed_dictionaries({}, optional={"tolerations": _ODD, "nodeSelector": _ODD, "affinity": _ODD}), _ODD)
+def test_any_choice_of_nodes_is_taken_or_left_alone(pod: dict[str, Any], term: Any) -> None:
+    """Nothing else is raised, and what is taken is a valid submission that is read as it was written."""
+    for each in (pod, {**pod, **required(term)}):
+        try:
+            spec = submission(job(pod=each))
+        except InputError:
+            continue
+        event = JobSubmitted(job=job_name("mine", UID), request=UID, spec=spec)
+        asked_record(TopicPartition("cluster"), "default", event, 0)
+        assert msgspec.json.decode(msgspec.json.encode(event), type=JobSubmitted) == event
 
 
 @pytest.mark.parametrize(

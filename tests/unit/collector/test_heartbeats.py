@@ -7,13 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.port import ReplicaId
+from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.events import cluster as c
+from steepest.events.common import (
+    LabelOperator,
+    LabelRequirement,
+    NodeRule,
+    Resources,
+    Taint,
+    Toleration,
+    TolerationOperator,
+)
 from steepest.events.parameters import FlowConParameters, PoolParameters, Resource, SpeConParameters, SteepestParameters
-from steepest.events.registry import STATE_IS_BOUNDED
+from steepest.events.registry import FLAGS, READS, STATE_IS_BOUNDED
 from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.testing.scenarios.folded_pool import FoldedPool
+from steepest.testing.system.fake_cluster import FakeCluster
+from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.system.rig import Rig
 from steepest.testing.waiting import until
 from steepest.view.progress import time_left, total_steps
@@ -61,6 +72,48 @@ def test_use_besides_cpu_is_asked_for_where_flowcon_considers_it(*, on: bool, wa
     )
 
     assert usage_of(pool.view) == wanted
+
+
+def terms(_: FakeCluster, node: str) -> NodeTerms:
+    """The second node is for those that tolerate its taint, and has a label."""
+    is_second = node == "n2"
+    taints = (Taint(key="gpu"),) if is_second else ()
+    return NodeTerms(capacity=Resources(500), labels={"zone": "a"} if is_second else {}, taints=taints)
+
+
+ZONE_A = NodeRule(
+    requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),),
+    tolerates=(Toleration(key="gpu", operator=TolerationOperator.EXISTS),),
+)
+
+
+@pytest.mark.parametrize("flags", [(), tuple(FLAGS)], ids=["before", "now"])
+async def test_a_node_says_which_jobs_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[int, ...]
+) -> None:
+    """Its taints in a pool that places by them, and its labels once a job requires any; that job then runs there."""
+    monkeypatch.setattr(FakeCluster, "node_terms", terms)
+    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
+        process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
+        await rig.append(configured(*flags) if not flags else c.PoolConfigured(reads=READS, flags=flags))
+        await until(lambda: "n2" in process.view.nodes and bool(process.view.nodes["n2"].taints) is bool(flags))
+        for number in range(3):
+            await rig.submit(f"plain-{number}", "--steps", "100", "--step-s", "1", cpu_m=200)
+        await until(lambda: sum(job.alive for job in process.view.jobs) == (2 if flags else 3))
+        before = [one for one in await rig.of_type(c.NodeJoined) if one.node == "n2"]
+        spec = c.JobSpec(command=(PROGRAM, "--steps", "5", "--step-s", "1"), requests=Resources(100), node_rule=ZONE_A)
+        await rig.append(c.JobSubmitted(job="choosy", request="r", spec=spec))
+        await until(lambda: "choosy" in process.view.jobs and process.view.jobs["choosy"].phase is Phase.ENDED)
+        placed = [one for one in await rig.of_type(c.PlacementPlanned) if one.job == "choosy"]
+        after = [one for one in await rig.of_type(c.NodeJoined) if one.node == "n2"]
+
+        assert all(one.labels is None for one in before)
+        if flags:
+            assert [one.nodes for one in placed] == [("n2",)]
+            assert (after[-1].labels, after[-1].taints) == ({"zone": "a"}, (Taint(key="gpu"),))
+        else:
+            assert all(one.labels is None and not one.taints for one in after)
+        assert await rig.broken() == []
 
 
 async def test_what_a_job_prints_is_its_progress(tmp_path: Path) -> None:

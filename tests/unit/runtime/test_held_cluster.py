@@ -14,7 +14,7 @@ from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.system.rig import POOL, Rig
 
-LOOKS = {"lookup", "wait_for_step", "heartbeats", "silence_s", "files", "close"}
+LOOKS = {"lookup", "wait_for_step", "heartbeats", "node_terms", "silence_s", "files", "close"}
 """The calls that change nothing."""
 
 

@@ -26,7 +26,7 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steepest.events.common import CheckpointRef, Resources
+from steepest.events.common import CheckpointRef, Resources, Taint
 from steepest.events.heartbeat import NodeHeartbeat
 
 
@@ -141,6 +141,20 @@ class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):
     below: Path
 
 
+class NodeTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs a node takes, in a pool whose jobs say which nodes they may run on.
+
+    Attributes:
+        capacity: What those jobs may have that tolerate its taints; in a heartbeat, a node with taints has nothing free.
+        labels: Its labels.
+        taints: Those that keep jobs away.
+    """
+
+    capacity: Resources
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+
+
 class Cluster(Protocol):
     """A set of nodes that run replicas."""
 
@@ -231,6 +245,9 @@ class Cluster(Protocol):
 
     def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """Yield every node's heartbeats until closed: periodically, and immediately when a replica starts or ends."""
+
+    def node_terms(self, node: str) -> NodeTerms | None:
+        """Which jobs a node takes; None: all that it has room for, as its heartbeats have it. It does not block."""
 
     def silence_s(self) -> float:
         """Seconds since the adapter last completed a look at its replicas; 0 if it has no such loop."""

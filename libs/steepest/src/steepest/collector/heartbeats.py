@@ -1,4 +1,9 @@
-"""Appends the heartbeats of the cluster's nodes to the log."""
+"""Appends the heartbeats of the cluster's nodes to the log.
+
+It owns what is added to what the cluster measured: what is read of the jobs, how often it becomes a fact, and which jobs a
+node takes, where the pool places by that. Labels are said as soon as a job of the pool requires any: until then they would
+only make heartbeats longer.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,16 @@ import msgspec
 
 from steepest.cluster.port import Cluster
 from steepest.collector.progress import ProgressBoard
+from steepest.events import cluster as c
+from steepest.events.heartbeat import NodeHeartbeat
+from steepest.events.received import Received
+from steepest.events.registry import NODES_ARE_CHOSEN
 from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import progress_every_ms, usage_every_ms
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.node_rules import requires_labels
+from steepest.view.state import Phase
 
 
 class HeartbeatSender(Effector):
@@ -22,10 +33,20 @@ class HeartbeatSender(Effector):
         self._cluster = cluster
         self._board = board or ProgressBoard()
         self._view = ClusterView()
+        self._says_labels = False
 
     def caught_up(self, view: ClusterView) -> None:
-        """Use the view's parameters, which set how often usage is reported."""
+        """Use the view's parameters, which set how often usage is reported, and what its jobs require."""
         self._view = view
+        self._says_labels = any(
+            requires_labels(job.spec.node_rule) for job in view.jobs if job.phase is not Phase.ENDED
+        )
+
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+        """Note a job that requires labels."""
+        event = received.event
+        if accepted and isinstance(event, c.JobSubmitted) and view.has(NODES_ARE_CHOSEN):
+            self._says_labels = self._says_labels or requires_labels(event.spec.node_rule)
 
     def silence_s(self) -> float:
         """See ``Effector.silence_s``: an adapter that hangs sends no heartbeats."""
@@ -35,9 +56,17 @@ class HeartbeatSender(Effector):
         """Send until cancelled."""
         async for measured in self._cluster.heartbeats():
             heartbeat = msgspec.structs.replace(
-                self._board.completed(measured),
+                self._with_terms(self._board.completed(measured)),
                 usage_every_ms=usage_every_ms(self._view),
                 progress_every_ms=progress_every_ms(self._view),
                 usage_of=usage_of(self._view),
             )
             await send(heartbeat, topic="heartbeats", key=heartbeat.node, times=(heartbeat.at_ms,))
+
+    def _with_terms(self, beat: NodeHeartbeat) -> NodeHeartbeat:
+        """With which jobs its node takes. Readers that do not know of taints go by the capacity that was measured."""
+        terms = self._cluster.node_terms(beat.node) if self._view.has(NODES_ARE_CHOSEN) else None
+        if terms is None:
+            return beat
+        labels = dict(sorted(terms.labels.items())) if self._says_labels else None
+        return msgspec.structs.replace(beat, capacity=terms.capacity, labels=labels, taints=terms.taints)

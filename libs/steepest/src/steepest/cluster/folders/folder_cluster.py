@@ -26,7 +26,7 @@ from steepest.cluster.folders.control_protocol import ReportsTail
 from steepest.cluster.folders.ended_jobs import Retention, sweep
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.observation import Observation
-from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
+from steepest.cluster.port import NodeTerms, ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -199,6 +199,11 @@ class FolderCluster(abc.ABC, Generic[_B]):
         background = await self._ready()
         async for each in background.heartbeats():
             yield each
+
+    def node_terms(self, node: str) -> NodeTerms | None:
+        """See ``Cluster.node_terms``."""
+        del node
+        return None
 
     def silence_s(self) -> float:
         """See ``Cluster.silence_s``."""

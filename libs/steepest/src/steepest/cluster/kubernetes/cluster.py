@@ -40,7 +40,7 @@ from steepest.cluster.kubernetes.steps.launch import PodLaunch, launch
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.stop import PodStop
 from steepest.cluster.observation import Observation
-from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
+from steepest.cluster.port import NodeTerms, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import InputError, RefusedError
 from steepest.events.common import CheckpointRef, Resources
 
@@ -200,6 +200,10 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 memory_limit_mib=memory_limit_mib,
             )
         )
+
+    def node_terms(self, node: str) -> NodeTerms | None:
+        """See ``Cluster.node_terms``: its labels and taints, as the API server has them."""
+        return self._background.terms(node) if self._background is not None else None
 
     @property
     def jobs_settings(self) -> JobSettings:

@@ -15,13 +15,13 @@ from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.manifest import CLUSTER
-from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node
+from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.nodes.usage import PodUsage
 from steepest.cluster.kubernetes.objects import CONTAINER, ClusterNode, Pod
 from steepest.cluster.kubernetes.output import PodOutput, complete
 from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
-from steepest.cluster.port import ReplicaId
+from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -120,6 +120,14 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if self._by_name is None:
             self._by_name = {each.metadata.name: each for each in self.nodes.all()}
         return self._by_name.get(name)
+
+    def terms(self, name: str) -> NodeTerms | None:
+        """Which jobs a node takes; None if the cluster has no such node."""
+        found = self.node(name)
+        if found is None or name not in self._capacities:
+            return None
+        capacity = self._capacities[name] if self._selected is None else self._selected.tolerated(name)
+        return NodeTerms(capacity=capacity, labels=found.metadata.labels, taints=taints_of(found))
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """See ``Background.heartbeats``. Where nodes are selected, the first ones take the pods of others into account."""

@@ -212,10 +212,11 @@ class BatchJob(ClusterObject, frozen=True):
         return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
 
 
-class Taint(ObjectPart, frozen=True):
+class NodeTaint(ObjectPart, frozen=True):
     """What keeps pods away from a node that do not tolerate it."""
 
     key: str = ""
+    value: str = ""
     effect: str = ""
 
 
@@ -223,7 +224,7 @@ class ClusterNodeSpec(ObjectPart, frozen=True):
     """A node's spec."""
 
     unschedulable: bool = False
-    taints: list[Taint] = []
+    taints: list[NodeTaint] = []
 
 
 class ClusterNodeStatus(ObjectPart, frozen=True):

@@ -11,6 +11,7 @@ import re
 import msgspec
 
 from steepest.cluster.kubernetes.nodes.selected_nodes import resources
+from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, node_rule
 from steepest.cluster.kubernetes.objects import ClusterObject, ContainerCaps, ObjectCondition, ObjectPart
 from steepest.errors import InputError
 from steepest.events.common import Name
@@ -40,7 +41,7 @@ class _UsersContainer(ObjectPart, frozen=True):
     resources: ContainerCaps = ContainerCaps()
 
 
-class _UsersPodSpec(ObjectPart, frozen=True):
+class _UsersPodSpec(NodeChoice, frozen=True):
     containers: tuple[_UsersContainer, ...] = ()
     restart_policy: str = ""
 
@@ -115,6 +116,7 @@ def submission(job: UsersJob) -> JobSpec:
         metric=annotations.get(METRIC, "loss")[:_LETTERS],
         log_format=annotations.get(FORMAT, "auto")[:_LETTERS],
         steps=_number(annotations.get(STEPS)),
+        node_rule=node_rule(pod),
     )
     try:
         return msgspec.convert(msgspec.to_builtins(found), JobSpec)

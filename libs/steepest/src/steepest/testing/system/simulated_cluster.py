@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.clock import Clock
-from steepest.cluster.port import ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.cluster.port import NodeTerms, ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.cluster.simulated.nodes import SimulatedNodes, Then
 from steepest.cluster.simulated.training import Training, Witness
 from steepest.errors import ClusterError, RefusedError
@@ -188,6 +188,11 @@ class SimulatedCluster:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, due_s - self._clock.monotonic())):
                     await change.wait()
+
+    def node_terms(self, node: str) -> NodeTerms | None:
+        """See ``Cluster.node_terms``."""
+        del node
+        return None
 
     def silence_s(self) -> float:
         """See ``Cluster.silence_s``: there is no background loop."""

@@ -4,17 +4,18 @@ It owns which nodes are a pool's, and the arithmetic. It must never send a reque
 
 A pool has the nodes with its labels. Of what a node can allocate, what the pods of others have requested is not the pool's.
 They come and go, so less is believed immediately, and more once it has lasted. A node that is cordoned, or has a taint that
-keeps pods away, has what the pool's own pods hold there and no more: nothing new is placed on it.
+keeps pods away, has what the pool's own pods hold there and no more: nothing new is placed on it, but for jobs that tolerate
+its taints (``tolerated``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
-from steepest.events.common import Resources, is_name
+from steepest.events.common import Resources, Taint, is_name
 
 GPU = "nvidia.com/gpu"
 """What a node's device plugin calls its whole GPUs."""
@@ -31,7 +32,16 @@ _PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
 
 def takes_pods(node: ClusterNode) -> bool:
     """Whether nothing but its size and its readiness keeps pods away."""
-    return not node.spec.unschedulable and all(taint.effect == "PreferNoSchedule" for taint in node.spec.taints)
+    return not node.spec.unschedulable and not taints_of(node)
+
+
+def taints_of(node: ClusterNode) -> tuple[Taint, ...]:
+    """The taints of a node that keep pods away."""
+    return tuple(
+        Taint(key=taint.key, value=taint.value, effect=taint.effect)
+        for taint in node.spec.taints
+        if taint.effect != "PreferNoSchedule"
+    )
 
 
 def resources(quantities: Mapping[str, str]) -> Resources:
@@ -79,9 +89,8 @@ class SelectedNodes(Mapping[str, Resources]):
 
     def __init__(self, selector: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self.selector = selector
-        self._now_s = now_s
-        self._stated: dict[str, Resources] = {}
-        self._more_since_s: dict[str, float] = {}
+        self._for_all = _Stated(now_s)
+        self._tolerated = _Stated(now_s)
 
     def renew(
         self, nodes: Iterable[ClusterNode], own: Mapping[str, Resources], others: Mapping[str, Resources]
@@ -95,35 +104,55 @@ class SelectedNodes(Mapping[str, Resources]):
         """
         known = [node for node in nodes if is_name(node.metadata.name)]
         for node in known:
-            self._state(node.metadata.name, _left(node, own, others))
+            name = node.metadata.name
+            held = own.get(name, Resources())
+            left = held if node.spec.unschedulable else _left(node, held, others)
+            self._tolerated.state(name, left)
+            self._for_all.state(name, left if takes_pods(node) else held)
         names = {node.metadata.name for node in known}
-        for gone in [name for name in self._stated if name not in names]:
-            del self._stated[gone]
-            self._more_since_s.pop(gone, None)
+        for stated in (self._for_all, self._tolerated):
+            stated.keep(names)
 
-    def _state(self, name: str, now: Resources) -> None:
-        stated = self._stated.get(name)
+    def tolerated(self, name: str) -> Resources:
+        """What those jobs may have on a node that tolerate its taints."""
+        return self._tolerated.amounts[name]
+
+    def __getitem__(self, name: str) -> Resources:
+        return self._for_all.amounts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._for_all.amounts))
+
+    def __len__(self) -> int:
+        return len(self._for_all.amounts)
+
+
+class _Stated:
+    """What is believed of each node: less immediately, more once it has lasted."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self.amounts: dict[str, Resources] = {}
+        self._now_s = now_s
+        self._more_since_s: dict[str, float] = {}
+
+    def state(self, name: str, now: Resources) -> None:
+        """A node has this now."""
+        stated = self.amounts.get(name)
         is_more = stated is not None and stated != now and stated.fits(now)
         if is_more and self._now_s() - self._more_since_s.setdefault(name, self._now_s()) < LASTING_S:
             return
         self._more_since_s.pop(name, None)
-        self._stated[name] = now
+        self.amounts[name] = now
 
-    def __getitem__(self, name: str) -> Resources:
-        return self._stated[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(list(self._stated))
-
-    def __len__(self) -> int:
-        return len(self._stated)
+    def keep(self, names: Collection[str]) -> None:
+        """All others are gone."""
+        for gone in [name for name in self.amounts if name not in names]:
+            del self.amounts[gone]
+            self._more_since_s.pop(gone, None)
 
 
-def _left(node: ClusterNode, own: Mapping[str, Resources], others: Mapping[str, Resources]) -> Resources:
+def _left(node: ClusterNode, held: Resources, others: Mapping[str, Resources]) -> Resources:
     name = node.metadata.name
-    held = own.get(name, Resources())
-    if not takes_pods(node):
-        return held
     total = resources(node.status.allocatable)
     taken = others.get(name)
     if taken is None:

@@ -102,7 +102,8 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
     if found is None or not background.answers(order.node):
         hint = f"kubectl describe node {order.node}"
         raise RefusedError(f"the node {order.node} is not ready", code="node-lost", hint=hint)
-    if not takes_pods(found):
+    # The pod of a user's Job says itself which taints it tolerates: the view and the scheduler go by that.
+    if found.spec.unschedulable if USERS_JOB in order.spec.env else not takes_pods(found):
         hint = f"kubectl describe node {order.node}"
         raise RefusedError(f"the node {order.node} is cordoned or tainted", code="node-lost", hint=hint)
 
