@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from steepest.collector.source import STORE_EVERY_S, Source, numbered, read_cursor
+from steepest.collector.source import PIECE_BYTES, STORE_EVERY_S, Source, numbered, read_cursor
 from steepest.events.received import is_number
 from steepest.testing.virtual_time import START_MS, VirtualClock
 from steepest.testing.waiting import until
+from steepest.training_logs.reader import LogReader
 from steepest.training_logs.records import LossRecord
 
 
@@ -225,3 +226,32 @@ async def test_a_clock_that_was_ahead_takes_its_reports_back(tmp_path: Path) -> 
     assert source.time_of(record) == clock.now_ms()
     clock.by_ms = 0
     assert source.time_of(record) == clock.now_ms()
+
+
+async def test_other_tasks_have_turns_while_much_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that floods its output delays no heartbeat: between two pieces everything else that is ready runs."""
+    turns, fed = 0, []
+    feed = LogReader.feed
+
+    def feed_and_note(reader: LogReader, chunk: bytes) -> list[LossRecord]:
+        fed.append((turns, len(chunk)))
+        return feed(reader, chunk)
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    monkeypatch.setattr(LogReader, "feed", feed_and_note)
+    lines = "".join(f"step {step} loss: {1 / step:.4f}\n" for step in range(1, 3_001))
+    (tmp_path / "output.log").write_text(lines)
+    other = asyncio.ensure_future(take_turns())
+    reading = Reading(tmp_path, log_format="auto", file="output.log")
+    await reading.end()
+    other.cancel()
+
+    assert reading.steps == list(range(1, 3_001))
+    assert sum(length for _, length in fed) == len(lines) > 10 * PIECE_BYTES
+    assert max(length for _, length in fed) <= PIECE_BYTES
+    assert all(before < after for (before, _), (after, _) in itertools.pairwise(fed))
