@@ -80,6 +80,16 @@ def test_a_gap_in_a_stream_is_counted_and_the_decision_still_counts() -> None:
     assert pool.view.state.gaps == 1
 
 
+def test_another_logic_that_names_its_own_decision_leaves_no_gap() -> None:
+    """Two releases decide beside each other, and the old one had decided more about a record: nothing is missing."""
+    pool = FoldedPool(w1=1_000)
+    pool.feed(submitted("a"), submitted("b"), submitted("d"))
+    assert pool.fold(placement("a", "w1"), decision(5))
+    assert pool.fold(placement("b", "w1"), decision(5, 1, previous=decision(5)[ID]))
+    assert pool.fold(placement("d", "w1"), decision(7, previous=decision(5)[ID]))
+    assert pool.view.state.gaps == 0
+
+
 def test_a_stream_whose_beginning_is_missing_is_a_gap() -> None:
     """The first decision seen names one before it."""
     pool = FoldedPool(w1=1_000)

@@ -106,12 +106,18 @@ class ClusterView(Projection):
         stream, position = decision.stream, decision.position
         if position <= state.streams.get(stream, (-1, -1)):
             return False
-        if headers.get(PREVIOUS, "") != state.last_ids.get(stream, ""):
+        previous = headers.get(PREVIOUS, "")
+        if previous != state.last_ids.get(stream, "") and not self._is_in_the_log(previous):
             state.gaps += 1
         state.streams[stream] = position
         state.last_ids[stream] = text
         self.decision = decision
         return True
+
+    def _is_in_the_log(self, previous: str) -> bool:
+        """Whether a predecessor is. Another logic beside this one may have decided more about the same records meanwhile."""
+        named = DecisionId.parse(previous)
+        return named is None or named.position <= self.state.streams.get(named.stream, (-1, -1))
 
 
 def refuse_unknown_version(reads: int, flags: Iterable[int]) -> None:

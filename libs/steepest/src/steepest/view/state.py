@@ -411,7 +411,7 @@ class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
         reads: The event version that the pool asks of its readers; 0 before its first configuration.
         streams: Per stream of decisions, the position of the newest one folded.
         last_ids: Per stream, the newest id, against which ``prev`` is checked.
-        gaps: Decisions that are missing: their stream's next one names another predecessor.
+        gaps: Decisions that are missing: a later one names them as its predecessor.
     """
 
     position: int = 0
