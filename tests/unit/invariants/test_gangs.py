@@ -19,6 +19,7 @@ from steepest.invariants.checkers.preemption import (
     SuspendedResume,
 )
 from steepest.invariants.checkers.reserved_first import ReservedFirst
+from steepest.invariants.checkers.valid_plans import ValidPlans
 from steepest.testing.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
 from steepest.testing.scenarios.verdicts import broken, holds
 
@@ -179,6 +180,19 @@ def test_a_plan_of_a_gang_that_ended_with_a_node_holds_no_target() -> None:
     assert "1200m" in broken(Capacity, log(*story, again, *other))[1]
     assert "1200m" in broken(Capacity, log(*story, *gone, *other))[1]
     holds(Capacity, log(*story, *gone, again, *other))
+
+
+def test_a_suspension_that_begins_behind_the_end_of_its_node_is_over_with_the_gang() -> None:
+    """The gang waits again, is placed, and is suspended there: the first suspension is no longer in flight."""
+    gone = (c.NodeLost(node="n1", silent_ms=15_000), c.NodeGone(node="n1"))
+    again = c.RetryPlanned(job="a", incarnation=1, charged=False, not_before_ms=100, reason="its node is gone")
+    planned, begun, *_ = suspension("a", "n1", "n1")
+    saved = c.CheckpointVerified(job="a", incarnation=1, checkpoint=checkpoint(50), node="n1")
+    story = (*gang("a", "n1", "n1"), saved, planned)
+    placed = resumption("a", "n2", "n2")
+
+    holds(ValidPlans, log(*story, *gone, begun, again, *placed))
+    assert "was in flight" in broken(ValidPlans, log(*story, begun, again, *placed))[1]
 
 
 def test_a_gang_of_which_a_part_runs_on_is_not_whole() -> None:

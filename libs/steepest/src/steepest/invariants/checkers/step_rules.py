@@ -76,7 +76,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         unclear: Whether its outcome was a failure that may have taken effect.
         failures: Number of consecutive definite failures of that step on that node.
         given_up: Whether it is not retried there.
-        gone: The nodes of a migration that were gone for good while it was in flight.
+        gone: The nodes of a job's replicas that were gone for good while it was in flight.
         doomed: Whether it is given up once no step is under way: its process has ended, or a node of its gang is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
@@ -255,7 +255,7 @@ class Steps:
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
                 if event.node in _destinations(progress):
                     progress.doomed = True
-                if progress.begun is not None:
+                if progress.begun is not None or event.node in _sources(progress):
                     progress.gone = (*progress.gone, event.node)  # the view says how it ends
             elif _has_nowhere_else(progress, event.node):
                 self._end(progress, event, offset)
@@ -300,6 +300,11 @@ class Steps:
 def _is_again(before: c.StepBegun | None, event: c.StepBegun) -> bool:
     """Whether a step is tried where it was tried before."""
     return before is not None and (before.step, before.node, before.nodes) == (event.step, event.node, event.nodes)
+
+
+def _sources(progress: ObservedPlan) -> tuple[str, ...]:
+    """Where the replicas were when a plan about a gang was made."""
+    return progress.planned.sources if isinstance(progress.planned, c.TransitionPlanned) else ()
 
 
 def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
