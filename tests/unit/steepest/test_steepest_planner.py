@@ -13,11 +13,13 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.policies.named import POLICIES, named, under
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
+from steepest.policies.steepest.planner_fold import fold
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.sim.clusters import open_cluster
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import open_workload
+from steepest.view.cluster_view import ClusterView
 
 
 def simulated(policy: str, workload: Workload) -> tuple[list[float | None], list[Received[Any]]]:
@@ -106,6 +108,16 @@ def test_a_low_use_is_a_demand_only_if_two_measurements_agree() -> None:
     assert measure_node({"a": job}, {"a": 500, "other": 500, "third": 10}, 8000, 60.0) == []
     assert measure_node({"a": job}, {"a": 1000, "other": 500, "third": 10}, 8000, 65.0) == []
     assert measure_node({"a": job}, {"a": 1010, "other": 500, "third": 10}, 8000, 70.0) == [1.01]
+
+
+def test_a_suspended_job_works_on_nothing() -> None:
+    """What it was measured to use is not taken for its use while it waits."""
+    state = SteepestPlannerState(tick_ms=1_000)
+    state.running["a"] = job = running(cpu=2.0)
+    used = job.used_by(60.0)
+    fold(state, ClusterView(), c.JobSuspended(plan="p", job="a", step=10), 60.0)
+    assert used == 10.0
+    assert job.used_by(600.0) == used
 
 
 def test_the_size_of_a_job_that_is_moved_stays_known() -> None:

@@ -91,6 +91,10 @@ class ManagedJob(msgspec.Struct):
         self.seen_s = now_s
         self.most = max(self.most, self.cpu)
 
+    def pause(self, now_s: float) -> None:
+        """It is suspended: from here on it works on nothing."""
+        self.used, self.cpu, self.seen_s = self.used_by(now_s), 0.0, now_s
+
     def limit(self, limit_m: int | None) -> None:
         """This limit is in force from here on."""
         self.in_force_m = limit_m

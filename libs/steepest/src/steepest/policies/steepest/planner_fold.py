@@ -62,6 +62,8 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
                 running.limit(event.cpu_m)
         case c.LimitsRefused() if event.definite and (running := state.running.get(event.job)) is not None:
             running.limit_m, running.unlimited_until_s = running.in_force_m, now_s + REFUSED_S
+        case c.JobSuspended() if (running := state.running.get(event.job)) is not None:
+            running.pause(now_s)
         case c.JobEnded() if job is not None:
             _end(state, job, now_s)
     if isinstance(event, CHANGES) and job is not None:
