@@ -43,8 +43,8 @@ from steepest.sim.result import LATE
 from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import open_workload
 from steepest.testbed import nodes
-from steepest.testbed.costs import Cost, costs
-from steepest.testbed.jobs import scaled, whole_node_s
+from steepest.testbed.costs import costs
+from steepest.testbed.jobs import Cost, scaled, whole_node_s
 from steepest.testbed.nodes import Testbed
 
 WORKLOAD = "thesis:mixed-20"

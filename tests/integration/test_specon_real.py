@@ -13,7 +13,8 @@ from steepest.invariants import Status, check
 from steepest.sim.reproduce.placement import Start
 from steepest.sim.reproduce.report import FILES, write
 from steepest.testbed import nodes, save_resume
-from steepest.testbed.costs import Cost, costs
+from steepest.testbed.costs import costs
+from steepest.testbed.jobs import Cost
 from steepest.testbed.papers import PAPERS
 from steepest.testbed.reproduce import reproduced
 from steepest.testbed.run import RunResult, RunTask, repetition, runs_of

@@ -24,8 +24,9 @@ from steepest.sim.reproduce.placement import Start
 from steepest.sim.reproduce.report import FILES, write
 from steepest.sim.reproduce.verdict import Agreement
 from steepest.testbed import nodes
-from steepest.testbed.costs import Cost, costs
+from steepest.testbed.costs import costs
 from steepest.testbed.flowcon import PAPER
+from steepest.testbed.jobs import Cost
 from steepest.testbed.node import node
 from steepest.testbed.nodes import CPU_M
 from steepest.testbed.reproduce import reproduced

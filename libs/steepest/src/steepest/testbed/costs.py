@@ -11,10 +11,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from steepest.errors import ClusterError
-from steepest.testbed.jobs import KINDS, ONE_BATCH, PYTHON
+from steepest.testbed.jobs import KINDS, ONE_BATCH, PYTHON, Cost
 from steepest.testbed.nodes import Testbed
 
 if TYPE_CHECKING:
@@ -32,13 +30,6 @@ _TIMEOUT_S = 120
 
 Probe = Callable[[str, int], float]
 """The CPU time in seconds of a training of some kind with so many steps, alone on its node."""
-
-
-class Cost(msgspec.Struct, frozen=True):
-    """CPU time of a training's start and of each step, in seconds."""
-
-    start_s: float
-    step_s: float
 
 
 def costs(nodes: Testbed, models: Iterable[str]) -> dict[str, Cost]:

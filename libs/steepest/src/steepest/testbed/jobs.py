@@ -9,12 +9,13 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from steepest.demo.workload import REQUEST, Arrival, DemoWorkload
 from steepest.events.cluster import JobSpec
 from steepest.sim.workload import SimJob, Workload
 
 if TYPE_CHECKING:
-    from steepest.testbed.costs import Cost
     from steepest.testbed.nodes import Testbed
 
 SCALE = 10
@@ -48,6 +49,13 @@ PYTHON = "python3"
 
 ONE_BATCH = ("--work", "0.1")
 """The smallest step: with Debian's slow BLAS a run then has about the default number of steps, and so a complete curve."""
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """CPU time of a training's start and of each step, in seconds."""
+
+    start_s: float
+    step_s: float
 
 
 def scaled(jobs: Workload, costs: Mapping[str, Cost], nodes: Testbed, seed: int) -> DemoWorkload:

@@ -25,8 +25,7 @@ from steepest.sim.reproduce.experiment import Arm, Experiment
 from steepest.sim.reproduce.measures import BeforeAfter
 from steepest.sim.reproduce.placement import Start, first_nodes
 from steepest.sim.reproduce.run import DEFAULT
-from steepest.testbed.costs import Cost
-from steepest.testbed.jobs import SCALE, scaled
+from steepest.testbed.jobs import SCALE, Cost, scaled
 from steepest.testbed.nodes import Testbed
 
 

@@ -20,8 +20,7 @@ from steepest.events.common import Resources
 from steepest.sim.reproduce.placement import Start
 from steepest.sim.reproduce.run import ExperimentFigure, Part
 from steepest.sim.reproduce.verdict import Unit, estimate
-from steepest.testbed.costs import Cost
-from steepest.testbed.jobs import KINDS, ONE_BATCH
+from steepest.testbed.jobs import KINDS, ONE_BATCH, Cost
 
 MODELS = ("vae-pytorch", "gru-pytorch", "rnn-pytorch", "bi-rnn-pytorch", "dynamic-rnn-pytorch")
 """The thesis' five kinds."""
