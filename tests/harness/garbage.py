@@ -6,6 +6,8 @@ What was there before the first test (modules, tests, strategies) is left out, s
 from __future__ import annotations
 
 import gc
+import sys
+import warnings
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -35,8 +37,19 @@ def pytest_collection_finish() -> None:
 def collected(request: pytest.FixtureRequest) -> Iterator[None]:
     """Collect what a test of real resources has left, while its report is still open.
 
-    It is set up first, and so it ends after all other fixtures of the test.
+    It is set up first, and so it ends after all other fixtures of the test. What a first try has left is no fault of the
+    second one, in whose time its traceback is given up.
     """
+    if getattr(request.node, "execution_count", 1) > 1:
+        _forget_first_try()
     yield
     if request.node.nodeid.startswith(REAL):
+        gc.collect()
+
+
+def _forget_first_try() -> None:
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

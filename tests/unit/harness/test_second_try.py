@@ -27,6 +27,31 @@ def test_what_was_late_passes_and_is_named(run: Run) -> None:
     assert "RERUN tests/integration/test_made.py::test_late" in done.stdout
 
 
+LEFT_OPEN = """
+import socket
+from pathlib import Path
+
+def test_late():
+    tried = Path("tried")
+    if not tried.exists():
+        tried.touch()
+        held = [socket.socket()]
+        held.append(held)
+        assert not held
+"""
+
+
+def test_what_a_late_one_left_open_fails_no_second_try(run: Run) -> None:
+    """Its traceback holds that until the second try begins."""
+    plugins = ("tests.harness.garbage", *PLUGINS)
+    done = run(
+        LEFT_OPEN, "-rR", "-W", "error", plugins=plugins, at="tests/integration/test_made.py", variables=REQUIRED
+    )
+
+    assert "1 passed, 1 rerun" in done.stdout, done.stdout
+    assert "error" not in done.stdout.splitlines()[-1]
+
+
 def test_what_fails_twice_has_failed(run: Run) -> None:
     """There is no third try."""
     done = run("def test_wrong(): assert 0", plugins=PLUGINS, at="tests/contract/test_made.py", variables=REQUIRED)
