@@ -21,6 +21,13 @@ PART = pytest.StashKey[bool]()
 HERE = Path(__file__).parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption(
+        "--bounds", action="store_true", help="fail where a move is slow: for a machine that does nothing else"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Begin without figures."""
     config.stash[FIGURES] = Figures()
@@ -34,7 +41,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Where every test of the folder has passed, what they measured must be within its bounds."""
+    """Where every test of the folder has passed, what they counted must be as it must, and with ``--bounds`` times too."""
     config = session.config
     asked = {config.rootpath / each for each in config.args}
     is_whole = HERE in asked and not config.stash[PART] and not config.option.collectonly
@@ -42,13 +49,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []
     if not is_whole or skipped or session.exitstatus != pytest.ExitCode.OK:
         return
-    if wrong := config.stash[FIGURES].wrong():
-        print(f"\nmeasured by all tests together: {'; '.join(wrong)}")  # noqa: T201 - the reason
+    figures = config.stash[FIGURES]
+    wrong, slow = figures.wrong(), figures.slow()
+    if wrong or slow:
+        print(f"\nmeasured by all tests together: {'; '.join(wrong + slow)}")  # noqa: T201 - the reason
+    if wrong or (slow and config.option.bounds):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Print what was measured as the last line, as one JSON object."""
+    print(config.stash[FIGURES].own_parts())  # noqa: T201 - what the result's part consists of
     print(config.stash[FIGURES])  # noqa: T201 - the result
 
 

@@ -1,6 +1,6 @@
 """What a move consists of, and which part of it is Steepest's own: from the audit log, the volume and the pool's log.
 
-It owns that sum. Not Steepest's own are: the process that saves and ends, the control plane that makes and binds the pod,
+It owns these parts. Not Steepest's own are: the process that saves and ends, the control plane that makes and binds the pod,
 the node that starts its container, and the process that comes to its first step.
 """
 
@@ -24,12 +24,14 @@ ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"
 
 
-def own_ms(system: RunningSystem, lab: KubernetesLab, moved: c.MigrationFinished) -> float:
+def own_parts_ms(system: RunningSystem, lab: KubernetesLab, moved: c.MigrationFinished) -> dict[str, float]:
     """How long Steepest itself took for a move that has just ended, between what it waited for.
 
-    The five parts: from the decision to the request for a checkpoint; from the process's answer to the request that
-    suspends the Job; from what the kubelet says of the process's end to the request that resumes the Job; from the pod that
-    the control plane makes to the request that drops its gate; and from the first step's report to the record of it.
+    Returns:
+        ``asked``: from the decision to the request for a checkpoint; ``suspended``: from the process's answer to the request
+        that suspends the Job; ``resumed``: from what the kubelet says of the process's end to the request that resumes the
+        Job; ``placed``: from the pod that the control plane makes to the request that drops its gate; ``noted``: from the
+        first step's report to the record of it. In milliseconds.
     """
     times = {type(each.event): each.at_ms for each in system.events() if getattr(each.event, "plan", "") == moved.plan}
     before, after = _incarnations(system, moved.job)
@@ -38,22 +40,21 @@ def own_ms(system: RunningSystem, lab: KubernetesLab, moved: c.MigrationFinished
     assert new is not None
     saved = _written_ms(before.ack)
     asked = list(_asked(lab))
-    changes = [one for one in asked if _is_ours(one) and _is(one, "patch", "jobs")]
+    job = old.name.rpartition("-")[0]
+    changes = [one for one in asked if _is_ours(one) and _is(one, "patch", "jobs", name=job)]
     made = [_done_ms(one) for one in asked if one["user"]["username"] == CONTROLLER and _is(one, "create", "pods")]
     suspended = min(_received_ms(one) for one in changes if _received_ms(one) > saved)
     ended = min(_done_ms(one) for one in asked if _has_ended(one, old.name))
     resumed = min(_received_ms(one) for one in changes if _received_ms(one) > ended)
     placed = min(_received_ms(one) for one in asked if _is_ours(one) and _is(one, "patch", "pods", name=new.name))
     first = json.loads(after.reports.read_text().partition("\n")[0])["at_ms"]
-    return sum(
-        (
-            _written_ms(before.request) - times[c.MigrationPlanned],
-            suspended - saved,
-            resumed - ended,
-            placed - max(at for at in made if at < placed),
-            times[c.JobResumed] - first,
-        )
-    )
+    return {
+        "asked": _written_ms(before.request) - times[c.MigrationPlanned],
+        "suspended": suspended - saved,
+        "resumed": resumed - ended,
+        "placed": placed - max(at for at in made if at < placed),
+        "noted": times[c.JobResumed] - first,
+    }
 
 
 def _incarnations(system: RunningSystem, job: str) -> tuple[IncarnationFolder, IncarnationFolder]:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
-from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
+from tests.integration.kubernetes.move_parts import ACCOUNT, own_parts_ms
 from tests.integration.kubernetes.moving_system import finished_move, moving_system
 
 from steepest.events import cluster as c
@@ -27,6 +27,7 @@ from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 JOBS = ("one", "two", "three")
+MOVES = 12
 OWN = re.compile(
     r"(steepest-([0-9a-f]{10}){1,2}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z]+(-[a-z0-9]{5})?)"
 )
@@ -84,7 +85,7 @@ def test_jobs_move_with_their_checkpoints(
     moved = system.await_event(finished_move)
     placed = _pods(lab)
     if not api_server_dies:  # what it then waits for is the API server
-        figures.own_ms.append(own_ms(system, lab, moved))
+        figures.own_ms.append(own_parts_ms(system, lab, moved))
     resumed, saved = _resumed_and_saved(system, moved.job)
     for name in JOBS:
         (_volume(system, name) / "enough").touch()
@@ -106,6 +107,36 @@ def test_jobs_move_with_their_checkpoints(
     figures.count(status_failed=failed, lost=lost, doubled=len(doubled), untouched_writes=len(others))
     assert (failed, doubled, others) == (0, [], [])
     assert system.breaches() == []
+
+
+@pytest.mark.timeout(400)
+def test_moves_one_after_the_other(system: RunningSystem, lab: KubernetesLab, figures: Figures) -> None:
+    """The other node has room for one job at a time: each moves there once the one before has ended, and loses no step."""
+    source = Path(exclusive_training.__file__).read_text()
+    names = [f"m{number}" for number in range(MOVES)]
+    for name in names:
+        system.submit(name, "python3", "-c", source, "/steepest/checkpoints", options=("--cpu", "0.12"))
+    moves: list[c.MigrationFinished] = []
+    position = 0
+    while len(moves) < MOVES:
+        moved, position = system.await_event(_move_and_end, position)
+        figures.own_ms.append(own_parts_ms(system, lab, moved))
+        (_volume(system, moved.job) / "enough").touch()
+        assert system.await_end(moved.job).outcome is c.Outcome.FINISHED
+        moves.append(moved)
+    doubled = [mark.name for name in names for mark in _volume(system, name).glob("*.twice")]
+    figures.move_ms += [each.took_ms for each in moves]
+    figures.count(doubled=len(doubled))
+
+    assert sorted(each.job for each in moves) == sorted(names)
+    assert [each.steps_lost for each in moves] == [0] * MOVES
+    assert doubled == []
+    assert system.breaches() == []
+
+
+def _move_and_end(found: Received[c.ClusterEvent]) -> tuple[c.MigrationFinished, int] | None:
+    """A finished move, and the offset after it."""
+    return (found.event, found.offset + 1) if isinstance(found.event, c.MigrationFinished) else None
 
 
 def _stop_begins(found: Received[c.ClusterEvent]) -> bool | None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
-from tests.integration.kubernetes.move_parts import ACCOUNT, own_ms
+from tests.integration.kubernetes.move_parts import ACCOUNT, own_parts_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, moving_system
 
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
@@ -105,7 +105,7 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     uids = {name: _job(lab, name)["metadata"]["uid"] for name in JOBS}
     moved = system.await_event(finished_move)
     figures.move_ms.append(moved.took_ms)
-    figures.own_ms.append(own_ms(system, lab, moved))
+    figures.own_ms.append(own_parts_ms(system, lab, moved))
     whose = moved.job.rpartition(".")[0]
     pod = _pods(lab, whose)[-1]
     folder = system.state / "cluster" / "jobs" / moved.job
