@@ -8,6 +8,7 @@ import pytest
 from tests.unit.dragon.drawing import drawn, planned, spell
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources, Taint
 from steepest.events.registry import FLAGS, SURPLUS_LEAVES
 
 ALL = ("dragon", "dragon-paper-era", "dragon-fixed")
@@ -258,3 +259,15 @@ def test_a_gang_that_shed_workers_is_scaled_again() -> None:
         driver.tick()
 
     assert [spell(event) for event in driver.decided][-1] == "scale a w1 w1 w1 w1"
+
+
+@pytest.mark.parametrize(
+    ("taints", "plans"),
+    [((), ["place b w1 w1 w1 w1"]), ((Taint(key="owner", effect="NoSchedule"),), ["scale a w2 w2 w2"])],
+)
+def test_room_on_a_tainted_node_helps_nobody(taints: tuple[Taint, ...], plans: list[str]) -> None:
+    """A gang grows beside a waiting job that would have room nowhere but there; without the taint, the job starts there."""
+    driver = drawn("w1: . . . . \n w2: a a . \n a 1-3 \n ? b 4 for 9", "dragon-fixed", idle_s=60)
+    driver.feed(c.NodeJoined(node="w1", capacity=Resources(cpu_m=400), taints=taints))
+
+    assert [spell(event) for event in driver.decided] == plans
