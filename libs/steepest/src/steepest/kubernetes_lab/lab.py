@@ -57,8 +57,8 @@ class KubernetesLab:
         for each in NODES:
             node.make_bridge(each)
         control_plane.start(self.folder, self.daemons)
-        for each in NODES:
-            node.start(self.folder, self.daemons, each)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda each: node.start(self.folder, self.daemons, each), NODES))
         self._import(archives)
         self._provide()
         self._wait_for_nodes()
@@ -108,7 +108,7 @@ class KubernetesLab:
     def _import(self, archives: Sequence[Path]) -> None:
         def to(each: LabNode) -> None:
             for archive in archives:
-                node.import_image(self.folder, self.daemons, each, archive)
+                node.import_image(self.folder, each, archive)
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(to, NODES))

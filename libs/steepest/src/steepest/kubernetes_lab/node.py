@@ -53,7 +53,11 @@ disable = true
 
 
 def start(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
-    """Start the node's containerd and kubelet, with all that they need; nothing that runs is touched."""
+    """Start the node's containerd and kubelet, with all that they need; nothing that runs is touched.
+
+    Raises:
+        ClusterError: Its containerd ends, or does not answer in time.
+    """
     own = folder.node(node)
     own.mkdir(parents=True, exist_ok=True)
     make_bridge(node)
@@ -64,7 +68,25 @@ def start(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
         [folder.program("containerd"), f"--config={own}/containerd.toml"],
         env=daemon_environment(folder),  # containerd finds its shim and runc on PATH
     )
+    _wait_for_containerd(folder, daemons, node)  # a kubelet that finds none ends
     start_kubelet(folder, daemons, node)
+
+
+def _wait_for_containerd(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
+    deadline = time.monotonic() + _ANSWER_S
+    while True:
+        daemons.refuse_unless_runs(f"containerd-{node.name}")
+        asked = subprocess.run([*_ctr(folder, node), "version"], check=False, capture_output=True)
+        if not asked.returncode:
+            return
+        if time.monotonic() > deadline:
+            why = asked.stderr.decode(errors="replace")
+            raise ClusterError(f"containerd of {node.name} does not answer: {why}", code="lab-failed")
+        time.sleep(0.1)
+
+
+def _ctr(folder: LabFolder, node: LabNode) -> list[str]:
+    return [folder.program("ctr"), "-a", f"{folder.node(node)}/containerd.sock", "-n", "k8s.io"]
 
 
 def start_kubelet(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
@@ -86,27 +108,17 @@ def start_kubelet(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
     )
 
 
-def import_image(folder: LabFolder, daemons: Daemons, node: LabNode, archive: Path) -> None:
-    """Import an image into the node's containerd, waiting until that answers, unless it has that image.
+def import_image(folder: LabFolder, node: LabNode, archive: Path) -> None:
+    """Import an image into the node's containerd, unless it has that image.
 
     Raises:
-        ClusterError: Its containerd ends, does not answer in time, or refuses the image.
+        ClusterError: Its containerd refuses the image.
     """
     mark, content = folder.node(node) / f"{archive.stem}.imported", images.layers_of(archive)
     if mark.exists() and mark.read_text() == content:
         return
-    order = [folder.program("ctr"), "-a", f"{folder.node(node)}/containerd.sock", "-n", "k8s.io"]
-    deadline = time.monotonic() + _ANSWER_S
-    while True:
-        daemons.refuse_unless_runs(f"containerd-{node.name}")
-        asked = subprocess.run([*order, "version"], check=False, capture_output=True)
-        if not asked.returncode:
-            break
-        if time.monotonic() > deadline:
-            why = asked.stderr.decode(errors="replace")
-            raise ClusterError(f"containerd of {node.name} does not answer: {why}", code="lab-failed")
-        time.sleep(0.1)
-    imported = subprocess.run([*order, "images", "import", str(archive)], check=False, capture_output=True)
+    order = [*_ctr(folder, node), "images", "import", str(archive)]
+    imported = subprocess.run(order, check=False, capture_output=True)
     if imported.returncode:
         why = imported.stderr.decode(errors="replace")
         raise ClusterError(f"{archive} is not imported on {node.name}: {why}", code="lab-failed")
