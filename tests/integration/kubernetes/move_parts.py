@@ -52,7 +52,7 @@ def own_parts_ms(system: RunningSystem, lab: KubernetesLab, moved: c.MigrationFi
         "asked": _written_ms(before.request) - times[c.MigrationPlanned],
         "suspended": suspended - saved,
         "resumed": resumed - ended,
-        "placed": placed - max(at for at in made if at < placed),
+        "placed": placed - min(at for at in made if at > resumed),
         "noted": times[c.JobResumed] - first,
     }
 
