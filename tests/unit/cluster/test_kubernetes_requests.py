@@ -85,7 +85,7 @@ async def test_a_first_placement_costs_at_most_four_requests(cluster: Kubernetes
 
 
 async def test_a_later_placement_resumes_the_same_job(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
-    """It is read, because it may be over or run something else."""
+    """The adapter that has suspended it knows it, so nothing is read."""
     await cluster.start(REPLICA, 1, "n1", SPEC, None)
     (before,) = stub.objects["jobs"].values()
     stopped = await cluster.stop(REPLICA, 1, grace_s=30)
@@ -94,8 +94,43 @@ async def test_a_later_placement_resumes_the_same_job(cluster: KubernetesCluster
     (after,) = stub.objects["jobs"].values()
 
     assert stopped.exit_status == 85
-    assert kinds(stub) == [("GET", "jobs"), ("PATCH", "jobs"), ("PATCH", "pods")]
+    assert kinds(stub) == [("PATCH", "jobs"), ("PATCH", "pods")]
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+async def test_a_suspended_job_that_is_not_the_same_any_more_is_read(
+    make: Callable[..., KubernetesCluster], stub: KubernetesStub
+) -> None:
+    """By the adapter that has suspended it, and by another one, which knows nothing of it."""
+    listed = [("n1", Resources(1_000, 1_024))]
+    cluster = make(listed)
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    await cluster.stop(REPLICA, 1, grace_s=30)
+    (name,) = stub.objects["jobs"]
+    other = {**stub.objects["jobs"][name]}
+    stub.drop("jobs", name)
+    stub.put("jobs", {**other, "metadata": {**other["metadata"], "uid": "another"}})
+    stub.asked.clear()
+    await cluster.start(REPLICA, 2, "n1", SPEC, None)
+    assert kinds(stub) == [("PATCH", "jobs"), ("GET", "jobs"), ("PATCH", "jobs"), ("PATCH", "pods")]
+    await cluster.stop(REPLICA, 2, grace_s=30)
+    stub.asked.clear()
+    await make(listed).start(REPLICA, 3, "n1", SPEC, None)
+    assert kinds(stub) == [("GET", "jobs"), ("PATCH", "jobs"), ("PATCH", "pods")]
+
+
+async def test_a_job_that_a_short_grace_ends_is_read(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """Its pod is removed before it is suspended, which fails it: a new one takes its place."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    (before,) = stub.objects["jobs"].values()
+    await cluster.stop(REPLICA, 1, grace_s=1)
+    before["status"] = {"conditions": [{"type": "Failed", "status": "True"}]}
+    stub.put("jobs", before)
+    stub.asked.clear()
+    await cluster.start(REPLICA, 2, "n1", SPEC, None)
+
+    assert kinds(stub)[:3] == [("GET", "jobs"), ("DELETE", "jobs"), ("GET", "jobs")]
+    assert next(iter(stub.objects["jobs"].values()))["metadata"]["uid"] != before["metadata"]["uid"]
 
 
 async def test_a_job_of_another_party_is_refused(cluster: KubernetesCluster, stub: KubernetesStub) -> None:

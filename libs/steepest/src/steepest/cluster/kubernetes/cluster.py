@@ -39,7 +39,7 @@ from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.kubernetes.steps.launch import PodLaunch, launch
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.stop import PodStop
-from steepest.cluster.observation import Observation
+from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import NodeTerms, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import InputError, RefusedError
 from steepest.events.common import CheckpointRef, Resources
@@ -158,6 +158,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         loop = asyncio.get_running_loop()
 
         def seen(older: IncarnationFolder) -> Observation:
+            if (ended := recorded_end(older)) is not None:
+                return ended
             return asyncio.run_coroutine_threadsafe(self._observe(older), loop).result()
 
         if not await asyncio.to_thread(is_made, self._state, folder, node, seen):

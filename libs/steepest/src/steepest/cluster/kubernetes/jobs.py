@@ -51,6 +51,7 @@ class BatchJobs:
         self._pods = pods
         self._namespace = f"/api/v1/namespaces/{settings.namespace}"
         self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
+        self._suspended: dict[ReplicaId, BatchJob] = {}  # as the server answered, until they are resumed or removed
 
     async def make(self, replica: ReplicaId, wanted: JobManifest, *, is_first: bool) -> BatchJob:
         """The Job of a replica, suspended or not: the one that is there, if it can run what is wanted, or a new one.
@@ -65,7 +66,9 @@ class BatchJobs:
             UncertainError: It does not answer.
         """
         deadline = time.monotonic() + _REMOVED_S
-        found = None if is_first else await self.read(replica)
+        found = self._suspended.pop(replica, None)
+        if found is None and not is_first:
+            found = await self.read(replica)
         while True:
             if found is None:
                 try:
@@ -112,13 +115,16 @@ class BatchJobs:
         found = await self._api.get(self._jobs, Listing[BatchJob], labelled(labels_of(self.settings, replica)))
         return next((each for each in found.items if each.is_users), None)
 
-    async def suspend(self, replica: ReplicaId) -> bool:
-        """Suspend the Job of a replica; False if there is none, or it is over."""
+    async def suspend(self, replica: ReplicaId, *, fails: bool = False) -> bool:
+        """Suspend the Job of a replica; False if there is none, or it is over. ``fails``: it will be over soon."""
+        self._suspended.pop(replica, None)
         found = await self.read(replica)
         if found is None or found.is_over:
             return False
         if not found.spec.suspend:
-            await self._set_suspended(found, suspended=True)
+            found = await self._set_suspended(found, suspended=True)
+        if not fails and not found.is_users:
+            self._suspended[replica] = found
         return True
 
     async def resume(self, job: BatchJob) -> bool:
@@ -142,6 +148,7 @@ class BatchJobs:
 
         A Job that a user has made is only suspended.
         """
+        self._suspended.pop(replica, None)
         found = await self.read(replica)
         if found is not None and found.is_users:
             await self.suspend(replica)
@@ -232,9 +239,10 @@ class BatchJobs:
                 raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
             await asyncio.sleep(_LOOK_S)
 
-    async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> None:
+    async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> BatchJob:
         change = {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": suspended}}
-        await self._change(f"{self._jobs}/{job.metadata.name}", change)
+        body = await self._change(f"{self._jobs}/{job.metadata.name}", change)
+        return msgspec.json.decode(body, type=BatchJob)
 
     async def _remove(self, job: BatchJob) -> None:
         options = {"propagationPolicy": "Background", "preconditions": {"uid": job.metadata.uid}}
@@ -244,5 +252,5 @@ class BatchJobs:
             if error.status not in {NOT_FOUND, CONFLICT}:
                 raise
 
-    async def _change(self, path: str, change: dict[str, Any]) -> None:
-        await self._api.request("PATCH", path, body=change, content=MERGE)
+    async def _change(self, path: str, change: dict[str, Any]) -> bytes:
+        return await self._api.request("PATCH", path, body=change, content=MERGE)

@@ -73,9 +73,9 @@ class Sight:
         Raises:
             UncertainError: The API server does not answer.
         """
-        if (ended := await asyncio.to_thread(recorded_end, folder)) is not None:
+        ended, record = await asyncio.to_thread(_records, folder)
+        if ended is not None:
             return ended
-        record = await asyncio.to_thread(pod_of, folder)
         if record is None:
             return Observation(phase=ReplicaPhase.STARTING, began=False)
         pod = await self.find(record)
@@ -121,6 +121,12 @@ class Sight:
 
     def _removed(self, record: PodRecord) -> Pod | None:
         return self._pods.last(record.uid)
+
+
+def _records(folder: IncarnationFolder) -> tuple[Observation | None, PodRecord | None]:
+    """How it ended, or else its pod; a thread that is asked once is waited for once."""
+    ended = recorded_end(folder)
+    return ended, pod_of(folder) if ended is None else None
 
 
 def _recorded(folder: IncarnationFolder, seen: Observation) -> Observation:

@@ -84,11 +84,12 @@ class PodStop:
             if (await self._observe()).ended:
                 return True
             pod = await asyncio.to_thread(pod_of, self._folder)
-            if pod is not None and grace_s < GRACE_S and not may_be_users(replica.job):
+            fails = pod is not None and grace_s < GRACE_S and not may_be_users(replica.job)
+            if pod is not None and fails:
                 # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the
                 # Job, and in place of one that a user has made there is no other.
                 await self._jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
-            if not await self._jobs.suspend(replica):
+            if not await self._jobs.suspend(replica, fails=fails):
                 await self._kill()  # another party has removed the Job, and its pod ends or was orphaned
         return True
 
