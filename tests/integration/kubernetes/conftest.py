@@ -74,7 +74,7 @@ def lab() -> Iterator[KubernetesLab]:
     """The lab: one that runs already, or one that runs for this session."""
     folder = default_folder()
     if why := missing(folder):
-        pytest.skip(f"{why}; get it with: make kubernetes")
+        pytest.skip(f"{why}; get it with: make engine images kubernetes")
     with running_lab(folder) as running:
         yield running
 
