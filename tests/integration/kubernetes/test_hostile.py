@@ -110,6 +110,7 @@ def test_hostile_jobs_harm_only_themselves(system: RunningSystem, lab: Kubernete
     assert ends[f"{ANNOTATED}.{uids[ANNOTATED][:8]}"].outcome is c.Outcome.FINISHED
     assert ends[f"{LONG}.{uids[LONG][:8]}"].outcome is c.Outcome.FAILED
     assert [line for line in system.output_lines if "watch" in line] == []
+    assert [each for each in system.events() if isinstance(each.event, c.NodeLost)] == []
     assert system.breaches() == []
 
 

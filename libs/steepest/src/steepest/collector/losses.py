@@ -23,6 +23,7 @@ from steepest.collector.folders import MetricFolder
 from steepest.collector.metric_selection import DEFAULT_METRIC
 from steepest.collector.progress import CHIEF, ProgressBoard
 from steepest.collector.source import Source
+from steepest.collector.turns import Turns
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched
@@ -76,6 +77,7 @@ class LossCollector(Effector):
         self._reading: dict[str, list[asyncio.Task[None]]] = {}
         self._ended_at: dict[str, float] = {}
         self._configured = c.PoolConfigured()
+        self._turns = Turns(clock)
 
     # --- following the log (nothing here waits) ------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class LossCollector(Effector):
         stop = self._stops[follow.job, follow.incarnation]
         metric = None if follow.spec.metric == DEFAULT_METRIC else follow.spec.metric
         cursors = self._folder / follow.job / str(follow.incarnation)
-        make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric)
+        make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric, turns=self._turns)
         reports = make(files.reports, cursors / "reports", log_format=SDK_FORMAT)
         output = make(
             files.output, cursors / "output", log_format=follow.spec.log_format or AUTO, pattern=follow.spec.pattern

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from steepest.clock import Clock
 from steepest.collector.allowance import BYTES_BURST, BYTES_S, Allowance
+from steepest.collector.turns import Turns
 from steepest.log.files.atomic_write import write_atomically
 from steepest.logger import Logger
 from steepest.training_logs.reader import LogReader, ReaderState
@@ -28,8 +30,8 @@ STORE_EVERY_S = 5.0
 """Minimum time between two stores of a cursor, which sync the disk; after a crash that much is sent again."""
 
 PIECE_BYTES = 4 << 10
-"""Bytes that are read into records in one turn of the event loop, which also sends heartbeats: a few milliseconds of lines
-with losses; of lines that are like none of the formats, 30 ms."""
+"""Bytes that are read into records in one turn: a few milliseconds of lines with losses; of lines that are like none of the
+formats, 30 ms."""
 
 INDEX_BITS = 20
 """Bits for the index of a record in its line: a line of 1 MiB has fewer records."""
@@ -67,8 +69,11 @@ class Source:
         log_format: str,
         metric: str | None,
         pattern: str = "",
+        turns: Turns | None = None,
     ) -> None:
         """Read ``path`` from the cursor stored in ``kept``; no folder below ``below`` is trusted.
+
+        ``turns`` are those of all sources that are read by the same event loop.
 
         Raises:
             OSError: No cursor can be stored there.
@@ -84,6 +89,7 @@ class Source:
         self._reader = _reader(log_format, metric, pattern, self._cursor.reader)
         self._offset = self._cursor.tail.offset if self._cursor.tail else 0
         self._allowed = Allowance(BYTES_S, BYTES_BURST, clock)
+        self._turns = turns or Turns(clock)
         self._moved = asyncio.Event()
         self._ended = False
 
@@ -117,8 +123,8 @@ class Source:
                 yield self._reader.begin_source()  # the last line of the previous file, with that file's number
                 self._cursor.files_before += 1
             for begin in range(0, len(chunk.data), PIECE_BYTES):
-                yield self._reader.feed(chunk.data[begin : begin + PIECE_BYTES])
-                await asyncio.sleep(0)
+                piece = chunk.data[begin : begin + PIECE_BYTES]
+                yield await self._turns.take(partial(self._reader.feed, piece))
             self._cursor.tail = chunk.place
             self._offset = chunk.place.offset
             self._moved.set()
