@@ -21,7 +21,11 @@ from steepest.kubernetes_lab.layout import API_ADDRESS, DOMAIN, LabFolder, LabNo
 CNI = Path("/usr/lib/cni")
 """Debian's ``containernetworking-plugins``."""
 
+INSTANCES_LEAST = 1024
+"""Two kubelets have ten, and every process of Steepest several; the kernel allows 128."""
+
 _GROUPS = Path("/sys/fs/cgroup")
+_INSTANCES = Path("/proc/sys/fs/inotify/max_user_instances")
 _ANSWER_S = 180.0
 _LEAVE_S = 20.0
 _LOGS = Path("/var/log/containers")
@@ -62,6 +66,7 @@ def start(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
     own.mkdir(parents=True, exist_ok=True)
     make_bridge(node)
     _make_groups(node)
+    _allow_watches()
     _write_settings(folder, node)
     daemons.start(
         f"containerd-{node.name}",
@@ -149,6 +154,13 @@ def make_bridge(node: LabNode) -> None:
     subprocess.run(["ip", "address", "replace", f"{node.address}/24", "dev", node.bridge], check=True)
     subprocess.run(["ip", "link", "set", node.bridge, "up"], check=True)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+
+def _allow_watches() -> None:
+    """Let all processes of root have more of inotify together: a kubelet that gets none ends."""
+    with contextlib.suppress(OSError):
+        if int(_INSTANCES.read_text()) < INSTANCES_LEAST:
+            _INSTANCES.write_text(str(INSTANCES_LEAST))
 
 
 def _is_version_2() -> bool:
