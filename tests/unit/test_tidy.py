@@ -131,6 +131,14 @@ def opens_itself(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, f"{_name(node.func)}() opens it by itself: use steepest.untrusted"
 
 
+def decodes_itself(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Calls that decode a text. ``steepest.untrusted.json`` does that, and has one error for all that is wrong with it."""
+    banned = re.compile(r"(msgspec\.(json|msgpack)\.(decode|Decoder)|(json|pickle|marshal)\.loads?)")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and banned.fullmatch(ast.unparse(node.func)):
+            yield node.lineno, f"{ast.unparse(node.func)}() decodes it by itself: use steepest.untrusted.json"
+
+
 def _calls(node: ast.AST | None, names: set[str]) -> bool:
     return isinstance(node, ast.Call) and _name(node.func) in names
 
@@ -247,8 +255,8 @@ def test_there_is_one_engine_and_one_saga() -> None:
     assert sorted(found) == sorted(ONE_PLACE.items())
 
 
-NEAR_JOBS = ("cluster", "collector", "training_logs")
-"""Packages that read what jobs write."""
+OUTSIDE = ("cluster", "collector", "training_logs", "mqtt", "log/files")
+"""Packages that read what comes from outside: what jobs write, what devices send, and recordings that others have made."""
 
 OPEN_THEMSELVES = {
     "cluster/folders/folder_label.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
@@ -264,19 +272,41 @@ OPEN_THEMSELVES = {
     "cluster/folders/incarnation_locks.py": "makes lock files, without waiting and by no link",
     "collector/losses.py": "lists the places that it keeps itself",
     "collector/source.py": "reads the place that it keeps itself",
+    "mqtt/cursor.py": "reads the place that it keeps itself",
+    "log/files/atomic_write.py": "writes new files, and syncs folders",
+    "log/files/file_lock.py": "makes lock files, which it never reads",
+    "log/files/partition_file.py": "opens its own file for appending; what is only read, `steepest.untrusted` opens",
 }
-"""Those of them that do, and why they may."""
+"""Those of them that open files, and why they may."""
+
+DECODE_THEMSELVES = {
+    "cluster/kubernetes/api.py": "answers of the API server, which is trusted; it bounds and types them",
+    "cluster/kubernetes/doctor.py": "likewise",
+    "cluster/kubernetes/jobs.py": "likewise",
+    "cluster/kubernetes/reflector.py": "likewise; objects have the server's schema, and annotations are decoded elsewhere",
+    "cluster/local/launch.py": "an answer of the supervisor, which it has started",
+    "cluster/local/supervisor.py": "imports nothing outside the standard library; its orders come from who started it",
+    "collector/source.py": "reads the place that it keeps itself",
+    "log/files/record_lines.py": "is called for every record; a line that is no record is marked as damaged",
+    "mqtt/cursor.py": "reads the place that it keeps itself",
+    "training_logs/reader.py": "copies what it holds itself",
+    "training_logs/sources/mlflow.py": "copies what it holds itself",
+    "training_logs/sources/tensorboard.py": "copies what it holds itself",
+    "training_logs/syntax/json_object.py": "reads NaN, which the other decoder refuses; what is nested too deep is none",
+}
+"""Those of them that decode something, and why they may."""
 
 
-def test_what_jobs_write_is_opened_in_one_place() -> None:
-    """Code that reads jobs' files uses `steepest.untrusted`, or is listed here with a reason."""
+@pytest.mark.parametrize(("rule", "may"), [(opens_itself, OPEN_THEMSELVES), (decodes_itself, DECODE_THEMSELVES)])
+def test_what_comes_from_outside_is_read_in_one_place(rule: Finder, may: dict[str, str]) -> None:
+    """Code that reads it uses `steepest.untrusted`, or is listed here with a reason."""
     found = {
         str(file.relative_to(LIBRARY)): f"{line}: {why}"
-        for file in sources(*NEAR_JOBS)
-        for line, why in opens_itself(ast.parse(file.read_text()))
+        for file in sources(*OUTSIDE)
+        for line, why in rule(ast.parse(file.read_text()))
     }
 
-    assert sorted(found) == sorted(OPEN_THEMSELVES), found
+    assert sorted(found) == sorted(may), found
 
 
 @pytest.mark.parametrize(
@@ -285,6 +315,9 @@ def test_what_jobs_write_is_opened_in_one_place() -> None:
         (opens_itself, "path.open()"),
         (opens_itself, "os.open(path, os.O_RDONLY)"),
         (opens_itself, "sorted(folder.rglob('*'))"),
+        (decodes_itself, "msgspec.json.decode(payload, type=Envelope)"),
+        (decodes_itself, "decode = msgspec.json.Decoder(Envelope).decode"),
+        (decodes_itself, "json.loads(line)"),
         (touches_environment, "os.environ['X']"),
         (touches_environment, "os.environ.get('X')"),
         (touches_environment, "os.environ |= {}"),

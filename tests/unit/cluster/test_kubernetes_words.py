@@ -231,6 +231,13 @@ def test_a_spoilt_annotation_asks_for_nothing(content: Any) -> None:
     assert isinstance(requested_by(spoilt), Resources)
 
 
+def test_an_annotation_that_is_nested_too_deep_asks_for_nothing() -> None:
+    """An annotation has room for depths that no decoder follows."""
+    spoilt = ObjectMetadata(annotations={"steepest.dev/requests": '{"x":' + "[" * 100_000})
+
+    assert requested_by(spoilt) == Resources()
+
+
 def test_use_is_the_difference_of_two_samples() -> None:
     """CPU in millicores between the kubelet's own times; what is missing is unknown, and not 0."""
     first, second = (

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import InputError, LogUnavailableError, RecordingError
+from steepest.log.base import TopicPartition
 from steepest.log.files.file_lock import locked_blocking
+from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import create_recording, open_recording
 
 GOOD = {"format": "steepest-recording", "version": 1, "partitions": {"cluster": 1, "loss": 2}}
@@ -141,3 +143,16 @@ def test_a_header_that_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "recording.json")
     with pytest.raises(RecordingError, match=r"recording\.json"):
         open_recording(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["loss/0.jsonl", "loss"])
+async def test_a_recording_leads_nowhere_else(tmp_path: Path, part: str) -> None:
+    """A link in a recording that others have made would show another file's lines in messages about damage."""
+    create_recording(tmp_path / "made", {"loss": 1})
+    secret = tmp_path / "secret"
+    (tmp_path / "made" / part).rename(secret)
+    (tmp_path / "made" / part).symlink_to(secret)
+    log = FileLog.open(tmp_path / "made", read_only=True)
+    with pytest.raises(RecordingError, match=r"contains a link|not a regular file|Not a directory"):
+        await log.end(TopicPartition("loss", 0))
+    await log.close()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.errors import UntrustedError
-from steepest.untrusted.json import decode, read_json
+from steepest.untrusted.json import decode, decoder, read_json
 
 
 class Said(msgspec.Struct):
@@ -32,8 +32,9 @@ ENDLESS = [b"[", b'{"a":', b'[{"a":', b'{"step":']
 @pytest.mark.parametrize("depth", [1, 1_000, 30_000])
 def test_deep_nesting_is_one_more_fault(opening: bytes, depth: int) -> None:
     """Nesting beyond what the decoder follows ends in the same error as a missing bracket."""
-    with pytest.raises(UntrustedError):
-        decode(nested(depth, opening), Said)
+    for decodes in (decoder(Said), lambda content: decode(content, Said)):
+        with pytest.raises(UntrustedError):
+            decodes(nested(depth, opening))
 
 
 def test_deep_nesting_that_is_closed_is_a_fault_too() -> None:

@@ -16,7 +16,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 import msgspec
 
 from steepest.clock import Clock
-from steepest.collector.allowance import RECORDS_BURST, RECORDS_S, Allowance
 from steepest.collector.folders import Batch
 from steepest.collector.metric_selection import MetricSelection
 from steepest.collector.progress import ReadProgress
@@ -27,6 +26,7 @@ from steepest.events.loss import JobWatched, LossDiverged, LossReported
 from steepest.logger import Logger
 from steepest.runtime.effector import Send
 from steepest.training_logs.records import LossRecord
+from steepest.untrusted.allowance import RECORDS_BURST, RECORDS_S, Allowance
 
 LONGEST_NAME = 2_000
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from steepest.clock import Clock
-from steepest.collector.allowance import BYTES_BURST, BYTES_S, Allowance
 from steepest.collector.turns import Turns
 from steepest.log.files.atomic_write import write_atomically
 from steepest.logger import Logger
@@ -23,6 +22,7 @@ from steepest.training_logs.recognise import AUTO, FormatError
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.sources.tail import TailCursor, follow
 from steepest.training_logs.syntax.patterns import PatternError
+from steepest.untrusted.allowance import BYTES_BURST, BYTES_S, Allowance
 
 logger = Logger()
 

@@ -9,17 +9,18 @@ A topic is ``PREFIX/DEVICE/CHANNEL`` with the channel ``heartbeats`` or ``loss``
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import msgspec
 
-from steepest.errors import UndecodableError
+from steepest.errors import UndecodableError, UntrustedError
 from steepest.events.common import Count, Millis, Name
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.events.received import MAX_DIGITS
 from steepest.events.registry import encode
+from steepest.untrusted.json import decoder
 
 HEARTBEATS = "heartbeats"
 LOSS = "loss"
@@ -103,11 +104,9 @@ class DeviceMessage(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.envelope.seq) if self.envelope.number is None else self.envelope.number
 
 
-_envelopes = msgspec.json.Decoder(Envelope)
-_events: Mapping[str, Any] = {
-    HEARTBEATS: msgspec.json.Decoder(NodeHeartbeat),
-    LOSS: msgspec.json.Decoder(JobWatched | LossReported | LossDiverged | JobUnwatched),
-}
+_LossEvent: Any = JobWatched | LossReported | LossDiverged | JobUnwatched
+_envelope_of = decoder(Envelope)
+_event_of: Mapping[str, Callable[[bytes], Any]] = {HEARTBEATS: decoder(NodeHeartbeat), LOSS: decoder(_LossEvent)}
 
 
 def topic_of(prefix: str, device: str, channel: str) -> str:
@@ -132,10 +131,10 @@ def parse(prefix: str, pool: str, topic: str, payload: bytes) -> DeviceMessage:
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise RefusedMessageError(f"{len(payload)} bytes, more than {MAX_PAYLOAD_BYTES}", code="size")
     try:
-        envelope = _envelopes.decode(payload)
-        event = _events[channel].decode(envelope.event)
+        envelope = _envelope_of(payload)
+        event = _event_of[channel](bytes(envelope.event))
         encode(event)  # an event with a text that is no UTF-8 could not be appended
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+    except (UntrustedError, UnicodeError) as error:
         raise RefusedMessageError(f"no message for {channel}: {error}") from error
     if (envelope.source is None) is not (envelope.number is None):
         raise RefusedMessageError("`$.source` and `$.number` belong together")
@@ -170,7 +169,7 @@ def _split(prefix: str, topic: str) -> tuple[str, str]:
     """Device and channel."""
     start = f"{prefix}/"
     match topic.removeprefix(start).split("/") if topic.startswith(start) else ():
-        case [device, channel] if channel in _events:
+        case [device, channel] if channel in _event_of:
             return device, channel
     raise RefusedMessageError(
         f"unknown topic: publish to {prefix}/DEVICE/{HEARTBEATS} or {prefix}/DEVICE/{LOSS}", code="topic"

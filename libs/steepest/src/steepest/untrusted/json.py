@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,18 +13,32 @@ from steepest.untrusted.files import read
 
 _T = TypeVar("_T")
 _MESSAGE_MOST = 500
+_FAULTS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
-def decode(content: bytes, kind: type[_T]) -> _T:
-    """Decode bytes as a ``kind``.
+def decode(content: bytes | str, kind: type[_T]) -> _T:
+    """Decode a text as a ``kind``.
 
     Raises:
-        UntrustedError: They are not JSON, nested too deeply, or not a valid ``kind``.
+        UntrustedError: It is not JSON, nested too deeply, or not a valid ``kind``.
     """
     try:
         return msgspec.json.decode(content, type=kind)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError) as error:
+    except _FAULTS as error:
         raise UntrustedError(str(error)[:_MESSAGE_MOST]) from error
+
+
+def decoder(kind: type[_T]) -> Callable[[bytes | str], _T]:
+    """A :func:`decode` for one ``kind``, for what comes often."""
+    inner = msgspec.json.Decoder(kind).decode
+
+    def outer(content: bytes | str) -> _T:
+        try:
+            return inner(content)
+        except _FAULTS as error:
+            raise UntrustedError(str(error)[:_MESSAGE_MOST]) from error
+
+    return outer
 
 
 def read_json(path: Path, kind: type[_T], *, below: Path, most: int) -> _T:

@@ -17,8 +17,10 @@ from docker.errors import DockerException
 
 from steepest.cluster.docker.host import Host
 from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.errors import UntrustedError
 from steepest.events.common import LARGEST
 from steepest.logger import Logger
+from steepest.untrusted.json import decoder
 
 _log = Logger()
 _SILENT_S = 10.0  # a stream that is silent for longer is broken
@@ -81,7 +83,7 @@ class Sample(msgspec.Struct, frozen=True):
     received_bytes: int | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Stats)
+_stats_of = decoder(_Stats)
 
 
 def sample_of(line: bytes) -> Sample | None:
@@ -90,9 +92,9 @@ def sample_of(line: bytes) -> Sample | None:
     It never raises: the line is untrusted input.
     """
     try:
-        found = _DECODER.decode(line)
+        found = _stats_of(line)
         at_s = _seconds(found.read)
-    except (msgspec.MsgspecError, ValueError, OverflowError):
+    except (UntrustedError, ValueError, OverflowError):
         return None
     cpu, memory = found.cpu_stats.cpu_usage.total_usage, found.memory_stats
     if at_s is None or not cpu:  # the counters of an ended container are all 0

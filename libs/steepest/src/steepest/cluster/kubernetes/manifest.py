@@ -21,7 +21,9 @@ from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.kubernetes.nodes.selected_nodes import GPU
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
+from steepest.errors import UntrustedError
 from steepest.events.common import CheckpointRef, Resources
+from steepest.untrusted.json import decode
 
 MANAGED = "steepest.dev/managed"
 CLUSTER = "steepest.dev/cluster"
@@ -167,8 +169,8 @@ def manifest(
 def requested_by(pod: ObjectMetadata) -> Resources:
     """What the job of a pod asked for; nothing if another party has spoilt the annotation."""
     try:
-        return msgspec.json.decode(pod.annotations.get(REQUESTS, ""), type=Resources)
-    except msgspec.DecodeError:
+        return decode(pod.annotations.get(REQUESTS, ""), Resources)
+    except UntrustedError:
         return Resources()
 
 

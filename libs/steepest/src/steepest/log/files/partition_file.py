@@ -17,10 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.errors import LogEpochError, LogUnavailableError, RecordingError
+from steepest.errors import LogEpochError, LogUnavailableError, RecordingError, UntrustedError
 from steepest.log.base import TopicPartition
 from steepest.log.files.record_lines import MAX_LINE_BYTES
 from steepest.logger import Logger
+from steepest.untrusted.files import open_file
 
 CHUNK_BYTES = 2**20
 """Read at a time: large compared to the cost of a call, small enough for the event loop (0.2 ms from the page cache)."""
@@ -63,6 +64,7 @@ class PartitionFile:
 
         Raises:
             LogUnavailableError: It cannot be opened.
+            RecordingError: It is opened for reading only, and is no regular file, or a link leads to it.
         """
         self.at = at
         self.path = path
@@ -70,11 +72,17 @@ class PartitionFile:
         self.records = begin
         self.size = 0
         self._index = [(begin, 0)]
-        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_APPEND
         try:
-            self._file: int | None = os.open(path, flags | os.O_CLOEXEC)
+            self._file: int | None = (
+                # Others may have made the recording: its folders lie two above the file.
+                open_file(path, below=path.parent.parent)
+                if read_only
+                else os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            )
         except OSError as error:
             raise self._unavailable("cannot be opened", error) from error
+        except UntrustedError as error:
+            raise RecordingError(str(error), hint="Restore the file, or check its permissions.") from error
 
     def lines_at(self, position: int) -> bytes:
         """Complete lines from a position on: a chunk of them, or a single longer one; empty if there is none yet.

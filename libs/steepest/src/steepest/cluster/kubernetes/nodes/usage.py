@@ -16,8 +16,9 @@ import msgspec
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.objects import training
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, UntrustedError
 from steepest.logger import Logger
+from steepest.untrusted.json import decode
 
 _log = Logger()
 _MIB = 1 << 20
@@ -116,9 +117,9 @@ class PodUsage:
     async def _ask(self, node: str) -> None:
         try:
             body = await self._api.request("GET", f"/api/v1/nodes/{node}/proxy/stats/summary", timeout_s=_CALL_S)
-            for pod in msgspec.json.decode(body, type=KubeletSummary).pods:
+            for pod in decode(body, KubeletSummary).pods:
                 self._take(pod)
-        except (ClusterError, msgspec.DecodeError) as error:
+        except (ClusterError, UntrustedError) as error:
             _log.info("node not measured", node=node, why=str(error)[:500])
         await asyncio.sleep(_PERIOD_S)
 

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from steepest.clock import Clock
 
+OUTPUT_BYTES_S = 2 << 20
+"""Bytes per second of what a container prints that are copied: far more than useful output, and as for a local job."""
+
+OUTPUT_BURST_BYTES = 16 << 20
+
 BYTES_S = 4 << 20
-"""Bytes per second read from one file: twice the rate at which a local job can print, so its reader keeps up."""
+"""Bytes per second read from one file: twice the rate at which a job can print, so its reader keeps up."""
 
 BYTES_BURST = 256 << 20
 """Bytes read at full speed: covers the output that a job printed while no collector ran."""

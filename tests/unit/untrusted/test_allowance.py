@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.harness.set_clock import SetClock
 
-from steepest.collector.allowance import Allowance
+from steepest.untrusted.allowance import Allowance
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 300))))
