@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
-import requests
-from docker.errors import DockerException
 
 from steepest.cluster.docker.container import container_of, name_of
 from steepest.cluster.docker.events import Events
@@ -136,14 +134,23 @@ class DockerBackground(Background[DockerTracked]):
             ]
             for name in doubtful:
                 del self._doubtful[name]
-            done = await asyncio.gather(
-                *(host.run(lambda each=mine[name]: observe(host, each.folder, self._label)) for name in looked)  # type: ignore[misc]
-            )
+            done = await asyncio.gather(*(self._see_one(host, mine[name]) for name in looked))
         except ClusterError as error:
             _log.info("node not observed", node=node, why=str(error))
             self._stale[node] = 0.0
             return []
         return [(mine[name], observation) for name, observation in zip(looked, done, strict=True)]
+
+    async def _see_one(self, host: Host, tracked: DockerTracked) -> Observation:
+        """The observation of one incarnation; the last one again if an error of its own prevents another.
+
+        Raises:
+            ClusterError: The engine does not answer.
+        """
+        found = [tracked.seen]
+        with isolated(tracked.folder, reraise=(ClusterError,)):
+            found.append(await host.run(lambda: observe(host, tracked.folder, self._label)))
+        return found[-1]
 
     def _event_handler(self, node: str) -> Callable[[str | None], None]:
         def happened(name: str | None) -> None:
@@ -174,12 +181,12 @@ class DockerBackground(Background[DockerTracked]):
 
     async def finish(self, ended: DockerTracked) -> None:
         """See ``Background.finish``. If it fails, it is retried with every measurement."""
-        if recorded_end(ended.folder) is None or self._is_present(ended):
-            try:
+        try:
+            if recorded_end(ended.folder) is None or self._is_present(ended):
                 await self.put_on_record(ended.node, ended.folder, ended.container, ended.seen)
-            except (ClusterError, DockerException, requests.RequestException, OSError) as error:
-                _log.warning("container not removed yet", incarnation=str(ended.folder), why=str(error))
-                self._unfinished.append(ended)
+        except Exception as error:  # noqa: BLE001 - a job may cause an error that was not anticipated
+            _log.warning("container not removed yet", incarnation=str(ended.folder), why=repr(error))
+            self._unfinished.append(ended)
 
     async def put_on_record(
         self, node: str, folder: IncarnationFolder, container: str | None, seen: Observation
@@ -187,7 +194,7 @@ class DockerBackground(Background[DockerTracked]):
         """Copy the rest of an ended incarnation's output, record how it ended, and remove its container.
 
         Raises:
-            ClusterError, DockerException, requests.RequestException, OSError: The container stays, with all its data.
+            Exception: The container stays, with all its data.
         """
         host = self._hosts.get(node)
         if host is not None and container is not None:
@@ -217,24 +224,25 @@ class DockerBackground(Background[DockerTracked]):
     async def measure(self) -> None:
         """Take the newest samples of running containers, and follow new ones, while the heartbeats have a consumer."""
         running = [each for each in self.roster.running() if self.answers(each.node)]
-        for tracked in running:
-            name = name_of(self._label, tracked.folder)
-            host = self._hosts[tracked.node]
-            if not self._listeners:
-                continue
-            if (output := self._outputs.get(name)) is None or output.is_over:
-                self._outputs[name] = Output(host, tracked.folder, name)
-            if (stats := self._stats.get(name)) is None or stats.is_over:
-                self._stats[name] = stats = Stats(host, name)
-            tracked.use = use = stats.use()
-            if not self._counts_reads:
-                tracked.use = msgspec.structs.replace(use, read_bytes=None)
+        for tracked in running if self._listeners else ():
+            with isolated(tracked.folder):
+                self._measure_one(tracked)
         await asyncio.to_thread(_read_reports, running)
         for name in [name for name, output in self._outputs.items() if output.is_over]:
             del self._outputs[name]
         again, self._unfinished = self._unfinished, []
-        for ended in again:
-            await self.finish(ended)
+        await asyncio.gather(*(self.finish(ended) for ended in again))
+
+    def _measure_one(self, tracked: DockerTracked) -> None:
+        name = name_of(self._label, tracked.folder)
+        host = self._hosts[tracked.node]
+        if (output := self._outputs.get(name)) is None or output.is_over:
+            self._outputs[name] = Output(host, tracked.folder, name)
+        if (stats := self._stats.get(name)) is None or stats.is_over:
+            self._stats[name] = stats = Stats(host, name)
+        tracked.use = use = stats.use()
+        if not self._counts_reads:
+            tracked.use = msgspec.structs.replace(use, read_bytes=None)
 
 
 def _note_all(known: Iterable[tuple[DockerTracked, Observation]]) -> list[DockerTracked]:

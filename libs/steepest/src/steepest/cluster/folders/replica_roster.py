@@ -74,10 +74,16 @@ class Tracked:
 
 
 @contextlib.contextmanager
-def isolated(folder: IncarnationFolder) -> Iterator[None]:
-    """Log an error in the block, once, instead of raising it: it must not affect other incarnations."""
+def isolated(folder: IncarnationFolder, *, reraise: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Log an error in the block, once, instead of raising it: it must not affect other incarnations.
+
+    Raises:
+        Exception: One of ``reraise``, which is about more than the incarnation.
+    """
     try:
         yield
+    except reraise:
+        raise
     except Exception as error:  # noqa: BLE001 - a job may cause an error that was not anticipated
         warn_once(folder.path, f"its files are not read: {error!r}"[:500])
 

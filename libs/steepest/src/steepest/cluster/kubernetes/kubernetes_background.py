@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
@@ -178,12 +178,12 @@ class KubernetesBackground(Background[KubernetesTracked]):
             if tracked.seen.ended:
                 continue
             seen = tracked.seen
-            if looks_at_all or not seen.began or tracked.pod is None or tracked.pod.uid in doubtful:
-                try:
-                    seen = await self.sight.observe(tracked.folder)
-                except ClusterError as error:
-                    _log.info("pod not observed", incarnation=str(tracked.folder), why=str(error))
             with isolated(tracked.folder):
+                if looks_at_all or not seen.began or tracked.pod is None or tracked.pod.uid in doubtful:
+                    try:
+                        seen = await self.sight.observe(tracked.folder)
+                    except ClusterError as error:
+                        _log.info("pod not observed", incarnation=str(tracked.folder), why=str(error))
                 if not seen.began:
                     tracked.__dict__.pop("pod", None)  # a start that was taken back may make another one
                 elif tracked.pod is not None and not seen.ended:
@@ -250,13 +250,9 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if self._listeners:
             self._usage.measure(sorted({each.node for each in running}))
         for tracked in running:
-            if tracked.pod is not None:
-                self._follow(tracked.folder, tracked.pod)
-                tracked.use = self._usage.of(tracked.pod.uid)
-        _read_reports(running)
-
-
-def _read_reports(running: Iterable[KubernetesTracked]) -> None:
-    for tracked in running:
-        with isolated(tracked.folder):
-            tracked.tail.read()
+            with isolated(tracked.folder):
+                if tracked.pod is not None:
+                    self._follow(tracked.folder, tracked.pod)
+                    tracked.use = self._usage.of(tracked.pod.uid)
+            with isolated(tracked.folder):
+                tracked.tail.read()
