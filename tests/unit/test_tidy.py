@@ -272,6 +272,7 @@ OPEN_THEMSELVES = {
     "cluster/folders/incarnation_locks.py": "makes lock files, without waiting and by no link",
     "collector/losses.py": "lists the places that it keeps itself",
     "collector/source.py": "reads the place that it keeps itself",
+    "cluster/output_copy.py": "opens an incarnation's folder, which no container sees",
     "mqtt/cursor.py": "reads the place that it keeps itself",
     "log/files/atomic_write.py": "writes new files, and syncs folders",
     "log/files/file_lock.py": "makes lock files, which it never reads",

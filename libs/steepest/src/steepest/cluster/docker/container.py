@@ -18,6 +18,7 @@ from msgspec import UnsetType
 
 from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.docker.mounts import Mounts
+from steepest.cluster.docker.output import LOG_OPTIONS
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
@@ -182,9 +183,8 @@ def creation(
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             pids_limit=MOST_PROCESSES,
-            # The engine must not restart the container, and must not drop log lines before they were copied.
             restart_policy={"Name": "no"},
-            log_config=LogConfig(type=LogConfig.types.JSON),
+            log_config=LogConfig(type=LogConfig.types.JSON, config=dict(LOG_OPTIONS)),
             device_requests=devices,
             init=True,  # the kernel does not deliver SIGTERM to a pid 1 without a handler
             **limits,

@@ -197,6 +197,8 @@ class DockerBackground(Background[DockerTracked]):
             Exception: The container stays, with all its data.
         """
         host = self._hosts.get(node)
+        if (output := self._outputs.get(name_of(self._label, folder))) is not None:
+            output.close()  # it may be pausing
         if host is not None and container is not None:
             await host.run(lambda: self._put_on_record(host, folder, container, seen))
 

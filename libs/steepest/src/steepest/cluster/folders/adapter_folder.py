@@ -100,6 +100,7 @@ class IncarnationFolder:
         self.job_lock = path / "job.lock"  # the job and what it forked hold it
         self.orders = path / "orders"
         self.output = path / "output.log"
+        self.copied = path / "copied.json"  # where copying its output goes on; who copies holds its lock
         self.supervisor_log = path / "supervisor.log"
         self.traffic = path / "traffic"  # its relay counts in it what it reads from the storage
         self.work = path / "work"

@@ -32,12 +32,13 @@ def is_held(path: Path) -> bool:
         os.close(descriptor)
 
 
-def take(path: Path, patience_s: float) -> int | None:
+def take(path: Path | str, patience_s: float, *, inside: int | None = None) -> int | None:
     """Lock the file and return the descriptor that holds the lock; None if another process holds it all the time.
 
-    It tries more than once because ``is_held`` also takes the lock, for an instant.
+    It tries more than once because ``is_held`` also takes the lock, for an instant. ``inside``: the open folder of a name.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600, dir_fd=inside)
     deadline = time.monotonic() + patience_s
     while not flock.try_lock(descriptor):
         if time.monotonic() >= deadline:

@@ -1,29 +1,32 @@
-"""Copies a container's output into its incarnation's ``output.log``.
+"""Copies a container's output into its incarnation's folder.
 
-It owns the copying. A copy that was interrupted (the API server or the adapter died) goes on at the end of the file, as long
-as the node has not rotated the container's log meanwhile (10 MiB by default): then what was rotated away is missing. If
-several adapters share a state folder, one copies: it holds the file's lock.
+It owns the asking. The API server shows the newest part of a container's log, which its node bounds (10 MiB by default). A
+container that prints faster than is copied is read piece by piece, each from where the one before ended; where that is
+not shown any more, ``OutputCopy`` says that lines may be missing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import aiohttp
 
 from steepest.aio import uncancelled
-from steepest.cluster.folders import incarnation_locks
+from steepest.clock import SystemClock
+from steepest.cluster.copy_pace import CopyPace
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.output_copy import OutputCopy
 from steepest.errors import ClusterError
 from steepest.logger import Logger
 
 _log = Logger()
 _SILENT_S = 3600.0
 _HANDOVER_S = 5.0
+_LONGEST_TIME = 35  # with nanoseconds and the distance from UTC
 
 
 class PodOutput:
@@ -45,32 +48,80 @@ class PodOutput:
         self._container = container
         self._folder = folder
         self._patience_s = patience_s
+        self._pace = CopyPace(SystemClock())
+        self._hurry = asyncio.Event()
         self.is_complete = False
         self.task = asyncio.create_task(self._follow())
 
+    def hurry(self) -> None:
+        """Copy the rest without pauses: the container has ended."""
+        self._hurry.set()
+
     async def _follow(self) -> None:
         try:
-            file = await asyncio.to_thread(incarnation_locks.take, self._folder.output, self._patience_s)
-            if file is None:
-                return
-            try:
-                fcntl.fcntl(file, fcntl.F_SETFL, fcntl.fcntl(file, fcntl.F_GETFL) | os.O_APPEND)
-                await self._copy(file)
-                self.is_complete = True
-            finally:
-                os.close(file)
+            while has_more := await self._copy():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pace.pause_s()):
+                        await self._hurry.wait()
+            self.is_complete = has_more is False
         except (ClusterError, OSError, aiohttp.ClientError) as error:
             _log.info("output copy interrupted", incarnation=str(self._folder), why=str(error))
 
-    async def _copy(self, file: int) -> None:
-        skip = os.fstat(file).st_size
-        query = {"container": self._container, "follow": "true"}
-        async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
-            async for chunk in body.iter_any():
-                rest = chunk[min(skip, len(chunk)) :]
-                skip -= len(chunk) - len(rest)
-                if rest:
-                    await uncancelled(asyncio.to_thread(_write, file, rest))  # the file is closed after a cancellation
+    async def _copy(self) -> bool | None:
+        """Copy until the output ends, or as much as is allowed; whether there may be more. None: another adapter copies."""
+        copy = await self._open()
+        if copy is None:
+            return None
+        try:
+            query = {"container": self._container, "follow": "true", "timestamps": "true"}
+            if (since := copy.begin()) is not None:
+                query["sinceTime"] = f"{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
+            lines = TimedLines()
+            self._pace.begin()
+            async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
+                async for chunk in body.iter_any():
+                    # The files are closed after a cancellation.
+                    is_new = await uncancelled(asyncio.to_thread(_add, copy, list(lines.of(chunk))))
+                    if self._pace.is_enough(len(chunk), is_new=is_new) and not self._hurry.is_set():
+                        return True
+        finally:
+            copy.close()
+        return False
+
+    async def _open(self) -> OutputCopy | None:
+        opening = asyncio.ensure_future(asyncio.to_thread(OutputCopy.locked, self._folder, self._patience_s))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unused)
+            raise
+
+
+class TimedLines:
+    """Splits a log that has a time before each line, however it is cut into chunks."""
+
+    def __init__(self) -> None:
+        self._at = ""  # of a line whose end has not come yet
+        self._head = b""  # of a line whose time has not come whole
+
+    def of(self, chunk: bytes) -> Iterator[tuple[str, bytes]]:
+        """The lines of a chunk and the piece of one at its end, each with its line's time."""
+        *whole, rest = (self._head + chunk).split(b"\n")
+        self._head = b""
+        for line in whole:
+            yield self._timed(line + b"\n")
+            self._at = ""
+        if self._at or b" " in rest or len(rest) > _LONGEST_TIME:
+            if rest:
+                yield self._timed(rest)
+        else:
+            self._head = rest
+
+    def _timed(self, piece: bytes) -> tuple[str, bytes]:
+        if not self._at:
+            at, _, piece = piece.partition(b" ")
+            self._at = at.decode(errors="replace")
+        return self._at, piece
 
 
 async def complete(running: PodOutput | None, again: Callable[[float], PodOutput]) -> None:
@@ -82,13 +133,18 @@ async def complete(running: PodOutput | None, again: Callable[[float], PodOutput
     """
     for begun in (running, None):
         output = begun or again(_HANDOVER_S)
+        output.hurry()
         await asyncio.wait([output.task], timeout=_HANDOVER_S)
         output.task.cancel()
         if output.is_complete:
             return
 
 
-def _write(file: int, chunk: bytes) -> None:
-    rest = memoryview(chunk)
-    while rest:
-        rest = rest[os.write(file, rest) :]
+def _add(copy: OutputCopy, lines: list[tuple[str, bytes]]) -> bool:
+    added = [copy.add(at, text) for at, text in lines]
+    return any(added)
+
+
+def _close_unused(opening: asyncio.Future[OutputCopy | None]) -> None:
+    if not opening.cancelled() and opening.exception() is None and (copy := opening.result()) is not None:
+        copy.close()
