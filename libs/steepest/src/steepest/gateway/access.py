@@ -29,6 +29,9 @@ POLICY = (
 )
 """The page is made of this server's files alone; nothing that a job says can add a script."""
 
+OWN_HEADER = "steepest-token"
+"""Says the token where something on the way takes ``Authorization`` for itself, as the API server of Kubernetes does."""
+
 HEADERS: Mapping[str, str] = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -57,6 +60,12 @@ class AccessRefusedError(SteepestError):
     def __init__(self, message: str, *, known: bool, hint: str = "") -> None:
         super().__init__(message, code="forbidden" if known else "unauthorized", hint=hint)
         self.known = known
+
+
+def credentials(headers: Headers) -> str:
+    """What a request says in ``Authorization``, or would say there: a header of the gateway's own counts before."""
+    own = headers.get(OWN_HEADER, "")
+    return f"Bearer {own}" if own else headers.get("authorization", "")
 
 
 class Grants(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from steepest.errors import InputError, LogError, SteepestError
 from steepest.events.common import Name
 from steepest.gateway import reading
-from steepest.gateway.access import AccessRefusedError, AccessRole, Grants
+from steepest.gateway.access import AccessRefusedError, AccessRole, Grants, credentials
 from steepest.gateway.answers import Failure, Submission
 from steepest.gateway.asking import Asking
 from steepest.gateway.metrics import GatewayMetrics
@@ -185,7 +185,7 @@ class Api:
 
         async def answered(request: Request) -> Response:
             try:
-                self._grants.refuse_below(role, request.headers.get("authorization", ""))
+                self._grants.refuse_below(role, credentials(request.headers))
                 answer = await handler(request, _query(request, query))
             except SteepestError as error:
                 return failure(error)

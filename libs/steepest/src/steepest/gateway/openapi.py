@@ -123,7 +123,10 @@ def document() -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "own": {"type": "apiKey", "in": "header", "name": "Steepest-Token"},
+            },
         },
     }
 
@@ -136,7 +139,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "operationId": f"{operation.method}_{operation.path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}",
         "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query)],
         "responses": {"200": _answer(operation), **{str(status): _failure(status) for status in operation.failures}},
-        "security": [{"token": []}, *anonymous],
+        "security": [{"token": []}, {"own": []}, *anonymous],
     }
     if operation.body is not None:
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": _schema(operation.body)}}}
