@@ -292,3 +292,14 @@ def test_a_file_that_is_none_is_refused(content: bytes, holding: Holding, tmp_pa
         done = call(holding(), "-f", str(name))
         assert done.exit_code == 2
         assert str(name) in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["Job", "Deployment"])
+def test_an_object_of_kubernetes_is_for_kubectl(kind: str) -> None:
+    """It says so, and for a Job how it is opted in."""
+    text = f"apiVersion: batch/v1\nkind: {kind}\nmetadata: {{name: mine}}\n"
+    with pytest.raises(InputError, match="an object of Kubernetes") as refused:
+        job_of(text, "mine.yaml", Path())
+
+    assert refused.value.hint.startswith("kubectl apply -f mine.yaml")
+    assert ("steepest.dev/schedule" in refused.value.hint) is (kind == "Job")

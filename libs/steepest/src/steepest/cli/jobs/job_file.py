@@ -66,6 +66,7 @@ def job_of(text: str, source: str, folder: Path) -> JobFile:
     except ValueError as error:
         raise InputError(f"{source}: {error}", hint=HINT) from error
     content = table.content
+    _refuse_objects(content, source)
     name = content.pop("name", None)
     _refuse_unknown(table, source)
     _name_extended(content)
@@ -110,6 +111,17 @@ def _refuse_unknown(table: JobTable, source: str) -> None:
     for where, holder in {"": table.content, **places}.items():
         requests = holder.get("requests") if isinstance(holder, dict) else None
         _refuse_others(table, requests, Resources.__struct_fields__, source, f"{where}requests.")
+
+
+def _refuse_objects(content: dict[str, Any], source: str) -> None:
+    """Refuse an object of Kubernetes, which a cluster takes and a pool does not."""
+    if "apiVersion" in content and "kind" in content:
+        opted = ', with the label steepest.dev/schedule: "true" (docs/kubernetes.md#jobs-that-users-make)'
+        is_job = content["kind"] == "Job"
+        raise InputError(
+            f"{source}: this is an object of Kubernetes, and no job of Steepest",
+            hint=f"kubectl apply -f {source}{opted if is_job else ''}",
+        )
 
 
 def _refuse_others(table: JobTable, given: object, known: Iterable[str], source: str, where: str) -> None:
