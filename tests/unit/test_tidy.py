@@ -175,6 +175,7 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/app/process_supervisor.py": "a process that it starts inherits PATH and the like",
     "libs/steepest/src/steepest/app/settings/reading.py": "reads the settings",
     "libs/steepest/src/steepest/cluster/docker/addresses.py": "DOCKER_HOST and its like are those of Docker's own client",
+    "libs/steepest/src/steepest/cluster/kubernetes/contexts.py": "KUBECONFIG is that of kubectl",
     "libs/steepest/src/steepest/cluster/local/launch.py": "a job inherits PATH and the like",
     "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
     "libs/steepest/src/steepest/demo_jobs/__init__.py": "a job, which sets the number of threads of its own libraries",

@@ -13,6 +13,7 @@ from tests.unit.chart.chart_harness import CHART, TRIAL, containers, helm, of_ki
 from steepest.app.installed_services import installed_services
 from steepest.app.settings.mounted_installation import read_installation
 from steepest.app.settings.rows import rows
+from steepest.client import calls, kubernetes
 from steepest.events.common import Resources
 
 ROOT = CHART.parents[1]
@@ -103,7 +104,7 @@ def test_only_who_acts_on_jobs_has_a_token_and_the_volume() -> None:
     volumes = {name for name, pod in found.items() if any("persistentVolumeClaim" in v for v in pod["volumes"])}
 
     assert tokens == volumes == {f"Deployment/demo-steepest-{part}" for part in ACTING}
-    assert set(of_kind("Role")) == set(of_kind("ClusterRole")) == ACTING
+    assert set(of_kind("Role")) - {"users"} == set(of_kind("RoleBinding")) == set(of_kind("ClusterRole")) == ACTING
 
 
 def test_every_variable_is_a_setting() -> None:
@@ -236,3 +237,26 @@ def test_users_jobs_need_a_server_that_gates_them() -> None:
 
     assert done.returncode
     assert "1.36" in done.stderr
+
+
+def test_users_reach_the_gateway_through_the_api_server() -> None:
+    """The Service is what the client looks for, and the Role, which is bound to nobody, lets one do no more than that."""
+    service = of_kind("Service")["gateway"]
+    rules = {
+        (name, verb)
+        for rule in of_kind("Role")["users"]["rules"]
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    (proxied,) = [rule for rule in of_kind("Role")["users"]["rules"] if rule["resources"] == ["services/proxy"]]
+    labels = dict(each.split("=") for each in kubernetes.LABELS.split(","))
+
+    assert labels.items() <= service["metadata"]["labels"].items()
+    assert [port["name"] for port in service["spec"]["ports"]] == [kubernetes.PORT]
+    assert proxied["resourceNames"] == [f"http:{service['metadata']['name']}:{kubernetes.PORT}"]
+    assert rules == {
+        ("services", "list"),
+        *(("services/proxy", verb) for verb in calls.VERBS.values()),
+        *(("pods", verb) for verb in ("get", "list")),
+        ("pods/log", "get"),
+    }

@@ -31,6 +31,7 @@ HEAVY = (
         "structlog",
         "prometheus_client",
     ),
+    *("kubernetes_asyncio", "aiohttp", "httpx2"),
     *("psutil", "importlib.metadata", "attr", "asyncinotify", "difflib", "random", "secrets", "tomllib"),
     *("steepest.sim", "steepest.policies.placement", "steepest.training_logs", "steepest.cluster.local"),
 )
@@ -78,3 +79,17 @@ def test_a_demo_without_pairs_needs_no_scipy() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_a_gateway_by_its_address_needs_no_client_of_kubernetes() -> None:
+    """Only ``--server kube:`` does, whose import takes a second."""
+    program = (
+        "import sys\n"
+        "from steepest.app.settings.reading import read_settings\n"
+        "from steepest.cli.pool.remote import client_of\n"
+        "client_of(read_settings({'client.server': 'http://127.0.0.1:9'}, None, {})).close()\n"
+        "print('modules:', *sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert among(done.stdout.split(), ("kubernetes_asyncio", "aiohttp", "steepest.cluster.kubernetes")) == []

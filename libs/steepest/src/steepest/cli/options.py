@@ -68,7 +68,9 @@ def remote_options(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, settings=settings, **options)
 
     option = click.option(
-        "--server", metavar="URL", help="Ask this gateway (`up --gateway`) instead of the state folder."
+        "--server",
+        metavar="URL",
+        help="Ask this gateway (`up --gateway`), or kube:[CONTEXT][/NAMESPACE], that of a kube context.",
     )
     return option(installation_options(wrapped))
 

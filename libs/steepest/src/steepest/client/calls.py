@@ -6,7 +6,8 @@ It owns paths, parameters and errors. It must never send anything.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from http import HTTPStatus
+from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -27,6 +28,11 @@ TIMEOUT_S = 30.0
 
 PAGE = 1_000
 
+JSON: Mapping[str, str] = {"accept": "application/json", "content-type": "application/json"}
+
+OWN_HEADER = "steepest-token"
+"""As :mod:`steepest.gateway.access` has it, which needs libraries that clients do not; a test holds them together."""
+
 
 class GatewayError(SteepestError):
     """A gateway refused, or was not reached.
@@ -40,6 +46,23 @@ class GatewayError(SteepestError):
     def __init__(self, message: str, *, status: int = 0, code: str | None = None, hint: str = "") -> None:
         super().__init__(message, code=code, hint=hint)
         self.status = status
+
+
+class ApiStatus(msgspec.Struct, frozen=True):
+    """How the API server of Kubernetes refuses, where a gateway is reached through it."""
+
+    kind: Literal["Status"]
+    message: str = ""
+
+
+UNKNOWN_HINT = "set STEEPEST_CLIENT_TOKEN, or give the client its token"
+"""In the words of those who use a client, which sends the header that the gateway's own hint names."""
+
+AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+"""How the API server answers for a gateway that it cannot reach."""
+
+VERBS: Mapping[str, str] = {"GET": "get", "POST": "create", "DELETE": "delete"}
+"""What rights in Kubernetes call a request through the API server."""
 
 
 class Call(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
@@ -130,12 +153,42 @@ def decoded(call: Call[A], status: int, data: bytes) -> A:
         try:
             failure = msgspec.json.decode(data, type=Failure)
         except msgspec.DecodeError:
+            if (refusal := refusal_of(f"{VERBS[call.method]} services/proxy", status, data)) is not None:
+                raise refusal if status not in AWAY else _not_ready(refusal) from None
             raise GatewayError(f"the gateway answers with status {status}", status=status) from None
-        raise GatewayError(failure.message, status=status, code=failure.code, hint=failure.hint)
+        hint = UNKNOWN_HINT if failure.code == "unauthorized" else failure.hint
+        raise GatewayError(failure.message, status=status, code=failure.code, hint=hint)
     try:
         return msgspec.json.decode(data, type=call.answer)
     except msgspec.DecodeError as error:
         raise GatewayError(f"this is no answer of a gateway: {error}", status=status) from error
+
+
+def refusal_of(right: str, status: int, data: bytes) -> GatewayError | None:
+    """What the API server of Kubernetes means by an answer; None: the answer is not its own.
+
+    Args:
+        right: The right that the request needs, as roles name it.
+        status: The HTTP status.
+        data: The body.
+    """
+    try:
+        why = " ".join(msgspec.json.decode(data, type=ApiStatus).message.split())[:500]
+    except msgspec.DecodeError:
+        return None
+    if status == HTTPStatus.FORBIDDEN:
+        hint = f"ask for a role with the right: {right}"
+        return GatewayError(f"the API server refuses: {why}", status=status, code="forbidden", hint=hint)
+    if status == HTTPStatus.UNAUTHORIZED:
+        message, hint = f"the API server does not accept the context's credentials: {why}", "kubectl auth whoami"
+        return GatewayError(message, status=status, code="unauthorized", hint=hint)
+    return GatewayError(f"the API server answers with status {status}: {why}", status=status)
+
+
+def _not_ready(refusal: GatewayError) -> GatewayError:
+    """A gateway that the API server cannot reach has given no answer."""
+    hint = "kubectl get pods -l app.kubernetes.io/component=gateway"
+    return GatewayError(f"the gateway is not ready: {refusal}", code="gateway-not-ready", hint=hint)
 
 
 class StreamReader(Protocol[R_co]):
@@ -188,8 +241,13 @@ def broken_off(server: str) -> GatewayError:
 
 def headers(token: str) -> dict[str, str]:
     """What every request carries."""
-    found = {"accept": "application/json", "content-type": "application/json"}
-    return found | ({"authorization": f"Bearer {token}"} if token else {})
+    return {**JSON, **({"authorization": f"Bearer {token}"} if token else {})}
+
+
+def headers_beside(authorization: str, token: str) -> dict[str, str]:
+    """What every request carries where something on the way takes ``Authorization`` for itself."""
+    given = {"authorization": authorization, OWN_HEADER: token}
+    return {**JSON, **{name: value for name, value in given.items() if value}}
 
 
 def _of(name: str) -> str:

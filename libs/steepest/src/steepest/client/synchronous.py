@@ -29,15 +29,16 @@ class Client:
     Every method raises :class:`~steepest.client.calls.GatewayError` where the gateway refuses or is not reached.
     """
 
-    def __init__(self, server: str, token: str = "") -> None:
+    def __init__(self, server: str, token: str = "", *, http: httpx2.Client | None = None) -> None:
         """Nothing is sent yet.
 
         Args:
             server: Its address: ``http://127.0.0.1:8080``.
             token: What the gateway knows its caller by; empty: nothing.
+            http: What sends, with a token of its own; it is closed with this. None: a connection with the defaults.
         """
         self._server = server.rstrip("/")
-        self._http = httpx2.Client(headers=calls.headers(token), timeout=calls.TIMEOUT_S)
+        self._http = http or httpx2.Client(headers=calls.headers(token), timeout=calls.TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self

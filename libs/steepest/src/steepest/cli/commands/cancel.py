@@ -17,6 +17,7 @@ EPILOG = """\b
 Examples:
   steepest cancel mnist-3fa2
   steepest cancel mnist-3fa2 --json
+  steepest cancel mnist-3fa2 --server kube:     through the gateway in the current kube context
 
 The job's process gets SIGTERM, saves and leaves; it is killed where it does not within its grace. Its output and its
 checkpoints stay under the state folder. A step of a move that is under way is finished first.
@@ -50,7 +51,7 @@ def _by_gateway(settings: Settings, job: str) -> RequestOutcome:
     from steepest.cli.pool.remote import client_of, refuse_without_client
     from steepest.cli.pool.user_requests import RequestOutcome
 
-    refuse_without_client()
+    refuse_without_client(settings)
     with client_of(settings) as gateway:
         answer = gateway.cancel(job, pool=settings.pool)
     return RequestOutcome(state=answer.state, reason=f"by {settings.client.server}")

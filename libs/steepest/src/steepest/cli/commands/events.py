@@ -132,7 +132,7 @@ def _print_of_gateway(settings: Settings, since: int, *, follow: bool, line: Cal
     from steepest.cli.jobs.gateway_requests import followed
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
-    refuse_without_client()
+    refuse_without_client(settings)
     with client_of(settings) as gateway, contextlib.suppress(KeyboardInterrupt):
         rows = followed(settings, since) if follow else _all_rows(gateway, settings.pool, since)
         for row in rows:

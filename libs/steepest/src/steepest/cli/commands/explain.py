@@ -22,6 +22,7 @@ Examples:
   steepest explain mnist-3fa2
   steepest explain mnist-3fa2 --verbose            with the steps in between, and what else could have been decided
   steepest explain mnist-3fa2 --at 1200            as it was before the record 1200 of `steepest events`
+  steepest explain mnist-3fa2 --server kube:       ask the gateway in the current kube context
   steepest explain mnist-3fa2 --json | jq '.entries[] | select(.rule != "") | {rule, formula, inputs, alternatives}'
 
 Each decision is shown with its inputs: the nodes that were looked at with their scores, why others were out of
@@ -75,7 +76,7 @@ def explain(job: str, settings: Settings, *, at: int | None, verbose: bool, as_j
 def _of_gateway(settings: Settings, job: str, at: int | None) -> tuple[JobTimeline, str]:
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
-    refuse_without_client()
+    refuse_without_client(settings)
     with client_of(settings) as gateway:
         return gateway.explain(job, pool=settings.pool, at=at), ""
 

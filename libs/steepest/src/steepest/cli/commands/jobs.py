@@ -25,6 +25,7 @@ Examples:
   steepest jobs --all
   steepest jobs --watch
   steepest jobs --server http://127.0.0.1:8080     ask a gateway, on any machine
+  steepest jobs --server kube:                     ask that in the cluster of the current kube context
   steepest jobs --json | jq '.[] | select(.category == "CC") | .job'
 
 Growth is how much of its largest value the loss changed by in the last interval (PC progressing, WC watched, CC
@@ -95,7 +96,7 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
 def _of_gateway(settings: Settings, *, show_all: bool, as_json: bool) -> None:
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
-    refuse_without_client()
+    refuse_without_client(settings)
     with client_of(settings) as gateway:
         rows = [row for row in gateway.jobs(pool=settings.pool) if show_all or row.outcome is None]
     give(rows) if as_json else _show(rows)

@@ -23,6 +23,7 @@ Examples:
   steepest nodes
   steepest nodes --json | jq '.[] | {node, score}'
   steepest nodes gone node-3        node-3 never returns: its jobs go on elsewhere
+  steepest nodes --server kube:lab/training       of the gateway in this context and namespace
 
 The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 for each converged one, unless the pool's
 parameters say otherwise. A converged job moves to the node with the lowest. Limited are the jobs whose CPU FlowCon limits.
@@ -62,7 +63,7 @@ nodes.add_command(gone)
 def _of_gateway(settings: Settings, *, as_json: bool) -> None:
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
-    refuse_without_client()
+    refuse_without_client(settings)
     with client_of(settings) as gateway:
         rows = gateway.nodes(pool=settings.pool)
     give(rows) if as_json else _show(rows)

@@ -33,11 +33,14 @@ Examples:
   steepest submit --pattern 'it (?P<step>\\d+) cost: (?P<value>\\S+)' -- ./train.sh
   steepest submit --array 4 -- python sweep.py       STEEPEST_ARRAY_INDEX is 0, 1, 2, 3
   steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
+  steepest submit --server kube: -f job.yaml         to the gateway in the current kube context
 
 A job of several replicas is described in a file, -f job.toml or job.yaml (docs/commands.md); options beside it count more.
 The job runs in this folder unless --workdir names another. A bare `python` is the one that this shell finds (in containers:
 the image's). Otherwise the job's environment is that of `steepest up` (PATH, ...) and --env. Everything after -- is the
-command; no shell reads it. Where a job of that name is over, the new one is called NAME.2.
+command; no shell reads it. Where a job of that name is over, the new one is called NAME.2. Through
+kube:, a job runs where its image says, or in the image's folder that --workdir names; the gateway's token is
+STEEPEST_CLIENT_TOKEN.
 """
 
 ARRAY_MOST = 1_000
@@ -110,11 +113,10 @@ def submit(
     import asyncio
 
     from steepest.cli.jobs.job_names import name_for, why_not_found, with_python
-    from steepest.cli.jobs.job_options import spec_of
 
     described = _described(file)
     given = {key: asked[key] for key in asked if described is None or _is_given(key)}
-    spec = spec_of(described.spec if described else None, **given)
+    spec = _spec_of(settings, described.spec if described else None, given)
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
     if settings.client.server:
@@ -136,6 +138,20 @@ def submit(
     if as_json:
         give(answers if array else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
+
+
+def _spec_of(settings: Settings, base: JobSpec | None, given: dict[str, Any]) -> JobSpec:
+    """What is asked for; in a cluster, a folder is the image's and not this machine's."""
+    import msgspec
+
+    from steepest.cli.jobs.job_options import spec_of
+
+    if not settings.client.is_in_cluster:
+        return spec_of(base, **given)
+    folder = given.get("workdir") or (base.working_dir if base else None)
+    base = base and msgspec.structs.replace(base, working_dir=None)
+    spec = spec_of(base, **{**given, "workdir": None})
+    return msgspec.structs.replace(spec, working_dir=None if folder is None else str(folder))
 
 
 def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:

@@ -29,7 +29,7 @@ def submit_to_gateway(
         InputError: The client's library is missing.
         GatewayError: The gateway refused, or was not reached.
     """
-    refuse_without_client()
+    refuse_without_client(settings)
     with client_of(settings) as gateway:
         answers = [gateway.submit(name, spec, pool=settings.pool) for name, spec in jobs]
     return [_report(settings, answer, wait=wait, talk=talk) for answer in answers]

@@ -1,14 +1,22 @@
-"""A gateway as commands ask it: with the token that is set, or with its own where it belongs to the state folder."""
+"""A gateway as commands ask it: with the token that is set, or with its own where it belongs to the state folder.
+
+It owns how a gateway is named: by its address, or as the one of a kube context.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from steepest.app.extras import refuse_without
+from steepest.app.settings.remote import KUBE
 from steepest.app.settings.tree import Settings
-from steepest.client.synchronous import Client
+
+if TYPE_CHECKING:
+    from steepest.client.synchronous import Client
+    from steepest.cluster.kubernetes.contexts import KubeContext
 
 
 class _Remembered(msgspec.Struct):
@@ -16,23 +24,43 @@ class _Remembered(msgspec.Struct):
     token: str
 
 
+def context_of(settings: Settings) -> KubeContext:
+    """The kube context that the settings name, where they name one.
+
+    Raises:
+        InputError: There is no such context, or it cannot be used.
+    """
+    from steepest.cluster.kubernetes.contexts import read_context
+
+    return read_context(settings.client.server.removeprefix(KUBE))
+
+
 def client_of(settings: Settings) -> Client:
     """The client of the gateway that the settings name.
 
     Raises:
-        InputError: The library that it needs is not installed.
+        InputError: The kube context that they name has none, or cannot be used.
+        GatewayError: The API server of that context refuses, or does not answer.
     """
+    if settings.client.is_in_cluster:
+        from steepest.client.kubernetes import gateway_of
+
+        return gateway_of(context_of(settings), settings.client.token)
+    from steepest.client.synchronous import Client
+
     server = settings.client.server.rstrip("/")
     return Client(server, settings.client.token or _own_token(settings.folder.gateway, server))
 
 
-def refuse_without_client() -> None:
-    """Check that the client's library is installed.
+def refuse_without_client(settings: Settings) -> None:
+    """Check that the client's libraries are installed.
 
     Raises:
-        InputError: It is not.
+        InputError: One is not.
     """
-    refuse_without(("httpx2",), "--server needs", "install steepest[client], or run `make setup`")
+    more = ("kubernetes_asyncio",) if settings.client.is_in_cluster else ()
+    extras = "client,kubernetes" if more else "client"
+    refuse_without(("httpx2", *more), "--server needs", f"install steepest[{extras}], or run `make setup`")
 
 
 def _own_token(file: Path, server: str) -> str:
