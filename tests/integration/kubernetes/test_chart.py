@@ -5,6 +5,7 @@ The witnesses are the API server's objects and audit log, the kernel's control g
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -217,6 +218,38 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
     resized = [one for one in asked if one["objectRef"].get("subresource") == "resize"]
     assert {_who(one) for one in resized if job_of({"metadata": one["objectRef"]}) in JOBS} == {"resizer"}
     assert {_who(one) for one in asked if one["objectRef"]["resource"] == "jobs"} == {"migrator"}
+
+
+def test_a_user_reaches_the_release_from_outside(
+    release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the chart's Role and the gateway's token, and no port-forward: a submission, the jobs, and what a job prints."""
+    account = f"{release.namespace}:visitor"
+    release.kubectl("create", "serviceaccount", "visitor")
+    release.kubectl("create", "rolebinding", "visitor", f"--role={NAME}-users", f"--serviceaccount={account}")
+    credential = release.kubectl("create", "token", "visitor").strip()
+    tokens = release.kubectl("get", "secret", f"{NAME}-gateway", "-o", "jsonpath={.data.tokens}")
+    kubeconfig = release.lab.folder.write_kubeconfig(tmp_path / "kubeconfig", "visitor", credential)
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.setenv("STEEPEST_CLIENT_TOKEN", base64.b64decode(tokens).decode().split()[1])
+    monkeypatch.setenv("STEEPEST_CLIENT_SERVER", f"kube:/{release.namespace}")
+
+    def call(*arguments: str) -> list[Any]:
+        done = CliRunner().invoke(main, [arguments[0], "--json", *arguments[1:]])
+        assert done.exit_code == 0, done.output
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    program = "import time; print('hello', flush=True); time.sleep(3600)"
+    size = ("--cpu", "0.1", "--memory", "64Mi")
+    (submitted,) = call("submit", "--name", "outside", *size, "--", "python3", "-c", program)
+    printed = eventually(lambda: call("logs", "outside"), "its output is read from its pod")
+    (rows,) = call("jobs")
+    call("cancel", "outside")
+    eventually(lambda: "outside" not in release.jobs_pods(), "it has stopped")
+
+    assert submitted["state"] == "admitted"
+    assert printed == [{"incarnation": 1, "line": "hello"}]
+    assert "outside" in [row["job"] for row in rows]
 
 
 def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures) -> None:
