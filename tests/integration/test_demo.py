@@ -145,6 +145,7 @@ def test_demo_leaves_nothing_running(run: Run) -> None:
     assert run.left == []
 
 
+@pytest.mark.long
 def test_a_run_by_itself_is_compared_with_a_simulation_of_fair_sharing(tmp_path: Path) -> None:
     """Under the demo's own policy, with the simulation's error; no pair was run, so there is no comparison."""
     process = demo(tmp_path / "state", "--json")

@@ -74,6 +74,7 @@ def runs(system: RunningSystem, job: str) -> list[int]:
 # --- scaling ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_scaled_gang_has_the_losses_of_one_process(system: RunningSystem) -> None:
     """From two workers on two nodes to one, and to three: no step is lost, and each loss is one process's to 1e-6."""
     job = "scaled"
@@ -178,6 +179,7 @@ def test_a_scale_request_while_a_move_is_under_way_is_void(system: RunningSystem
 # --- what goes wrong ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_hanging_worker_stops_all_steps_of_a_synchronous_gang(system: RunningSystem) -> None:
     """While one worker is stopped, another job does twenty steps, and the gang at most the one that was under way."""
     submit(system, "hanging", server_and_workers(ENDLESS, 2))
@@ -244,6 +246,7 @@ def test_a_replica_that_dies_during_its_start_ends_all(system: RunningSystem, tm
     assert view_of(system).jobs[job].phase is Phase.ENDED
 
 
+@pytest.mark.long
 def test_a_worker_that_never_joins_ends_all(system: RunningSystem, tmp_path: Path) -> None:
     """The server misses it, says so and fails; the one that never joined is stopped as well."""
     job = "absent"

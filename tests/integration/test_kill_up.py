@@ -67,7 +67,7 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("turn", [0, 1])
+@pytest.mark.parametrize("turn", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_system_loses_nothing(system: RunningSystem, tmp_path: Path, turn: int) -> None:
     """Killed at every other moment of a job's life, it loses nothing.
 

@@ -182,6 +182,7 @@ async def test_a_job_runs_through_all_processes(installed: Installed) -> None:
     assert statuses == dict.fromkeys(SERVICES, 0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [20_261_121])
 async def test_services_may_be_killed_at_any_time(installed: Installed, tmp_path: Path, seed: int) -> None:

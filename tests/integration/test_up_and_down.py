@@ -90,6 +90,7 @@ def test_jobs_can_be_kept_running(system: RunningSystem) -> None:
     assert (system.job("kept")["alive"], system.job("kept")["incarnation"]) == (True, 1)
 
 
+@pytest.mark.long
 def test_requests_to_a_stopped_system_wait_in_the_log(system: RunningSystem) -> None:
     """A submission and a cancel are kept, reported as kept, and answered by the next system."""
     system.start()
@@ -127,6 +128,7 @@ async def _whole(state: Path) -> StoredPool:
         return await fold(settings, installation, log, on_record=lambda *_, **__: None)
 
 
+@pytest.mark.long
 def test_parameters_change_when_asked_and_stay_otherwise(system: RunningSystem) -> None:
     """--alpha at a later start replaces α and nothing else; a start without it leaves what the log holds."""
     system.start()
@@ -194,6 +196,7 @@ def test_no_folder_is_a_clear_error(system: RunningSystem) -> None:
     assert not system.state.exists()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can limit another process's files")
 def test_a_full_disk_is_reported_and_survived(system: RunningSystem) -> None:
     """The log accepts no records: the system reports it and continues as soon as there is room; its jobs train on."""

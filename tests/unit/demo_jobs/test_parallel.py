@@ -42,6 +42,7 @@ def test_any_number_of_processes_has_the_same_losses(gangs: Gangs) -> None:
     assert [report["metrics"] for report in gangs.reports(3, 2)] == [{}] * 20
 
 
+@pytest.mark.long
 def test_a_gang_goes_on_with_fewer_processes(gangs: Gangs) -> None:
     """Saved by three and resumed by two: the losses go on as those of a single process without a stop."""
     assert ends(gangs.start(1, *SIZE)) == [0]

@@ -48,6 +48,7 @@ def test_any_number_of_workers_has_the_losses_of_one_process(gangs: Gangs) -> No
     assert [report["metrics"] for report in gangs.reports(3, 2)] == [{}] * 20
 
 
+@pytest.mark.long
 def test_a_training_goes_on_with_another_number_of_workers(gangs: Gangs) -> None:
     """Saved with three workers and resumed with one: the losses go on as those of one process without a stop."""
     assert ends(gangs.start(1, *SIZE)) == [0]
@@ -96,6 +97,7 @@ def test_a_worker_lost_in_mid_step_ends_the_others_and_costs_no_step(gangs: Gang
     assert (gangs.root / "checkpoints" / f"step-{last:08d}-i0001").is_dir()
 
 
+@pytest.mark.long
 def test_a_worker_that_never_comes_is_named(gangs: Gangs) -> None:
     """The server waits as long as it is asked to, does no step, and says which rank it has missed."""
     server, missing, other = gangs.start(3, *SIZE, "--patience", "2")

@@ -67,6 +67,7 @@ def test_other(figures):
 """
 
 
+LONG = pytest.mark.long
 SKIP = "pytest.skip('it is not here')"
 
 
@@ -74,12 +75,12 @@ SKIP = "pytest.skip('it is not here')"
     ("move_ms", "lost", "other", "options", "status"),
     [
         (900, 0, "pass", (".", "--bounds"), 0),
-        (9_000, 0, "pass", (".",), 0),
-        (9_000, 0, "pass", (".", "--bounds"), 1),
+        pytest.param(9_000, 0, "pass", (".",), 0, marks=LONG),
+        pytest.param(9_000, 0, "pass", (".", "--bounds"), 1, marks=LONG),
         (900, 1, "pass", (".",), 1),
-        (900, 1, "pass", (), 0),
-        (900, 1, "pass", (".", "-k", "measured"), 0),
-        (900, 1, SKIP, (".",), 0),
+        pytest.param(900, 1, "pass", (), 0, marks=LONG),
+        pytest.param(900, 1, "pass", (".", "-k", "measured"), 0, marks=LONG),
+        pytest.param(900, 1, SKIP, (".",), 0, marks=LONG),
     ],
     ids=["within", "slow", "slow, held to it", "one lost", "a file of them", "some of them", "one was skipped"],
 )

@@ -44,6 +44,7 @@ def test_a_test_that_does_not_end_is_ended(run: Run, source: str, place: str) ->
     assert place in done.stderr
 
 
+@pytest.mark.long
 def test_others_go_on(run: Run) -> None:
     """Run in parallel, as by ``make test``, a test that had to be ended has failed by its name, and all others run."""
     done = run(SWALLOWS, *SHORT, "-n1", plugins=(*LIMITED, "xdist.plugin"))

@@ -124,6 +124,7 @@ async def test_a_recording_without_a_node_is_refused(tmp_path: Path) -> None:
         play_on(await history(None, folder), AS_RECORDED, 0)
 
 
+@pytest.mark.long
 async def test_what_is_not_known_is_guessed_and_the_guess_varies(tmp_path: Path) -> None:
     """After the recording's end, job ends are guessed; each seed guesses differently, and the same seed the same."""
     folder = tmp_path / "cut"

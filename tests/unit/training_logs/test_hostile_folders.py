@@ -129,6 +129,7 @@ def test_only_a_table_is_asked_for_metrics(tmp_path: Path, schema: str) -> None:
         MlflowDatabase(tmp_path / "mlflow.db").poll()
 
 
+@pytest.mark.long
 def test_a_table_that_computes_is_given_up(tmp_path: Path) -> None:
     """Generated columns are programs as well; an answer that does not come is no answer."""
     computes = "length(replace(hex(zeroblob(30000)), '0', '0123456789'))"
