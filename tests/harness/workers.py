@@ -52,8 +52,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByComponent 
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """One worker more than there are cores, because tests of whole systems wait for what they have started."""
-    return (os.cpu_count() or 1) + 1 if config.option.numprocesses == "auto" else None
+    """Two workers more than there are cores, because tests of whole systems wait for what they have started."""
+    return (os.cpu_count() or 1) + 2 if config.option.numprocesses == "auto" else None
 
 
 @pytest.hookimpl(trylast=True)
