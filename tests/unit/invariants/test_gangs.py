@@ -163,6 +163,24 @@ def test_no_gang_is_stopped_for_a_target_that_was_gone_before() -> None:
     assert "no room" in broken(ReservedFirst, log(*story[:-1], *gone, *story[-1:], stops))[1]
 
 
+def test_no_job_is_stopped_for_a_target_that_was_gone_before() -> None:
+    """Nor is one of a single replica: its move is given up."""
+    moves = c.MigrationPlanned(
+        plan="move-a", job="a", incarnation=1, source="n1", target="n2", kind=c.MoveKind.REALLOCATION, because=BECAUSE
+    )
+    saves, stops = (
+        c.StepBegun(plan="move-a", step=step, attempt=attempt, job="a", incarnation=1, node="n1")
+        for attempt, step in enumerate((c.Step.CHECKPOINT, c.Step.STOP), start=1)
+    )
+    saved = c.CheckpointSaved(plan="move-a", attempt=1, job="a", incarnation=1, checkpoint=checkpoint(100))
+    gone = (c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"))
+    abandoned = c.PlanAbandoned(plan="move-a", job="a", code="given-up", message="node n2 is gone for good")
+    story = (*gang("a", "n1"), moves, saves, saved)
+
+    holds(ReservedFirst, log(*story, *gone, stops, abandoned))
+    assert "no room" in broken(ReservedFirst, log(*story[:-3], *gone, *story[-3:], stops))[1]
+
+
 def test_a_plan_of_a_gang_that_ended_with_a_node_holds_no_target() -> None:
     """Its processes had left in its STOP; that the job waits again says that the plan is over."""
     begun = c.StepBegun(

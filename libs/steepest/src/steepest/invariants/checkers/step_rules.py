@@ -264,6 +264,8 @@ class Steps:
                 progress.planned.target,
             ):
                 progress.gone = (*progress.gone, event.node)
+                if not progress.has_stopped and not progress.stopping:
+                    progress.doomed = True
 
     def _doom(self, event: c.ReplicaStopped) -> None:
         """Mark the plans of a process that ended by itself before its move or suspension: nothing is left to act on."""
