@@ -1,4 +1,4 @@
-"""A server over TLS that answers as it is told, and certificates for it: what stands before a cluster's API server."""
+"""A server over TLS with given answers, and certificates for it, in the place of a cluster's API server."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class HttpsStub(http.server.ThreadingHTTPServer):
         return f"https://127.0.0.1:{self.server_address[1]}"
 
     def finish_request(self, request: object, client_address: object) -> None:
-        """Serve a connection, in its own thread: a caller that trusts nobody ends it in the handshake."""
+        """Serve a connection, in its own thread: a caller that does not trust the certificate ends it in the handshake."""
         assert not isinstance(request, tuple)
         try:
             wrapped = self._tls.wrap_socket(request, server_side=True)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A system over the lab's nodes whose jobs start on the large one and move to the other, and what tests look for in it."""
+"""Systems over the lab's nodes, one of which moves all jobs from the large node to the other, and what tests look for."""
 
 from __future__ import annotations
 
@@ -21,19 +21,28 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def moving_system(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str) -> Iterator[RunningSystem]:
-    """All jobs start on the large node, converge soon, and so move to the idle one; ``options``: of ``up``, beside these."""
+def lab_system(
+    lab: KubernetesLab, kubeconfig: Path, state: Path, nodes: tuple[str, str], *options: str
+) -> Iterator[RunningSystem]:
+    """A system over the lab; ``nodes``: as ``up --node`` has them; ``options``: of ``up``, beside these."""
     running = RunningSystem(
         state,
         *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO),
-        *("--node", "node-a=1.6:4Gi", "--node", "node-b=0.2:4Gi", "--heartbeat", "500ms"),
-        *("--interval", "1s", "--alpha", "0.9", *options),
+        *("--node", nodes[0], "--node", nodes[1], "--heartbeat", "500ms", *options),
         env={"KUBECONFIG": str(kubeconfig)},
     )
     running.start()
     yield running
     running.call("down")
     running.end()
+
+
+@contextmanager
+def moving_system(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str) -> Iterator[RunningSystem]:
+    """All jobs start on the large node, converge soon, and so move to the idle one; ``options``: of ``up``, beside these."""
+    nodes = ("node-a=1.6:4Gi", "node-b=0.2:4Gi")
+    with lab_system(lab, kubeconfig, state, nodes, "--interval", "1s", "--alpha", "0.9", *options) as running:
+        yield running
 
 
 def finished_move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None:

@@ -17,13 +17,12 @@ from tests.hostile.cases import TRIES, innocent
 from tests.hostile.test_local import HOSTILE_S, INNOCENTS, STEP_S, losses_of
 from tests.integration.kubernetes import test_users_jobs
 from tests.integration.kubernetes.figures import Figures
-from tests.integration.kubernetes.moving_system import events_once_there
+from tests.integration.kubernetes.moving_system import events_once_there, lab_system
 from tests.integration.kubernetes.test_users_jobs import users_job
 
 from steepest.events import cluster as c
-from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 PROGRAMS = (
@@ -66,16 +65,8 @@ def hostile_jobs() -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def system(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places, with room for some at a time."""
-    running = RunningSystem(
-        state,
-        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO, "--policy", "none"),
-        *("--node", "node-a=1:4Gi", "--node", "node-b=0.8:4Gi", "--heartbeat", "500ms"),
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    running.start()
-    yield running
-    running.call("down")
-    running.end()
+    with lab_system(lab, kubeconfig, state, ("node-a=1:4Gi", "node-b=0.8:4Gi"), "--policy", "none") as running:
+        yield running
     jobs = (ANNOTATED, TOLERANT, LONG)
     lab.kubectl("-n", NAMESPACE, "delete", "jobs", *jobs, "--ignore-not-found", "--wait=false")
     lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true", "--wait=false")

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
+from tests.integration.kubernetes.moving_system import lab_system
 from tests.integration.kubernetes.pod_processes import process_in
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.kubernetes_lab import node
-from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES
+from steepest.kubernetes_lab.layout import NAMESPACE, NODES
 from steepest.testing.system.running_system import RunningSystem
 
 pytestmark = pytest.mark.timeout(500)
@@ -35,20 +35,13 @@ NOTICED_S = 150.0
 def system(lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places: ``filler`` fills the first node, so that ``there`` runs on the second one."""
     state = lab.folder.volume / f"nodes-{secrets.token_hex(4)}"
-    running = RunningSystem(
-        state,
-        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO, "--policy", "none"),
-        *("--node", "node-a=0.4:1Gi", "--node", f"{NODE.name}=0.3:1Gi", "--heartbeat", "500ms"),
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    running.start()
-    source = Path(exclusive_training.__file__).read_text()
-    for job, cpu in (("filler", "0.35"), ("there", "0.2")):
-        running.submit(job, "python3", "-c", source, "/steepest/checkpoints", options=("--cpu", cpu))
-        running.await_event(_placed(job, "node-a" if job == "filler" else NODE.name))
-    yield running
-    running.call("down")
-    running.end()
+    nodes = ("node-a=0.4:1Gi", f"{NODE.name}=0.3:1Gi")
+    with lab_system(lab, kubeconfig, state, nodes, "--policy", "none") as running:
+        source = Path(exclusive_training.__file__).read_text()
+        for job, cpu in (("filler", "0.35"), ("there", "0.2")):
+            running.submit(job, "python3", "-c", source, "/steepest/checkpoints", options=("--cpu", cpu))
+            running.await_event(_placed(job, "node-a" if job == "filler" else NODE.name))
+        yield running
     lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true", "--wait=false")
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import ACCOUNT, own_parts_ms
-from tests.integration.kubernetes.moving_system import events_once_there, finished_move, moving_system
+from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system, moving_system
 
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
@@ -25,7 +25,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
 POLICIES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
@@ -152,22 +152,14 @@ TEAM = "test.steepest.dev/team"
 @pytest.fixture
 def placing(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places. The second node, where all jobs would go, is for those that tolerate its taint."""
-    running = RunningSystem(
-        state,
-        *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO, "--policy", "none"),
-        *("--node", "node-a=0.2:4Gi", "--node", "node-b=1:4Gi", "--heartbeat", "500ms"),
-        env={"KUBECONFIG": str(kubeconfig)},
-    )
-    running.start()
-    position = len(running.events())
-    lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
-    lab.kubectl("label", "node", "node-b", f"{TEAM}=us")
-    running.await_event(_tainted, position)
-    yield running
-    lab.kubectl("taint", "node", "node-b", f"{TEAM}-")
-    lab.kubectl("label", "nodes", "--all", f"{TEAM}-")
-    running.call("down")
-    running.end()
+    with lab_system(lab, kubeconfig, state, ("node-a=0.2:4Gi", "node-b=1:4Gi"), "--policy", "none") as running:
+        position = len(running.events())
+        lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
+        lab.kubectl("label", "node", "node-b", f"{TEAM}=us")
+        running.await_event(_tainted, position)
+        yield running
+        lab.kubectl("taint", "node", "node-b", f"{TEAM}-")
+        lab.kubectl("label", "nodes", "--all", f"{TEAM}-")
 
 
 @pytest.mark.timeout(300)

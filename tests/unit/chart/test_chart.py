@@ -240,7 +240,7 @@ def test_users_jobs_need_a_server_that_gates_them() -> None:
 
 
 def test_users_reach_the_gateway_through_the_api_server() -> None:
-    """The Service is what the client looks for, and the Role, which is bound to nobody, lets one do no more than that."""
+    """The Service is what the client looks for, and the Role, which has no binding, grants no more than that."""
     service = of_kind("Service")["gateway"]
     rules = {
         (name, verb)

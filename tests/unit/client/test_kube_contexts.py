@@ -114,7 +114,7 @@ def test_files_are_found_as_kubectl_finds_them(tmp_path: Path, monkeypatch: pyte
     ],
 )
 def test_a_file_that_is_no_kubeconfig_is_an_input_error(tmp_path: Path, content: bytes) -> None:
-    """Whatever it holds."""
+    """Missing parts, wrong types, YAML tags and deep nesting are refused alike."""
     (tmp_path / "config").write_bytes(content)
     with pytest.raises(InputError):
         read_context("lab", str(tmp_path / "config"))

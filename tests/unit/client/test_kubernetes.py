@@ -235,7 +235,7 @@ def logs(context: Callable[..., KubeContext], monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_pods_are_those_of_the_job(server: HttpsStub, logs: PodLogs) -> None:
-    """On all pages; an annotation that is no incarnation is nobody's."""
+    """All pages are read; a pod whose annotation is no incarnation is left out."""
     hostile = [pod(f"p{n}", "a", text) for n, text in enumerate(("", "0", "-1", "٣", "9" * 5_000, "1e3", "2\n"))]
     Cluster(server, [pod("a-1", "a", "1"), pod("b-1", "b", "7")], [*hostile, pod("a-2", "a", "2")])
 

@@ -11,9 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from steepest.cluster import copy_pace
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.events.common import Resources
+
+SetPace = Callable[[int, float, int], None]
 
 
 @pytest.fixture
@@ -55,3 +58,15 @@ def _processes_of(state_dir: Path) -> list[psutil.Process]:
             if any(mark.startswith(str(state_dir)) for mark in marks) and process.pid != os.getpid():
                 found.append(process)
     return found
+
+
+@pytest.fixture
+def set_pace(monkeypatch: pytest.MonkeyPatch) -> SetPace:
+    """Sets how containers' output is copied: burst (bytes), rate beyond it (bytes per second), shortest piece (bytes)."""
+
+    def set_to(burst: int, per_s: float, piece: int) -> None:
+        monkeypatch.setattr(copy_pace, "OUTPUT_BURST_BYTES", burst)
+        monkeypatch.setattr(copy_pace, "OUTPUT_BYTES_S", per_s)
+        monkeypatch.setattr(copy_pace, "PIECE_BYTES_LEAST", piece)
+
+    return set_to

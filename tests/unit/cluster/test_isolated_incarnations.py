@@ -32,7 +32,7 @@ USE = ResourceUse(cpu_m=7)
 
 
 class Story:
-    """Both run, and then one causes errors wherever it is looked at, while the other one ends.
+    """Both run, and then each look at one of them raises an error, while the other one ends.
 
     Attributes:
         error: What it causes.

@@ -1,4 +1,4 @@
-"""What a pod prints is copied within bounds, whatever the API server sends of it, and however often it is cut off."""
+"""What a pod prints is copied within bounds, also if the API server sends other bytes or the copy is cut off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import cast
 import pytest
 from tests.harness.set_clock import SetClock
 
-from steepest.cluster import copy_pace
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.kubernetes import output
 from steepest.cluster.kubernetes.api import KubernetesApi
@@ -21,6 +20,8 @@ from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
 from steepest.errors import UncertainError
 from steepest.testing.waiting import until
+
+from .conftest import SetPace
 
 LOG = "/pods/p/log"
 CHUNK_LINES = 100
@@ -98,12 +99,10 @@ async def test_a_log_is_copied_whole(folder: IncarnationFolder) -> None:
 
 
 async def test_a_pod_that_prints_too_fast_is_read_in_pieces(
-    folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch
+    folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch, set_pace: SetPace
 ) -> None:
     """Each begins some time after the one before it, and nothing is lost that its node has."""
-    monkeypatch.setattr(copy_pace, "OUTPUT_BURST_BYTES", 5_000)
-    monkeypatch.setattr(copy_pace, "OUTPUT_BYTES_S", 10_000_000)
-    monkeypatch.setattr(copy_pace, "PIECE_BYTES_LEAST", 5_000)
+    set_pace(5_000, 10_000_000, 5_000)
     monkeypatch.setattr(output, "SystemClock", SetClock)  # time that does not pass allows no more than the burst
     server = Server([line(number) for number in range(2_000)])
     copies = follow(server, folder)
@@ -114,13 +113,9 @@ async def test_a_pod_that_prints_too_fast_is_read_in_pieces(
     assert folder.output.read_bytes() == printed(0, 2_000)
 
 
-async def test_an_ended_pod_is_copied_without_a_pause(
-    folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_ended_pod_is_copied_without_a_pause(folder: IncarnationFolder, set_pace: SetPace) -> None:
     """Also one whose copying pauses, because it has printed too fast: its end is not reported before."""
-    monkeypatch.setattr(copy_pace, "OUTPUT_BURST_BYTES", 5_000)
-    monkeypatch.setattr(copy_pace, "OUTPUT_BYTES_S", 0.1)  # a pause is half a day
-    monkeypatch.setattr(copy_pace, "PIECE_BYTES_LEAST", 1)
+    set_pace(5_000, 0.1, 1)  # a pause is half a day
     server = Server([line(number) for number in range(2_000)])
     copies = follow(server, folder)
     await until(lambda: folder.output.exists() and folder.output.stat().st_size > 0)
@@ -129,13 +124,9 @@ async def test_an_ended_pod_is_copied_without_a_pause(
     assert folder.output.read_bytes() == printed(0, 2_000)
 
 
-async def test_while_it_pauses_another_adapter_may_copy(
-    folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_while_it_pauses_another_adapter_may_copy(folder: IncarnationFolder, set_pace: SetPace) -> None:
     """The files are open and locked only while something is copied."""
-    monkeypatch.setattr(copy_pace, "OUTPUT_BURST_BYTES", 1_000)
-    monkeypatch.setattr(copy_pace, "OUTPUT_BYTES_S", 0.1)
-    monkeypatch.setattr(copy_pace, "PIECE_BYTES_LEAST", 1)
+    set_pace(1_000, 0.1, 1)
     copies = follow(Server([line(number) for number in range(500)]), folder)
 
     def is_free() -> bool:

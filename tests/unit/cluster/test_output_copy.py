@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.harness.set_clock import SetClock
 
 from steepest import flock
-from steepest.cluster import copy_pace, output_copy
+from steepest.cluster import output_copy
 from steepest.cluster.copy_pace import CopyPace
 from steepest.cluster.docker import output
 from steepest.cluster.docker.host import Host
@@ -29,6 +29,8 @@ from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
 from steepest.testing.waiting import until
 from steepest.untrusted.allowance import OUTPUT_BURST_BYTES, OUTPUT_BYTES_S
+
+from .conftest import SetPace
 
 Line = tuple[str, bytes]
 
@@ -335,12 +337,10 @@ class Frames:
 
 
 async def test_a_container_that_prints_too_fast_is_read_in_pieces(
-    folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch
+    folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch, set_pace: SetPace
 ) -> None:
     """It takes no more of the adapter's time than is allowed, and nothing is lost that its engine has."""
-    monkeypatch.setattr(copy_pace, "OUTPUT_BURST_BYTES", 20_000)
-    monkeypatch.setattr(copy_pace, "OUTPUT_BYTES_S", 10_000_000)
-    monkeypatch.setattr(copy_pace, "PIECE_BYTES_LEAST", 20_000)
+    set_pace(20_000, 10_000_000, 20_000)
     monkeypatch.setattr(output, "SystemClock", SetClock)  # time that does not pass allows no more than the burst
     engine = FloodedEngine(numbered(1_000))
     following = output.Output(cast("Host", engine), folder, "c")
@@ -362,11 +362,9 @@ def test_a_flood_that_is_left_at_the_end_delays_it_for_some_seconds(
     assert kept(folder) == texts(lines[:1]) + MISSING + texts(lines[-10:])
 
 
-def test_what_is_there_already_counts_but_ends_no_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_already_counts_but_ends_no_piece(set_pace: SetPace) -> None:
     """Each piece gets further, and the pause behind it is as long as all that was looked through needs."""
-    monkeypatch.setattr(copy_pace, "OUTPUT_BURST_BYTES", 100)
-    monkeypatch.setattr(copy_pace, "OUTPUT_BYTES_S", 10.0)
-    monkeypatch.setattr(copy_pace, "PIECE_BYTES_LEAST", 20)
+    set_pace(100, 10.0, 20)
     clock = SetClock()
     pace = CopyPace(clock)
     for _ in range(2):

@@ -101,7 +101,7 @@ def test_any_of_the_terms_is_enough_and_an_empty_one_holds_nowhere() -> None:
 
 
 def test_labels_that_are_not_known_hold_nothing() -> None:
-    """Not even that there is no such label: the node has not said so yet."""
+    """A rule that a label is absent does not hold either, until the node has reported its labels."""
     node = Node(name="w1", capacity=Resources(1))
     absent = NodeRule(requires=(requirement("zone", "DoesNotExist"),))
     assert not is_allowed(absent, node)

@@ -1,8 +1,8 @@
 """Copies a container's output into its incarnation's folder, until the container ends.
 
 It owns the asking: how much of the output is read at a time, and where reading goes on. The engine keeps the newest
-``LOG_BYTES_MOST`` twice (``LOG_OPTIONS``). A container that prints faster than is copied is read piece by piece, each from
-where the one before ended; what the engine has removed by then is missing, and ``OutputCopy`` says so. Its calls block.
+part (``LOG_OPTIONS``). A container that prints faster than is copied is read piece by piece, each from where the one before
+ended; what the engine has removed by then is missing, and ``OutputCopy`` says so. Its calls block.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         failures: Number of consecutive definite failures of that step on that node.
         given_up: Whether it is not retried there.
         gone: The nodes of a job's replicas that were gone for good while it was in flight.
-        doomed: Whether it is given up once no step is under way: its process has ended, or a node of its gang is gone.
+        doomed: Whether it is given up once no step is under way: its process has ended, or a node that it needs is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
         end: The event that ended it.
