@@ -22,6 +22,7 @@ PURE = (
     "sagas/limit_machine.py",
     "sagas/migration_machine.py",
     "sagas/next_action.py",
+    "sagas/placing_turns.py",
     "sagas/step_calls.py",
     "sagas/step_task.py",
 )

@@ -13,11 +13,12 @@ from steepest.events import cluster as c
 from steepest.events.received import SOURCE, Received
 from steepest.sagas.calls import SLACK_S
 from steepest.sagas.next_action import begin, next_action
+from steepest.sagas.placing_turns import PlacingTurns
 from steepest.sagas.step_calls import patient, time_limit_s
 from steepest.sagas.step_task import StepTask, request_of, step_task, step_trace
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import UNSAVED
-from steepest.view.state import Plan
+from steepest.view.state import Plan, PlanKind
 
 
 class SendEvent(msgspec.Struct, frozen=True):
@@ -63,15 +64,25 @@ class MigrationMachine:
         due: What the shell is to do, in order; it empties the list.
     """
 
-    def __init__(self, source: str = "") -> None:
-        """``source``: the name under which this migrator's events are numbered, by which it knows its own."""
+    def __init__(self, source: str = "", placed_at_once: int | None = None) -> None:
+        """A machine without plans.
+
+        Args:
+            source: The name under which this migrator's events are numbered, by which it knows its own.
+            placed_at_once: The most first placements that are under way together; the others wait for their turn. None:
+                all may begin.
+        """
         self.due: list[SendEvent | StepTask] = []
         self._source = source
         self._plans: dict[str, PlanProgress] = {}
+        self._turns = PlacingTurns(placed_at_once) if placed_at_once is not None else None
 
     def caught_up(self, view: ClusterView, now_ms: int) -> None:
         """Take over what is under way and not in this migrator's hands. ``now_ms`` is the time of the wall clock."""
         self._plans = {plan: progress for plan, progress in self._plans.items() if plan in view.in_flight}
+        if self._turns is not None:
+            placing = (plan.id for plan in view.in_flight.values() if plan.kind is PlanKind.PLACE and plan.begun)
+            self._turns.restart(dict.fromkeys(placing))
         for plan in list(view.in_flight.values()):
             if not plan.begun:
                 self._move_on(view, plan, now_ms)
@@ -94,6 +105,12 @@ class MigrationMachine:
             over = getattr(event, "plan", None)
             if over is not None and over not in view.in_flight:
                 self._plans.pop(over, None)
+
+        if self._turns is not None:
+            self._turns.note(event, view.in_flight)
+            while (waiting := self._turns.next()) is not None:
+                if waiting in view.in_flight:
+                    self._move_on(view, view.in_flight[waiting], received.at_ms)
 
     def begin_again(self, view: ClusterView, begun: c.StepBegun) -> None:
         """Begin a step that was read back under a new attempt, because the shell may not act on this one."""
@@ -126,6 +143,8 @@ class MigrationMachine:
         self._send_beginning(plan, begin(plan, view.jobs[plan.job]))
 
     def _send_beginning(self, plan: Plan, event: c.StepBegun) -> None:
+        if self._turns is not None and plan.kind is PlanKind.PLACE and not self._turns.take(plan.id):
+            return
         # If the cluster knows an incarnation that was never begun, the log has lost its newest records (was_forgotten).
         if event.step is c.Step.START and event.incarnation != plan.next_incarnation:
             self._of(plan).first_start = event.attempt
@@ -152,6 +171,8 @@ class MigrationMachine:
 
     def _look_after(self, view: ClusterView, plan: Plan, now_ms: int) -> None:
         """Move on what had to wait for counted time, and take over what no migrator reports about."""
+        if self._turns is not None and self._turns.waits(plan.id):
+            return
         if not plan.begun:
             self._move_on(view, plan, now_ms)
             return

@@ -18,6 +18,7 @@ from steepest.runtime.effector import Effector, Send
 from steepest.sagas.act import act, release
 from steepest.sagas.janitor import Janitor
 from steepest.sagas.migration_machine import MigrationMachine, SendEvent
+from steepest.sagas.placing_turns import MOST
 from steepest.sagas.step_task import StepTask
 from steepest.view.cluster_view import ClusterView
 
@@ -37,7 +38,7 @@ class Migrator(Effector):
         self._clock = clock
         self._source = f"migrator-{secrets.token_hex(4)}"
         self._sequence = 0
-        self._machine = MigrationMachine(self._source)
+        self._machine = MigrationMachine(self._source, MOST)
         self._sent_s: dict[tuple[str, int], float] = {}
         self._work: asyncio.Queue[SendEvent | StepTask] = asyncio.Queue()
         self._janitor = Janitor(cluster)
@@ -69,8 +70,9 @@ class Migrator(Effector):
 
     def _note_sent(self, begun: c.StepBegun) -> None:
         now_s = self._clock.monotonic()
-        fresh = {step: sent_s for step, sent_s in self._sent_s.items() if now_s - sent_s <= ACT_WITHIN_S}
-        self._sent_s = {**fresh, (begun.plan, begun.attempt): now_s}
+        while self._sent_s and now_s - self._sent_s[oldest := next(iter(self._sent_s))] > ACT_WITHIN_S:
+            del self._sent_s[oldest]
+        self._sent_s[begun.plan, begun.attempt] = now_s
 
     def _is_stale(self, begun: c.StepBegun) -> bool:
         sent_s = self._sent_s.get((begun.plan, begun.attempt))
