@@ -14,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes images chaos faults lock clean
+.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes bench-kubernetes images chaos faults lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -229,6 +229,10 @@ kubernetes-stop: ## Stop it, and remove what it left on this machine
 
 test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
 	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
+
+# It needs neither root nor containerd. What it came to, and on which machine, stands in docs/kubernetes.md.
+bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside the default scheduler's on bare nodes: NODES=1000 JOBS=10000 PAIRS=1
+	@$(BIN)/python -m benchmarks.kubernetes.run --nodes $(or $(NODES),1000) --jobs $(or $(JOBS),10000) --pairs $(or $(PAIRS),1)
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
 	@$(BIN)/python -m steepest.docker_lab.images
