@@ -91,7 +91,9 @@ class KubernetesStub:
         if method == "POST":
             if found is not None:
                 return 409, {"message": "already exists"}
-            return 201, self.put(kind, body)
+            made = self.put(kind, body)
+            self._follow(kind, made)
+            return 201, made
         if found is None:
             return 404, {"message": "not found"}
         uid = (body or {}).get("preconditions" if method == "DELETE" else "metadata", {}).get("uid")

@@ -139,13 +139,13 @@ def test_another_command_is_another_job(tmp_path: Path) -> None:
     assert made(tmp_path, 1).digest != made(tmp_path, 1, command=("python3", "other.py")).digest
 
 
-def test_a_job_is_suspended_gated_and_confined(tmp_path: Path) -> None:
+def test_a_job_is_gated_and_confined(tmp_path: Path) -> None:
     """A Job runs nothing before it is placed, and its process has no rights that training does not need."""
     made_job = made(tmp_path, 1).job
     spec = made_job["spec"]["template"]["spec"]
     (container,) = spec["containers"]
 
-    assert made_job["spec"]["suspend"]
+    assert not made_job["spec"]["suspend"]
     assert made_job["spec"]["podReplacementPolicy"] == "Failed"
     assert spec["schedulingGates"] == [{"name": "steepest.dev/placement"}]
     assert spec["securityContext"]["runAsNonRoot"]

@@ -23,7 +23,6 @@ from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import NewRecord
 from steepest.testing.system.fake_cluster import When
-from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
 from steepest.testing.waiting import until
@@ -430,13 +429,13 @@ async def test_a_broken_job_is_no_other_jobs_trouble(rig: Rig, damage: Callable[
 async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A listing of the cluster's files that fails is logged, and the next job is read."""
 
-    def unreadable(_nodes: FakeNodes, _node: str) -> list[Training]:
+    def unreadable(*_: object, **_named: object) -> list[Training]:
         raise PermissionError(13, "a test forbids it")
 
     process = rig.start("log-collector")
     await until(process.runtime.health.is_ready)
     collector = next(one for one in process.runtime.pools[POOL].effectors if isinstance(one, LossCollector))
-    monkeypatch.setattr(collector._cluster, "files", lambda node: unreadable(rig.nodes, node))
+    monkeypatch.setattr(collector._cluster, "files", unreadable)
     await rig.submit("bad", "--steps", "5", "--step-s", "1", "--flat-after", "5")
     await begun(process, rig, "bad")
     await rig.clock.sleep(1)

@@ -252,8 +252,13 @@ class Cluster(Protocol):
     def silence_s(self) -> float:
         """Seconds since the adapter last completed a look at its replicas; 0 if it has no such loop."""
 
-    def files(self, node: str) -> Sequence[ReplicaFiles]:
-        """The files of every incarnation that runs or ran on this node and is not forgotten yet."""
+    def files(self, node: str | None = None, *, job: str | None = None) -> Sequence[ReplicaFiles]:
+        """The files of every incarnation that runs or ran and is not forgotten yet.
+
+        Args:
+            node: Only of those on this node.
+            job: Only of this job's: the work does not grow with the number of others.
+        """
 
     async def forget(self, job: str) -> None:
         """Remove the records of a job whose replicas have all ended. Its output files stay."""

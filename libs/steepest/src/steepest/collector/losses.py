@@ -9,8 +9,9 @@ that ended while no collector ran is still read to its end, if the cluster still
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -52,10 +53,9 @@ class EndedJob(msgspec.Struct, frozen=True):
 
 
 class CatchUp(msgspec.Struct, frozen=True):
-    """What may have been missed: each job that had an incarnation (spec, whether it ended), and the nodes with its files."""
+    """What may have been missed: each job that had an incarnation (spec, whether it ended)."""
 
     jobs: Mapping[str, tuple[c.JobSpec, bool]]
-    nodes: Sequence[str]
 
 
 class LossCollector(Effector):
@@ -73,7 +73,7 @@ class LossCollector(Effector):
         self._pool = pool
         self._folder = folder
         self._work: asyncio.Queue[tuple[Follow, str] | EndedJob | CatchUp] = asyncio.Queue()
-        self._stops: dict[Key, asyncio.Event] = {}
+        self._stops: dict[str, dict[int, asyncio.Event]] = {}  # by job and incarnation
         self._reading: dict[str, list[asyncio.Task[None]]] = {}
         self._ended_at: dict[str, float] = {}
         self._configured = c.PoolConfigured()
@@ -88,8 +88,7 @@ class LossCollector(Effector):
             if job.alive:
                 self._follow(job)
         begun = {job.name: (job.spec, job.phase is Phase.ENDED) for job in view.jobs if job.incarnation}
-        nodes = [node.name for node in view.nodes]
-        self._work.put_nowait(CatchUp(begun, nodes))
+        self._work.put_nowait(CatchUp(begun))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Follow a job that is placed; read one that has stopped to its end."""
@@ -108,15 +107,15 @@ class LossCollector(Effector):
                 self._work.put_nowait(EndedJob(name))
 
     def _follow(self, job: Job) -> None:
-        if (job.name, job.incarnation) in self._stops or not job.nodes:
+        if job.incarnation in self._stops.get(job.name, ()) or not job.nodes:
             return
-        self._stops[job.name, job.incarnation] = asyncio.Event()
+        self._stops.setdefault(job.name, {})[job.incarnation] = asyncio.Event()
         follow = Follow(job=job.name, incarnation=job.incarnation, spec=job.spec)
         self._work.put_nowait((follow, job.nodes[0]))
 
     def _end(self, job: str, *, before: int | None = None) -> None:
-        for (name, incarnation), stop in self._stops.items():
-            if name == job and (before is None or incarnation < before):
+        for incarnation, stop in self._stops.get(job, {}).items():
+            if before is None or incarnation < before:
                 stop.set()
 
     # --- reading and sending ---------------------------------------------------------------------------------------------
@@ -127,7 +126,7 @@ class LossCollector(Effector):
             while True:
                 match await self._work.get():
                     case (follow, node):
-                        kept = await self._kept_on((node,))
+                        kept = await self._kept(node, follow.job)
                         self._begin(group, follow, kept.get((follow.job, follow.incarnation)), send)
                     case EndedJob(job):
                         group.create_task(self._unwatch(job, send))
@@ -141,10 +140,10 @@ class LossCollector(Effector):
 
     async def _catch_up(self, group: asyncio.TaskGroup, missed: CatchUp, send: Send) -> None:
         """Read incarnations that ended while no collector ran, and remove cursors that are no longer needed."""
-        kept = await self._kept_on(missed.nodes)
+        kept = await self._kept()
         for job, incarnation in sorted(kept):
-            if job in missed.jobs and (job, incarnation) not in self._stops:
-                stop = self._stops[job, incarnation] = asyncio.Event()
+            if job in missed.jobs and incarnation not in self._stops.get(job, ()):
+                stop = self._stops.setdefault(job, {})[incarnation] = asyncio.Event()
                 stop.set()
                 spec, _ = missed.jobs[job]
                 follow = Follow(job=job, incarnation=incarnation, spec=spec)
@@ -153,7 +152,7 @@ class LossCollector(Effector):
         for job in dict.fromkeys([*sorted(job for job, _ in kept), *names]):
             if job in missed.jobs and missed.jobs[job][1]:
                 group.create_task(self._unwatch(job, send))
-        wanted = {job for job, _ in kept} | {job for job, _ in self._stops}
+        wanted = {job for job, _ in kept} | self._stops.keys()
         await asyncio.to_thread(_clear, self._folder, [name for name in names if name not in wanted])
 
     async def _unwatch(self, job: str, send: Send) -> None:
@@ -162,8 +161,9 @@ class LossCollector(Effector):
         self._board.forget(job)
         await send(JobUnwatched(job=job), topic="loss", key=job)
         now = self._clock.monotonic()
-        self._ended_at[job] = now
-        due = [name for name, since in self._ended_at.items() if now - since >= KEEP_ENDED_S]
+        self._ended_at.pop(job, None)
+        self._ended_at[job] = now  # the newest is the last one
+        due = list(itertools.takewhile(lambda name: now - self._ended_at[name] >= KEEP_ENDED_S, self._ended_at))
         for name in due:
             del self._ended_at[name]
         await asyncio.to_thread(_clear, self._folder, due)
@@ -179,10 +179,13 @@ class LossCollector(Effector):
             else:
                 await _guard(self._read(follow, files, send), follow)
         finally:
-            self._stops.pop((follow.job, follow.incarnation), None)
+            if (of_job := self._stops.get(follow.job)) is not None:
+                of_job.pop(follow.incarnation, None)
+                if not of_job:
+                    del self._stops[follow.job]
 
     async def _read(self, follow: Follow, files: ReplicaFiles, send: Send) -> None:
-        stop = self._stops[follow.job, follow.incarnation]
+        stop = self._stops[follow.job][follow.incarnation]
         metric = None if follow.spec.metric == DEFAULT_METRIC else follow.spec.metric
         cursors = self._folder / follow.job / str(follow.incarnation)
         make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric, turns=self._turns)
@@ -202,18 +205,14 @@ class LossCollector(Effector):
         if feed.dropped:
             logger.warning("reports dropped", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
 
-    async def _kept_on(self, nodes: Iterable[str]) -> dict[Key, ReplicaFiles]:
-        """The files that the cluster has on these nodes, of each job's first replica."""
-        found: dict[Key, ReplicaFiles] = {}
-        for node in nodes:
-            try:
-                on_node = await asyncio.to_thread(self._cluster.files, node)
-            except (OSError, SteepestError) as error:
-                logger.warning("cannot list the files of a node", node=node, why=str(error))
-            else:
-                chiefs = (files for files in on_node if files.replica.index == CHIEF)
-                found.update({(files.replica.job, files.incarnation): files for files in chiefs})
-        return found
+    async def _kept(self, node: str | None = None, job: str | None = None) -> dict[Key, ReplicaFiles]:
+        """The files that the cluster has of each job's first replica; on one node and of one job, where these are named."""
+        try:
+            found = await asyncio.to_thread(self._cluster.files, node, job=job)
+        except (OSError, SteepestError) as error:
+            logger.warning("cannot list files", node=node, job=job, why=str(error))
+            return {}
+        return {(each.replica.job, each.incarnation): each for each in found if each.replica.index == CHIEF}
 
 
 async def _guard(reading: Awaitable[None], follow: Follow) -> None:

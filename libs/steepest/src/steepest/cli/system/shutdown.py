@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from steepest.app.installation import open_cluster
-from steepest.app.state_folder import Installation, NodeSpec, StateFolder
+from steepest.app.state_folder import Installation, StateFolder
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.observation import declare_gone
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
@@ -97,7 +97,7 @@ async def stop_all(
 async def _stop_pool(folder: StateFolder, installation: Installation, pool: str, grace_s: float) -> list[StoppedJob]:
     folder, cluster = folder.of_pool(installation, pool), open_cluster(folder, installation, pool)
     try:
-        newest = dict(_incarnations(cluster, installation.nodes_of(pool)))
+        newest = dict(_incarnations(cluster))
         stopped = await asyncio.gather(
             *(_stop(cluster, folder, replica, number, grace_s) for replica, number in sorted(newest.items()))
         )
@@ -106,9 +106,9 @@ async def _stop_pool(folder: StateFolder, installation: Installation, pool: str,
     return [job for job in stopped if job is not None]
 
 
-def _incarnations(cluster: Cluster, nodes: Sequence[NodeSpec]) -> Iterator[tuple[ReplicaId, int]]:
+def _incarnations(cluster: Cluster) -> Iterator[tuple[ReplicaId, int]]:
     """Every incarnation that is known, the newest of each replica last."""
-    found = [(one.incarnation, one.replica) for node in nodes for one in cluster.files(node.name)]
+    found = [(one.incarnation, one.replica) for one in cluster.files()]
     yield from ((replica, incarnation) for incarnation, replica in sorted(found))
 
 

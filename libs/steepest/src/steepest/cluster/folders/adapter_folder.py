@@ -246,8 +246,16 @@ class AdapterFolder:
     def all(self) -> Iterator[IncarnationFolder]:
         """Every incarnation of every job, by job, replica and incarnation."""
         for job in self._names():
-            for replica in self.replicas(job):
-                yield from self.incarnations(replica)
+            yield from self.of_job(job)
+
+    def of_job(self, job: str) -> Iterator[IncarnationFolder]:
+        """Every incarnation of one job, by replica and incarnation.
+
+        Raises:
+            InputError: It is no name of a job.
+        """
+        for replica in self.replicas(job):
+            yield from self.incarnations(replica)
 
     def newest(self) -> Iterator[tuple[ReplicaId, int]]:
         """The newest incarnation of every replica, by its number. Cheap enough for every heartbeat."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Generic
@@ -33,6 +34,12 @@ from steepest.events.heartbeat import NodeHeartbeat
 from steepest.logger import Logger
 
 _log = Logger()
+VERIFIED_A_HEARTBEAT = 256
+"""Jobs whose checkpoints begin to be verified in a heartbeat period; those of more jobs take several periods."""
+
+FOLLOWING_SHARE = 0.1
+"""The most of a thread's time that looking for what other processes started may take: a large folder is read less often."""
+
 _SETTLE_S = 5.0
 """How long the report of an end waits for the last checkpoint's verification; gigabytes are hashed in that time."""
 
@@ -71,6 +78,8 @@ class Background(abc.ABC, Generic[T]):
         self.slicer = TimeSlicer()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
         self._verifying: dict[str, asyncio.Task[None]] = {}
+        self._verified: dict[str, None] = {}  # the jobs that run, the next to verify first
+        self._follows_others_s = 0.0
         self._last_round = dict.fromkeys(("look", "heartbeat"), time.monotonic())
         self._listeners: list[Listener] = []
         self._looking = asyncio.Lock()
@@ -228,21 +237,39 @@ class Background(abc.ABC, Generic[T]):
 
     async def _follow_others(self) -> None:
         """Another process may run an adapter on the same folder: report what it starts and forgets as well."""
+        began = time.monotonic()
+        if began < self._follows_others_s:
+            return
         for folder in await asyncio.to_thread(self.roster.untracked):
             self.track(folder)
         for job in await asyncio.to_thread(self.roster.retired):
             self.drop(job)
+        ended = time.monotonic()
+        self._follows_others_s = ended + (ended - began) * (1 / FOLLOWING_SHARE - 1)
 
     async def _verify_loop(self) -> None:
         """Verify in a loop of its own: hashing gigabytes must not delay a heartbeat and make a node look dead."""
         while True:
-            running = jobs_of(self.roster.running())
+            running = dict.fromkeys(jobs_of(self.roster.running()))
             for job in [job for job, task in self._verifying.items() if task.done() or job not in running]:
                 self._verifying.pop(job).cancel()
-            for job in running:
+            self._verified = {job: None for job in (*self._verified, *running) if job in running}
+            turn = list(itertools.islice(self._verified, VERIFIED_A_HEARTBEAT))
+            for job in turn:
+                del self._verified[job]
+                self._verified[job] = None
+            for job in await asyncio.to_thread(self._with_checkpoints, turn):
                 if job not in self._verifying:
                     self._verifying[job] = asyncio.create_task(self._verify_one(job))
             await asyncio.sleep(self._heartbeat_s)
+
+    def _with_checkpoints(self, jobs: Iterable[str]) -> list[str]:
+        """Those that have saved, or had: most of many jobs have nothing yet, and then one look at all is enough."""
+        return [
+            job
+            for job in jobs
+            if self._known_checkpoint(job) is not None or not Volume(self._state.checkpoints(job), job).is_empty
+        ]
 
     async def _verify_one(self, job: str) -> None:
         await self._survive(self._verify(job))

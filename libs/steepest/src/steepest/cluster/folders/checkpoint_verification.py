@@ -61,6 +61,16 @@ class Volume:
         self._known: dict[str, tuple[bytes, CheckpointRef | None]] = {}
         self.newest: CheckpointRef | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing in it; False if it cannot be read, which is reported where it is verified."""
+        try:
+            return next(iter(walk(self._folder, below=self._below, most=_VOLUME_MOST, deepest=1)), None) is None
+        except FileNotFoundError:
+            return True
+        except (OSError, UntrustedError):
+            return False
+
     def refreshing(self) -> Generator[None, None, CheckpointRef | None]:
         """Scan the volume again; return the newest valid checkpoint (highest incarnation, then highest step)."""
         names = self._names_newest_first()

@@ -209,10 +209,11 @@ class FolderCluster(abc.ABC, Generic[_B]):
         """See ``Cluster.silence_s``."""
         return self._background.silence_s() if self._background is not None else 0.0
 
-    def files(self, node: str) -> Sequence[ReplicaFiles]:
+    def files(self, node: str | None = None, *, job: str | None = None) -> Sequence[ReplicaFiles]:
         """See ``Cluster.files``."""
         if not self._state.jobs.is_dir():
             return []
+        known = self._state.all() if job is None else self._state.of_job(job)
         return [
             ReplicaFiles(
                 replica=folder.replica,
@@ -221,8 +222,8 @@ class FolderCluster(abc.ABC, Generic[_B]):
                 reports=folder.reports,
                 below=folder.below,
             )
-            for folder in self._state.all()
-            if (spec := folder.planned()) is not None and spec.node == node
+            for folder in known
+            if (spec := folder.planned()) is not None and (node is None or spec.node == node)
         ]
 
     async def forget(self, job: str) -> None:

@@ -102,6 +102,8 @@ class Roster(Generic[T]):
         self._state = state
         self._make = make
         self._newest: dict[ReplicaId, T] = {}
+        self._by_node: dict[str, dict[ReplicaId, T]] = {}
+        self._by_job: dict[str, dict[ReplicaId, T]] = {}
 
     def load(self) -> list[T]:
         """Track every incarnation in the state folder; return those that are new."""
@@ -117,7 +119,7 @@ class Roster(Generic[T]):
 
     def retired(self) -> list[str]:
         """Tracked jobs that are no longer in the folder: another adapter has forgotten them."""
-        return [job for job in jobs_of(list(self._newest.values())) if not self._state.job(job).exists()]
+        return [job for job in sorted(self._by_job) if not self._state.job(job).exists()]
 
     @staticmethod
     def _is_new(folder: IncarnationFolder, known: T | None) -> bool:
@@ -135,14 +137,25 @@ class Roster(Generic[T]):
         if spec is None:
             return None
         self._newest[folder.replica] = tracked = self._make(folder, spec)
+        if known is not None:
+            self._leave(known)
+        self._by_node.setdefault(tracked.node, {})[folder.replica] = tracked
+        self._by_job.setdefault(folder.replica.job, {})[folder.replica] = tracked
         return tracked
 
     def drop(self, job: str) -> list[T]:
         """Stop tracking a job; return its incarnations that were tracked."""
-        dropped = [tracked for replica, tracked in self._newest.items() if replica.job == job]
+        dropped = list(self._by_job.pop(job, {}).values())
         for tracked in dropped:
             del self._newest[tracked.folder.replica]
+            self._leave(tracked)
         return dropped
+
+    def _leave(self, tracked: T) -> None:
+        on_node = self._by_node[tracked.node]
+        del on_node[tracked.folder.replica]
+        if not on_node:
+            del self._by_node[tracked.node]
 
     def get(self, replica: ReplicaId) -> T | None:
         """The tracked incarnation of a replica."""
@@ -153,8 +166,8 @@ class Roster(Generic[T]):
         return list(self._newest.values())
 
     def on(self, node: str) -> list[T]:
-        """The tracked incarnations of a node, in order of replicas."""
-        return [self._newest[replica] for replica in sorted(self._newest) if self._newest[replica].node == node]
+        """The tracked incarnations of a node, in order of replicas; the work does not grow with those of other nodes."""
+        return [tracked for _, tracked in sorted(self._by_node.get(node, {}).items(), key=lambda one: one[0])]
 
     def running(self) -> list[T]:
         """The incarnations that are known to run."""

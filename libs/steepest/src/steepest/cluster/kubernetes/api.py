@@ -32,6 +32,9 @@ GONE = 410
 INVALID = 422
 TOO_MANY = 429
 _SERVER_FAILED = 500
+REQUESTS_AT_ONCE = 64
+"""Requests of one client that are under way together; others wait for their turn, and their limit of time begins with it."""
+
 _TRIES = 6
 _PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 5.0
@@ -72,6 +75,7 @@ class KubernetesApi:
         self._kubeconfig = kubeconfig
         self._context = context
         self._opening = asyncio.Lock()
+        self._turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._client: ApiClient | None = None
 
     async def close(self) -> None:
@@ -108,7 +112,10 @@ class KubernetesApi:
             UncertainError: It may have taken effect.
         """
         for tries_left in reversed(range(_TRIES)):
-            async with self._sent(method, path, query, body, content, timeout_s=timeout_s) as answer:
+            async with (
+                self._turns,
+                self._sent(method, path, query, body, content, timeout_s=timeout_s) as answer,
+            ):
                 if answer.status < 300:  # noqa: PLR2004 - HTTP
                     return await _whole(answer)
                 if answer.status != TOO_MANY or not tries_left:

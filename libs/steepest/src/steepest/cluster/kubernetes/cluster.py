@@ -3,8 +3,8 @@
 It owns what an adapter has there, and which call does what; what takes several steps is in ``steps``. Its state folder is on
 a volume that the pods share, so all that does not place, stop or cap is as in the other adapters.
 
-* A start resumes the Job, writes the incarnation and the node into the gated pod and drops the gate. The cluster's own
-  scheduler then binds it: quotas, taints and the requests of others stay in force.
+* A start makes or resumes the Job, writes the incarnation and the node into the gated pod and drops the gate. The cluster's
+  own scheduler then binds it: quotas, taints and the requests of others stay in force.
 * A stop suspends the Job: its pod gets SIGTERM and its grace, and the Job counts no failure. It returns when the pod ended.
 * A limit resizes the pod in place.
 """

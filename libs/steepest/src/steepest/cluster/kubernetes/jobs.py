@@ -1,4 +1,4 @@
-"""The Jobs of one namespace: made suspended, resumed, suspended, removed; and the one pod that a Job has at a time.
+"""The Jobs of one namespace: made, suspended, resumed, removed; and the one pod that a Job has at a time.
 
 It owns the requests that change Jobs and pods. It must never touch an object that does not carry the adapter's own label.
 """
@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import CONFLICT, MERGE, NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.manifest import (
     CLUSTER,
@@ -31,9 +32,10 @@ from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError
 
 _LOOK_S = 0.02
-_POD_S = 30.0
+_POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
 _REMOVED_S = 60.0
+_LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change
 
 
 class BatchJobs:
@@ -168,24 +170,32 @@ class BatchJobs:
         with contextlib.suppress(AnswerError):
             await self._api.request("DELETE", f"{self._namespace}/services/{service_of(self.settings, job)}")
 
-    async def waiting_pod(self, replica: ReplicaId, job: BatchJob) -> Pod | None:
-        """The pod of a resumed Job that waits for a place; None if the Job is over, so that another one is needed.
+    async def waiting_pod(self, replica: ReplicaId, job: BatchJob, *, is_first: bool) -> Pod | None:
+        """The pod of a Job that waits for a place; None if the Job is over, so that another one is needed.
+
+        Args:
+            replica: The replica.
+            job: Its Job.
+            is_first: Whether it has had no pod yet, and so cannot be over: then it is not read while it is waited for.
 
         Raises:
             ClusterError: There is none for a long time; nothing runs.
         """
         deadline = time.monotonic() + _POD_S
-        asked_s = time.monotonic()
-        while time.monotonic() < deadline:
-            for pod in self._pods.all():
-                if pod.metadata.is_of(job.metadata.uid) and pod.is_gated and pod.metadata.deletion_timestamp is None:
+        asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
+        while (now_s := time.monotonic()) < deadline:
+            changed = self._pods.next_change(job.metadata.uid)
+            for pod in self._pods.made_by(job.metadata.uid):
+                if pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
-            if time.monotonic() - asked_s > _ASK_S:
-                asked_s = time.monotonic()
+            if now_s > asks_s and not is_first:
                 now = await self.read(replica)
                 if now is None or now.is_over or now.metadata.uid != job.metadata.uid:
                     return None
-            await asyncio.sleep(_LOOK_S)
+                # A pod that is long in coming has a busy cluster to wait for: asking often would make it busier.
+                pause_s *= 2
+                asks_s = time.monotonic() + pause_s
+            await wait(changed, (deadline if is_first else min(asks_s, deadline)) - time.monotonic())
         raise ClusterError(
             f"the Job {job.metadata.name} has made no pod for {_POD_S:g} s",
             code="not-started",
@@ -234,10 +244,13 @@ class BatchJobs:
             UncertainError: It is still there after a long time.
         """
         deadline = time.monotonic() + _REMOVED_S
-        while not self._pods.is_live or self._pods.get(pod.uid) is not None:
+        while True:
+            changed = self._pods.next_change(pod.uid)
+            if self._pods.is_live and self._pods.get(pod.uid) is None:
+                return
             if time.monotonic() > deadline:
                 raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
-            await asyncio.sleep(_LOOK_S)
+            await wait(changed, _LIVE_S)
 
     async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> BatchJob:
         change = {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": suspended}}

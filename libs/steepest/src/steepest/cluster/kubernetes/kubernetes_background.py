@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
@@ -18,7 +19,7 @@ from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.nodes.usage import PodUsage
 from steepest.cluster.kubernetes.objects import CONTAINER, ClusterNode, Pod
-from steepest.cluster.kubernetes.output import PodOutput, complete
+from steepest.cluster.kubernetes.output import LEFT_S, PodOutput, complete
 from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
 from steepest.cluster.port import NodeTerms, ReplicaId
@@ -29,6 +30,15 @@ from steepest.logger import Logger
 
 _log = Logger()
 _LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while the watch is open
+_NET_A_SECOND = 100
+"""Incarnations that the safety net looks at in a second: with 10,000 of them it needs 100 s for a round."""
+
+_STARTING_A_LOOK = 20
+"""Incarnations not proven to have begun that one look asks about: their pods may not be on record yet."""
+
+READ_A_HEARTBEAT = 1_000
+"""Jobs whose reports are read in a heartbeat period: those of more jobs take several periods, and delay no heartbeat."""
+
 _LISTED_S = 10.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -81,7 +91,12 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._outputs: dict[str, PodOutput] = {}
         self._completing: dict[ReplicaId, asyncio.Task[None]] = {}
         self._doubtful: dict[str, None] = {}  # UIDs of pods that changed since they were observed
-        self._look_at_all_s = 0.0
+        self._by_pod: dict[str, ReplicaId] = {}  # those that have begun, by the UID of their pod
+        self._starting: dict[ReplicaId, None] = {}  # those that are not proven to have begun, the next to look at first
+        self._is_new = True
+        self._net: list[ReplicaId] = []
+        self._net_made_s = self._net_used_s = 0.0
+        self._read: dict[ReplicaId, None] = {}  # the running ones, the next to read first
 
     async def open(self) -> None:
         """Begin to watch, and observe everything."""
@@ -166,40 +181,77 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
+    def watch_incarnation(self, folder: IncarnationFolder) -> None:
+        """See ``Background.watch_incarnation``."""
+        super().watch_incarnation(folder)
+        self._starting[folder.replica] = None
+
+    def unwatch(self, tracked: KubernetesTracked) -> None:
+        """See ``Background.unwatch``."""
+        super().unwatch(tracked)
+        newest = self.roster.get(tracked.folder.replica)
+        if newest is None or newest is tracked:
+            self._starting.pop(tracked.folder.replica, None)
+        if (pod := tracked.__dict__.get("pod")) is not None:
+            self._by_pod.pop(pod.uid, None)
+
     async def see(self) -> list[KubernetesTracked]:
-        """Observe the pods that changed or have not started, and now and then all."""
-        doubtful, self._doubtful = self._doubtful, {}
-        now = time.monotonic()
-        looks_at_all = now >= self._look_at_all_s
-        if looks_at_all:
-            self._look_at_all_s = now + _LOOK_AT_ALL_S
+        """Observe the pods that changed, some that have not started, and now and then all.
+
+        The work grows with what has changed, and not with the number of incarnations that run.
+        """
         changed = []
-        for tracked in self.roster.all():
-            if tracked.seen.ended:
+        for replica in self._looked_at():
+            tracked = self.roster.get(replica)
+            if tracked is None or tracked.seen.ended:
+                self._starting.pop(replica, None)
                 continue
             seen = tracked.seen
             with isolated(tracked.folder):
-                if looks_at_all or not seen.began or tracked.pod is None or tracked.pod.uid in doubtful:
-                    try:
-                        seen = await self.sight.observe(tracked.folder)
-                    except ClusterError as error:
-                        _log.info("pod not observed", incarnation=str(tracked.folder), why=str(error))
+                try:
+                    seen = await self.sight.observe(tracked.folder)
+                except ClusterError as error:
+                    _log.info("pod not observed", incarnation=str(tracked.folder), why=str(error))
                 if not seen.began:
                     tracked.__dict__.pop("pod", None)  # a start that was taken back may make another one
                 elif tracked.pod is not None and not seen.ended:
+                    self._by_pod[tracked.pod.uid] = replica
+                    self._starting.pop(replica, None)
                     self._follow(tracked.folder, tracked.pod)
                 if tracked.note(seen):
                     changed.append(tracked)
         return changed
 
+    def _looked_at(self) -> list[ReplicaId]:
+        """Whose pods must be observed now; at the first look all, because the first heartbeats list what runs."""
+        doubtful, self._doubtful = self._doubtful, {}
+        if self._is_new:
+            self._is_new = False
+            return [each.folder.replica for each in self.roster.all()]
+        found = {replica: None for uid in doubtful if (replica := self._by_pod.get(uid)) is not None}
+        for replica in list(itertools.islice(self._starting, _STARTING_A_LOOK)):
+            found[replica] = self._starting.pop(replica)
+            self._starting[replica] = None
+        now_s = time.monotonic()
+        if not self._net and now_s >= self._net_made_s + _LOOK_AT_ALL_S:
+            self._net = [each.folder.replica for each in self.roster.all() if not each.seen.ended]
+            self._net_made_s = self._net_used_s = now_s
+        if self._net:
+            count = 1 + int(_NET_A_SECOND * (now_s - self._net_used_s))
+            found |= dict.fromkeys(self._net[-count:])
+            del self._net[-count:]
+            self._net_used_s = now_s
+        return list(found)
+
     def _follow(self, folder: IncarnationFolder, pod: PodRecord) -> None:
+        output = self._outputs.get(pod.uid)
+        if output is not None and not output.may_be_begun_again:
+            return
         found = self.pods.get(pod.uid)
         if found is None or (found.state.running is None and found.state.terminated is None):
             return
-        output = self._outputs.get(pod.uid)
-        is_cut = output is not None and output.task.done() and not (output.is_complete and found.state.running is None)
-        if output is None or is_cut:
-            self._outputs[pod.uid] = self._copy(folder, pod)
+        if output is None or not (output.is_complete and found.state.running is None):
+            self._outputs[pod.uid] = self._copy(folder, pod, delay_s=0.0 if self._listeners else LEFT_S)
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -236,10 +288,14 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if (completing := self._completing.get(replica)) is not None:
             await asyncio.wait([completing])
 
-    def _copy(self, folder: IncarnationFolder, pod: PodRecord, patience_s: float = 0.0) -> PodOutput:
+    def _copy(
+        self, folder: IncarnationFolder, pod: PodRecord, patience_s: float = 0.0, delay_s: float = 0.0
+    ) -> PodOutput:
         known = self.pods.get(pod.uid) or self.pods.last(pod.uid)
         container = known.container if known is not None else CONTAINER
-        return PodOutput(self._api, f"{self._path}/{pod.name}", container, folder, patience_s=patience_s)
+        return PodOutput(
+            self._api, f"{self._path}/{pod.name}", container, folder, patience_s=patience_s, delay_s=delay_s
+        )
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 
@@ -254,5 +310,14 @@ class KubernetesBackground(Background[KubernetesTracked]):
                 if tracked.pod is not None:
                     self._follow(tracked.folder, tracked.pod)
                     tracked.use = self._usage.of(tracked.pod.uid)
+        self._read_reports({each.folder.replica: each for each in running})
+
+    def _read_reports(self, running: Mapping[ReplicaId, KubernetesTracked]) -> None:
+        self._read = {each: None for each in (*self._read, *running) if each in running}
+        for replica in list(itertools.islice(self._read, READ_A_HEARTBEAT)):
+            del self._read[replica]
+            self._read[replica] = None
+            tracked = running[replica]
             with isolated(tracked.folder):
+                tracked.note(tracked.seen)
                 tracked.tail.read()

@@ -115,7 +115,7 @@ class JobManifest(msgspec.Struct, frozen=True):
     """A replica's Job, and what its next pod adds.
 
     Attributes:
-        job: The Job, suspended; the same for all incarnations with the same spec.
+        job: The Job; the same for all incarnations with the same spec.
         digest: Of the Job's template; also an annotation of the Job.
         annotations: Of the pod of this incarnation.
     """
@@ -155,7 +155,7 @@ def manifest(
             "annotations": {NAME: str(replica), TEMPLATE: digest},
         },
         "spec": {
-            "suspend": True,
+            "suspend": False,  # its pods wait behind the gate
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
             "template": template,

@@ -51,10 +51,6 @@ class ObjectMetadata(ObjectPart, frozen=True):
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] = []
 
-    def is_of(self, owner: str) -> bool:
-        """Whether the object with this UID made it."""
-        return any(each.uid == owner for each in self.owner_references)
-
 
 class ClusterObject(ObjectPart, frozen=True):
     """Any object of the API server."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
@@ -28,6 +29,12 @@ _SILENT_S = 3600.0
 _HANDOVER_S = 5.0
 _LONGEST_TIME = 35  # with nanoseconds and the distance from UTC
 
+LEFT_S = 5.0
+"""How long an adapter whose heartbeats have no consumer leaves an output to the one whose heartbeats have."""
+
+ANOTHER_S = 60.0
+"""How long another adapter is left to copy before this one asks again whether it does."""
+
 
 class PodOutput:
     """Follows one container's output until it ends.
@@ -38,10 +45,18 @@ class PodOutput:
         container: The one that trains.
         folder: The incarnation.
         patience_s: How long to wait for another adapter that copies.
+        delay_s: How long to leave it to another adapter before.
     """
 
     def __init__(
-        self, api: KubernetesApi, path: str, container: str, folder: IncarnationFolder, *, patience_s: float = 0.0
+        self,
+        api: KubernetesApi,
+        path: str,
+        container: str,
+        folder: IncarnationFolder,
+        *,
+        patience_s: float = 0.0,
+        delay_s: float = 0.0,
     ) -> None:
         self._api = api
         self._path = path
@@ -50,20 +65,33 @@ class PodOutput:
         self._patience_s = patience_s
         self._pace = CopyPace(SystemClock())
         self._hurry = asyncio.Event()
+        self._delay_s = delay_s
+        self.has_begun = not delay_s
         self.is_complete = False
+        self._is_elsewhere = False
+        self._begun_s = time.monotonic()
         self.task = asyncio.create_task(self._follow())
 
     def hurry(self) -> None:
         """Copy the rest without pauses: the container has ended."""
         self._hurry.set()
 
+    @property
+    def may_be_begun_again(self) -> bool:
+        """Whether it has ended, and so may be begun again if the container still runs."""
+        return self.task.done() and (not self._is_elsewhere or time.monotonic() > self._begun_s + ANOTHER_S)
+
     async def _follow(self) -> None:
         try:
+            if self._delay_s:
+                await asyncio.sleep(self._delay_s)
+                self.has_begun = True
             while has_more := await self._copy():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pace.pause_s()):
                         await self._hurry.wait()
             self.is_complete = has_more is False
+            self._is_elsewhere = has_more is None
         except (ClusterError, OSError, aiohttp.ClientError) as error:
             _log.info("output copy interrupted", incarnation=str(self._folder), why=str(error))
 
@@ -131,6 +159,9 @@ async def complete(running: PodOutput | None, again: Callable[[float], PodOutput
         running: What copies it now.
         again: Begins to copy, with patience for another adapter that does.
     """
+    if running is not None and not running.has_begun:
+        running.task.cancel()
+        running = None
     for begun in (running, None):
         output = begun or again(_HANDOVER_S)
         output.hurry()

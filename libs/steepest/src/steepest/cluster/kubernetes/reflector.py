@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Generic
 
@@ -83,6 +84,8 @@ class Reflector(Generic[T]):
         self._changed: Callable[[T], None] = changed
         self._objects: dict[str, T] = {}
         self._deleted: dict[str, T] = {}
+        self._made: dict[str, dict[str, None]] = {}  # by owner, the UIDs of what it has made
+        self._awaited: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()
         self._version = ""
         self._removals = Pulse()
         self._listed = asyncio.Event()
@@ -136,6 +139,14 @@ class Reflector(Generic[T]):
         """All objects."""
         return self._objects.values()
 
+    def made_by(self, owner: str) -> list[T]:
+        """The objects that the object with this UID has made; the work does not grow with the number of others."""
+        return [self._objects[uid] for uid in self._made.get(owner, ())]
+
+    def next_change(self, uid: str) -> asyncio.Event:
+        """Set when this object, or one that it has made, changes. Get it first, look, then wait: so none is missed."""
+        return self._awaited.setdefault(uid, asyncio.Event())
+
     async def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
         while True:
@@ -170,14 +181,16 @@ class Reflector(Generic[T]):
             found |= {each.metadata.uid: each for each in listing.items}
             if not (going_on := listing.metadata.continue_):
                 break
-        before, self._objects = self._objects, found
+        before, self._objects, self._made = self._objects, found, {}
+        for each in found.values():
+            self._note_owners(each)
         self._version = listing.metadata.resource_version
         for uid, each in before.items():
             if uid not in found:
                 self._bury(each)
         for uid, each in found.items():
             if uid not in before or before[uid].metadata.resource_version != each.metadata.resource_version:
-                self._changed(each)
+                self._has_changed(each)
         self._is_open = True
         self._listed.set()
 
@@ -210,19 +223,38 @@ class Reflector(Generic[T]):
             return
         found = msgspec.json.decode(event.object, type=self._kind)
         self._version = found.metadata.resource_version
+        if (before := self._objects.pop(found.metadata.uid, None)) is not None:
+            self._forget_owners(before)  # they may have changed
         if event.type == "DELETED":
-            self._objects.pop(found.metadata.uid, None)
             self._bury(found)
             return
         self._objects[found.metadata.uid] = found
-        self._changed(found)
+        self._note_owners(found)
+        self._has_changed(found)
 
     def _bury(self, gone: T) -> None:
         self._deleted[gone.metadata.uid] = gone
         self._removals.fire()
         while len(self._deleted) > DELETED_KEPT:
             del self._deleted[next(iter(self._deleted))]
-        self._changed(gone)
+        self._has_changed(gone)
+
+    def _note_owners(self, made: T) -> None:
+        for owner in made.metadata.owner_references:
+            self._made.setdefault(owner.uid, {})[made.metadata.uid] = None
+
+    def _forget_owners(self, gone: T) -> None:
+        for owner in gone.metadata.owner_references:
+            if (made := self._made.get(owner.uid)) is not None:
+                made.pop(gone.metadata.uid, None)
+                if not made:
+                    del self._made[owner.uid]
+
+    def _has_changed(self, object_: T) -> None:
+        self._changed(object_)
+        for uid in (object_.metadata.uid, *(owner.uid for owner in object_.metadata.owner_references)):
+            if (awaited := self._awaited.pop(uid, None)) is not None:
+                awaited.set()
 
 
 async def _split(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -198,9 +198,11 @@ class SimulatedCluster:
         """See ``Cluster.silence_s``: there is no background loop."""
         return 0.0
 
-    def files(self, node: str) -> Sequence[ReplicaFiles]:
+    def files(self, node: str | None = None, *, job: str | None = None) -> Sequence[ReplicaFiles]:
         """See ``Cluster.files``."""
-        return [self._witness.files(training) for training in self._nodes.on(node)]
+        nodes = self._nodes.nodes if node is None else (node,)
+        found = [self._witness.files(training) for name in nodes for training in self._nodes.on(name)]
+        return [each for each in found if job is None or each.replica.job == job]
 
     async def forget(self, job: str) -> None:
         """See ``Cluster.forget``."""

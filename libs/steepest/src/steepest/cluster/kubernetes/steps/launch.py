@@ -119,7 +119,8 @@ async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFold
         else:
             job = await jobs.make(folder.replica, wanted, is_first=folder.incarnation == 1)
         if await jobs.resume(job):
-            found = await jobs.waiting_pod(folder.replica, job)
+            is_first = folder.incarnation == 1 and USERS_JOB not in order.spec.env
+            found = await jobs.waiting_pod(folder.replica, job, is_first=is_first)
     pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(folder.write, record_of(folder), pod)
@@ -149,7 +150,7 @@ async def _limit_users(
 async def _proven(background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord) -> None:
     began = time.monotonic()
     while time.monotonic() < began + PROOF_S:
-        pulse = background.watch.pulse.next_pulse()
+        changed = background.pods.next_change(pod.uid)
         found = background.pods.get(pod.uid)
         if found is None:
             if background.pods.last(pod.uid) is not None:  # another party has removed it, which ends it
@@ -160,7 +161,7 @@ async def _proven(background: KubernetesBackground, folder: IncarnationFolder, p
             return
         elif (why := unschedulable(found)) and time.monotonic() > began + NO_ROOM_S:
             raise RefusedError(f"{folder} finds no room: {why[:500]}", code="no-room")
-        await wait(pulse, _LOOK_S)
+        await wait(changed, _LOOK_S)
 
 
 def _make_folders(state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch, user: int) -> None:

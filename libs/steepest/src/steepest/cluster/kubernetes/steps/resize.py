@@ -85,7 +85,7 @@ async def _settled(background: KubernetesBackground, pod: PodRecord, limits: dic
     """
     deadline = time.monotonic() + SET_S
     while True:
-        pulse = background.watch.pulse.next_pulse()
+        changed = background.pods.next_change(pod.uid)
         found = background.pods.get(pod.uid)
         if found is None or found.has_ended:
             raise UncertainError(f"the pod {pod.name} has ended", code="not-running")
@@ -97,7 +97,7 @@ async def _settled(background: KubernetesBackground, pod: PodRecord, limits: dic
             return None
         if late:
             raise UncertainError(f"the caps of {pod.name} are not confirmed after {SET_S:g} s", code="limit-timeout")
-        await wait(pulse, _LOOK_S)
+        await wait(changed, _LOOK_S)
 
 
 def _has(pod: Pod, limits: dict[str, str]) -> bool:

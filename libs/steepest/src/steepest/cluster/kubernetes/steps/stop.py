@@ -57,8 +57,9 @@ class PodStop:
         """
         patience = time.monotonic() + grace_s
         is_suspended = is_killed = False
+        pod = await asyncio.to_thread(pod_of, self._folder)
         while True:
-            pulse = self._background.watch.pulse.next_pulse()
+            pulse = self._background.pods.next_change(pod.uid) if pod else self._background.watch.pulse.next_pulse()
             late = time.monotonic() - patience
             try:
                 seen = await self._observe()
