@@ -7,8 +7,9 @@
     python -m tests.faults.mutate --page            # and write the table of docs/testing.md
 
 A patch is applied to a copy of the library, which is played in processes of its own. Its first line says what it does.
-What was found is kept: as long as the code is the same, a further call goes on with the mutants that got away, behind the
-seeds that they were hunted with.
+Before, the unharmed code is played with probes (``probes.py``): a mutant is hunted only with the seeds with which it acts
+differently, and is known to do no harm with the others. What was found is kept: as long as the code is the same, a further
+call goes on with the mutants that got away, behind the seeds that they were hunted with.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from tests.faults.probes import probed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -34,6 +36,8 @@ MOST_SEEDS = 2_000
 KEPT = Path("out/faults/mutants.json")
 PAGE = ROOT / "docs" / "testing.md"
 TABLE = re.compile(r"(?<=<!-- mutants -->\n).*?(?=<!-- end of mutants -->)", re.DOTALL)
+IGNORED = shutil.ignore_patterns("__pycache__")
+CHANGED = re.compile(r"^\+\+\+ b/(\S+)", re.MULTILINE)
 FOUND = re.compile(r"^seed (\d+): (.*)", re.MULTILINE)
 
 
@@ -42,10 +46,12 @@ class Hunted(msgspec.Struct, frozen=True):
 
     Attributes:
         seeds: With how many it was hunted; where it was found, including the one that found it.
+        differs: With how many of them it acts differently.
         what: What that one broke; empty: it got away.
     """
 
     seeds: int = 0
+    differs: int = 0
     what: str = ""
 
 
@@ -56,11 +62,17 @@ class Kept(msgspec.Struct):
         code: Digest of the code and the patches that were played.
         first: The first seed.
         mutants: By name.
+        reached: Of each seed from the first on, the mutants that act differently with it.
     """
 
     code: str
     first: int
     mutants: dict[str, Hunted] = {}
+    reached: list[list[str]] = []
+
+    def seeds_of(self, mutant: str, begin: int, end: int) -> list[int]:
+        """The seeds with which a mutant acts differently, of those from one number to before another, both from 0."""
+        return [self.first + at for at in range(begin, end) if mutant in self.reached[at]]
 
 
 class Copy:
@@ -68,9 +80,8 @@ class Copy:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / LIBRARY, folder / LIBRARY, ignore=ignored)
-        shutil.copytree(HERE, folder / "tests" / "faults", ignore=ignored)
+        shutil.copytree(ROOT / LIBRARY, folder / LIBRARY, ignore=IGNORED)
+        shutil.copytree(HERE, folder / "tests" / "faults", ignore=IGNORED)
 
     def digest(self) -> str:
         """Of all code and patches."""
@@ -90,18 +101,51 @@ class Copy:
         if done.returncode:
             raise RuntimeError(f"{patch.name} does not apply: {done.stdout}{done.stderr}")
 
-    def hunt(self, seeds: int, first: int, processes: int) -> tuple[int, str] | None:
+    def hunt(self, seeds: Sequence[int], processes: int) -> tuple[int, str] | None:
         """The seed that found something, and what; None: none did."""
-        command = [sys.executable, "-m", "tests.faults.run", "--no-shrink", "--seeds", str(seeds)]
-        command += ["--from", str(first), "--processes", str(processes)]
-        env = {**os.environ, "PYTHONPATH": f"{self.folder}:{self.folder / LIBRARY}", "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        these = ["--no-shrink", "--these", ",".join(map(str, seeds)), "--processes", str(processes)]
+        done = self._run("tests.faults.run", *these)
         if done.returncode == 0:
             return None
         found = FOUND.search(done.stdout)
         if found is None:
             raise RuntimeError(f"the hunter failed: {done.stdout[-500:]}{done.stderr[-2_000:]}")
         return int(found[1]), found[2]
+
+    def reached(self, patches: Sequence[Path], first: int, seeds: int, processes: int) -> list[list[str]]:
+        """Which mutants act differently with each of these seeds: the unharmed code is played, with probes.
+
+        Raises:
+            RuntimeError: The unharmed code breaks.
+        """
+        everywhere = self.put_probes(patches)
+        command = ["--from", str(first), "--seeds", str(seeds), "--processes", str(processes)]
+        done = self._run("tests.faults.reach", *command)
+        shutil.copytree(ROOT / LIBRARY, self.folder / LIBRARY, ignore=IGNORED, dirs_exist_ok=True)
+        if done.returncode:
+            raise RuntimeError(f"the unharmed code fails: {done.stdout[-500:]}{done.stderr[-2_000:]}")
+        of_seed = {int(seed): names for seed, *names in map(str.split, done.stdout.splitlines())}
+        return [[*of_seed[seed], *everywhere] for seed in range(first, first + seeds)]
+
+    def put_probes(self, patches: Sequence[Path]) -> list[str]:
+        """Probes of these mutants; the names of those that differ in every run."""
+        mutated: dict[Path, dict[str, str]] = {}
+        for patch in patches:
+            self.patch(patch)
+            for name in CHANGED.findall(patch.read_text()):
+                mutated.setdefault(self.folder / name, {})[patch.stem] = (self.folder / name).read_text()
+            self.patch(patch, back=True)
+        everywhere: list[str] = []
+        for path, texts in mutated.items():
+            module = probed(path.read_text(), texts)
+            path.write_text(module.text)
+            everywhere += module.everywhere
+        return everywhere
+
+    def _run(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": f"{self.folder}:{self.folder / LIBRARY}", "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
 
 
 def title(patch: Path) -> str:
@@ -124,12 +168,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Copy(Path(folder))
         kept = _kept(copy.digest(), given.first)
+        if (more := given.seeds - len(kept.reached)) > 0:
+            _say(f"{more} seeds with probes in the unharmed code")
+            begin = given.first + len(kept.reached)
+            kept.reached += copy.reached(sorted(MUTANTS.glob("*.patch")), begin, more, given.processes)
+            _keep(kept)
         for patch in patches:
             now = kept.mutants[patch.stem] = hunted(copy, patch, kept, given.seeds, given.processes)
-            KEPT.parent.mkdir(parents=True, exist_ok=True)
-            KEPT.write_bytes(msgspec.json.encode(kept))
+            _keep(kept)
             after = f"found after {now.seeds:>4}" if now.what else f"NOT found in {now.seeds}"
-            _say(f"{patch.stem:<34} {after}  {title(patch)}{' | ' + now.what[:120] if now.what else ''}")
+            broke = f" | {now.what[:120]}" if now.what else ""
+            _say(f"{patch.stem:<34} {after}, differs in {now.differs}  {title(patch)}{broke}")
     found = {patch: kept.mutants[patch.stem] for patch in patches}
     escaped = sum(not one.what for one in found.values())
     _say(f"{len(patches) - escaped} of {len(patches)} mutants are found within {given.seeds} seeds")
@@ -143,10 +192,18 @@ def hunted(copy: Copy, patch: Path, kept: Kept, seeds: int, processes: int) -> H
     before = kept.mutants.get(patch.stem, Hunted())
     if before.what or before.seeds >= seeds:
         return before
-    copy.patch(patch)
-    found = copy.hunt(seeds - before.seeds, kept.first + before.seeds, processes)
-    copy.patch(patch, back=True)
-    return Hunted(found[0] - kept.first + 1, found[1]) if found else Hunted(seeds)
+    found = None
+    if hunters := kept.seeds_of(patch.stem, before.seeds, seeds):
+        copy.patch(patch)
+        found = copy.hunt(hunters, processes)
+        copy.patch(patch, back=True)
+    needed = found[0] - kept.first + 1 if found else seeds
+    return Hunted(needed, len(kept.seeds_of(patch.stem, 0, needed)), found[1] if found else "")
+
+
+def _keep(kept: Kept) -> None:
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    KEPT.write_bytes(msgspec.json.encode(kept))
 
 
 def _kept(code: str, first: int) -> Kept:
@@ -162,8 +219,14 @@ def table(mutants: Mapping[Path, Hunted], first: int) -> str:
     """After how many seeds each mutant was found, as a part of a page."""
     found = [one.seeds for one in mutants.values() if one.what]
     lines = [f"{len(found)} of {len(mutants)} are found, within {max(found, default=0):,} seeds from {first} on:", ""]
-    lines += ["| What the patch does | found after seeds |", "|---|---|"]
-    lines += [f"| {title(patch)} | {'' if one.what else '> '}{one.seeds:,} |" for patch, one in mutants.items()]
+    lines += [
+        "| What the patch does | found after seeds | of them, with so many it acts differently |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {title(patch)} | {'' if one.what else '> '}{one.seeds:,} | {one.differs:,} |"
+        for patch, one in mutants.items()
+    ]
     return "\n".join([*lines, ""])
 
 

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from tests.faults.draw import FAULT_KINDS, POINTS, WISHES, drawn
@@ -27,6 +28,7 @@ from tests.faults.schedule import Schedule, parsed
 from tests.faults.shrink import causes, shrunk
 from tests.faults.world import IDLE, Outcome, played
 
+T = TypeVar("T")
 FOUND = Path("out/faults")
 CPU_LIMIT_S = 120
 """A schedule that takes more processor time than this turns in a circle."""
@@ -52,7 +54,8 @@ def guarded(schedule: Schedule) -> Outcome:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def _seed(seed: int) -> tuple[int, Outcome]:
+def outcome_of(seed: int) -> tuple[int, Outcome]:
+    """A seed, and what came of it."""
     if gc.isenabled():  # the first one in this process: the modules need not be looked at after every seed
         gc.disable()
         gc.freeze()
@@ -62,13 +65,13 @@ def _seed(seed: int) -> tuple[int, Outcome]:
         gc.collect()
 
 
-def outcomes(seeds: Sequence[int], processes: int) -> Iterator[tuple[int, Outcome]]:
-    """Each seed's outcome, as they come."""
+def on_cores(play: Callable[[int], T], seeds: Sequence[int], processes: int) -> Iterator[T]:
+    """What each seed gives, as they come."""
     if processes == 1:
-        yield from map(_seed, seeds)
+        yield from map(play, seeds)
         return
     with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=500) as pool:
-        yield from pool.imap_unordered(_seed, seeds)
+        yield from pool.imap_unordered(play, seeds)
 
 
 class Tally(msgspec.Struct):
@@ -98,7 +101,7 @@ def hunt(seeds: Sequence[int], processes: int, say: Callable[[str], None]) -> tu
     """Play until one is broken: that one, and what was played so far."""
     tally = Tally()
     began = said = time.monotonic()
-    for seed, outcome in outcomes(seeds, processes):
+    for seed, outcome in on_cores(outcome_of, seeds, processes):
         tally.add(outcome)
         now = time.monotonic()
         if outcome.broken or now - said >= 1 or tally.seeds == len(seeds):
@@ -170,6 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--from", type=int, default=0, dest="first")
+    parser.add_argument("--these", default="", help="play these seeds, by commas, and no others")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--no-shrink", action="store_true", help="only say which seed breaks what")
     parser.add_argument("--least", type=int, default=0, help="how often each fault must strike in each step")
@@ -177,12 +181,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.replay:
         return _replay(given.replay)
-    seeds = range(given.first, given.first + given.seeds)
+    these = [int(seed) for seed in given.these.split(",") if seed]
+    seeds = these or range(given.first, given.first + given.seeds)
     found, tally = hunt(seeds, given.processes, _say)
     _say(table(tally.struck, given.least))
     _say(_judged(tally))
     if found is None:
-        _say(f"{given.seeds} seeds from {given.first} on: nothing is broken")
+        _say(f"{len(seeds)} seeds from {seeds[0]} on: nothing is broken")
         return bool(seldom(tally.struck, given.least))
     seed, outcome = found
     for what in outcome.broken:

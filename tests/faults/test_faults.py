@@ -7,13 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.faults import reached
 from tests.faults.draw import RESTATING, drawn
 from tests.faults.measured import unmeasured
 from tests.faults.mutate import MUTANTS, Copy, Hunted, Kept, hunted
+from tests.faults.probes import probed
 from tests.faults.processes import TOPOLOGIES
 from tests.faults.run import guarded, seldom, table
 from tests.faults.schedule import Schedule, parsed
@@ -192,20 +195,69 @@ def test_every_mutant_applies(tmp_path: Path) -> None:
 
 
 def test_a_hunt_goes_on_where_it_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A mutant that got away is hunted with the seeds behind those of before; one that was found is not hunted again."""
+    """A mutant is hunted with the seeds with which it acts differently, and from where it got away; once found, no more."""
     copy, patch, kept = Copy(tmp_path), min(MUTANTS.glob("*.patch")), Kept("code", 100)
-    played: list[range] = []
+    kept.reached = [[patch.stem] if seed in {103, 119, 121, 137, 138, 170} else ["another"] for seed in range(100, 200)]
+    played: list[Sequence[int]] = []
 
-    def hunt(seeds: int, first: int, _: int) -> tuple[int, str] | None:
-        played.append(range(first, first + seeds))
+    def hunt(seeds: Sequence[int], _: int) -> tuple[int, str] | None:
+        played.append(seeds)
         return (137, "j1 has not ended") if 137 in played[-1] else None
 
     monkeypatch.setattr(copy, "hunt", hunt)
     for seeds in (20, 20, 50, 90):
         kept.mutants[patch.stem] = hunted(copy, patch, kept, seeds, 1)
 
-    assert played == [range(100, 120), range(120, 150)]
-    assert kept.mutants[patch.stem] == Hunted(38, "j1 has not ended")
+    assert played == [[103, 119], [121, 137, 138]]
+    assert kept.mutants[patch.stem] == Hunted(38, differs=4, what="j1 has not ended")
+
+
+@pytest.mark.parametrize(
+    ("unharmed", "mutant", "differing"),
+    [
+        ("    return x > 3 and x != 9", "    return x != 9", [0, 1, 2, 3]),
+        ("    return x > 3 and x != 9", "    return x > 3", [9]),
+        ("    return (lambda: x > 3)()", "    return (lambda: 10 / (x - 2) > 3)()", [2, 3, 6, 7, 8, 9]),
+        ("    if (y := x) > 3:\n        print(y)", "    if False and (y := x) > 3:\n        print(y)", range(10)),
+        ("    if x > 3:\n        x += 1\n    return x", "    if x > 3:\n        pass\n    return x", range(4, 10)),
+        ("    if x > 3:\n        print(x)\n        return x", "    if x > 3:\n        return x", range(4, 10)),
+        ("    return x", "    return x\n", []),
+    ],
+)
+def test_probes_say_where_a_mutant_differs(unharmed: str, mutant: str, differing: Sequence[int]) -> None:
+    """A module with probes does what it did, and says for which arguments a mutant of it would do something else."""
+    unharmed, mutant = f"def f(x):\n{unharmed}", f"def f(x):\n{mutant}"
+    space: dict[str, Any] = {}
+    exec(probed(unharmed, {"it": mutant}).text, space)  # noqa: S102 - the test's own text
+    plain: dict[str, Any] = {}
+    exec(unharmed, plain)  # noqa: S102 - the test's own text
+
+    found = []
+    for argument in range(10):
+        reached.REACHED.clear()
+        assert space["f"](argument) == plain["f"](argument)
+        found += [argument] if reached.REACHED else []
+
+    assert found == list(differing)
+
+
+def test_what_an_import_runs_differs_everywhere() -> None:
+    """A change of a module's constants is in every run."""
+    assert probed("A = 1\n\ndef f(x=A):\n    return x", {"it": "A = 1\n\ndef f(x=2):\n    return x"}).everywhere == (
+        "it",
+    )
+
+
+def test_every_mutant_has_its_probes(tmp_path: Path) -> None:
+    """The probes of all mutants stand in one copy of the library, which is still a library."""
+    copy = Copy(tmp_path)
+    everywhere = copy.put_probes(sorted(MUTANTS.glob("*.patch")))
+
+    texts = "".join(path.read_text() for path in (tmp_path / "libs").rglob("*.py"))
+    for patch in MUTANTS.glob("*.patch"):
+        assert f"'{patch.stem}'" in texts or patch.stem in everywhere
+    for path in (tmp_path / "libs").rglob("*.py"):
+        compile(path.read_text(), path, "exec")
 
 
 def test_a_seed_is_a_run_under_any_hash_seed() -> None:
