@@ -269,6 +269,7 @@ def test_what_a_job_prints_is_read_from_its_pods(
 ) -> None:
     """The newest incarnation's last lines; and followed, on to the pod of the next incarnation, until the job is over."""
     served.append(*running("p", "n1"))
+    assert call("logs", "p") == []
     plane.apply(job_pod("p-1", "p", 1, "running"), job_pod("other-1", "other", 9, "running"))
     kubelet.add("p-1", b"one\ntwo\nhalf")
     assert call("logs", "-n", "2", "p") == [{"incarnation": 1, "line": each} for each in ("two", "half")]

@@ -200,7 +200,7 @@ def pod(name: str, job: str, incarnation: str) -> dict[str, Any]:
 class Cluster:
     """Pods of an API server: their states in turn, and their output."""
 
-    def __init__(self, server: HttpsStub, *pages: list[dict[str, Any]]) -> None:
+    def __init__(self, server: HttpsStub, *pages: list[dict[str, Any]] | None) -> None:
         self.pages = pages
         self.states: dict[str, Iterator[str]] = {}
         self.printed: dict[str, bytes] = {}
@@ -241,6 +241,13 @@ def test_pods_are_those_of_the_job(server: HttpsStub, logs: PodLogs) -> None:
 
     assert logs.pods("a", 0) == {1: "a-1", 2: "a-2"}
     assert "steepest.dev%2Freplica%3D0" in server.asked[0].path
+
+
+def test_no_pods_may_be_null(server: HttpsStub, logs: PodLogs) -> None:
+    """An API server that is asked for metadata alone answers null where it has none."""
+    Cluster(server, None)
+
+    assert logs.pods("a", 0) == {}
 
 
 def test_what_a_pod_prints_is_bounded_text(server: HttpsStub, logs: PodLogs) -> None:

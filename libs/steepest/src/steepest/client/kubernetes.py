@@ -29,7 +29,7 @@ from steepest.client.synchronous import Client
 from steepest.cluster.folders.printed import LINE_BYTES, in_words
 from steepest.cluster.kubernetes.contexts import KubeContext
 from steepest.cluster.kubernetes.manifest import CLUSTER, INCARNATION, REPLICA, VARIABLE
-from steepest.cluster.kubernetes.objects import ClusterObject, Listing, Pod
+from steepest.cluster.kubernetes.objects import ClusterObject, Listing, MetadataListing, Pod
 from steepest.errors import InputError
 
 LABELS = "app.kubernetes.io/name=steepest,app.kubernetes.io/component=gateway"
@@ -108,8 +108,8 @@ class PodLogs:
         query = {"labelSelector": f"{CLUSTER},{REPLICA}={replica}", "limit": str(_PAGE)}
         found: dict[int, str] = {}
         while True:
-            page = self._server.get(self._path, Listing[ClusterObject], "list pods", query, accept=_LABELS_ALONE)
-            for metadata in (each.metadata for each in page.items):
+            page = self._server.get(self._path, MetadataListing, "list pods", query, accept=_LABELS_ALONE)
+            for metadata in (each.metadata for each in page.items or ()):
                 number = metadata.annotations.get(INCARNATION, "")
                 if metadata.annotations.get(_JOB) == job and _NUMBER.fullmatch(number):
                     found[int(number)] = metadata.name

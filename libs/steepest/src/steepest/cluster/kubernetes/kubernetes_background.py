@@ -243,6 +243,14 @@ class KubernetesBackground(Background[KubernetesTracked]):
             self._net_used_s = now_s
         return list(found)
 
+    async def begin_output(self, folder: IncarnationFolder) -> None:
+        """Begin to copy the output of an incarnation that is about to be stopped: its log goes with its pod."""
+        pod = await asyncio.to_thread(pod_of, folder)
+        if pod is not None:
+            self._follow(folder, pod)
+            if (output := self._outputs.get(pod.uid)) is not None:
+                await output.begin()
+
     def _follow(self, folder: IncarnationFolder, pod: PodRecord) -> None:
         output = self._outputs.get(pod.uid)
         if output is not None and not output.may_be_begun_again:

@@ -27,6 +27,7 @@ from steepest.logger import Logger
 _log = Logger()
 _SILENT_S = 3600.0
 _HANDOVER_S = 5.0
+_OPENED_S = 1.0
 _LONGEST_TIME = 35  # with nanoseconds and the distance from UTC
 
 LEFT_S = 5.0
@@ -66,7 +67,8 @@ class PodOutput:
         self._pace = CopyPace(SystemClock())
         self._hurry = asyncio.Event()
         self._delay_s = delay_s
-        self.has_begun = not delay_s
+        self._due = asyncio.Event()
+        self._opened = asyncio.Event()
         self.is_complete = False
         self._is_elsewhere = False
         self._begun_s = time.monotonic()
@@ -77,15 +79,28 @@ class PodOutput:
         self._hurry.set()
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it is no longer left to another adapter."""
+        return self._due.is_set()
+
+    async def begin(self) -> None:
+        """Begin now, and wait until the log is open or another adapter has it; for no longer than a second."""
+        self._due.set()
+        opened = asyncio.create_task(self._opened.wait())
+        await asyncio.wait([opened, self.task], timeout=_OPENED_S, return_when=asyncio.FIRST_COMPLETED)
+        opened.cancel()
+
+    @property
     def may_be_begun_again(self) -> bool:
         """Whether it has ended, and so may be begun again if the container still runs."""
         return self.task.done() and (not self._is_elsewhere or time.monotonic() > self._begun_s + ANOTHER_S)
 
     async def _follow(self) -> None:
         try:
-            if self._delay_s:
-                await asyncio.sleep(self._delay_s)
-                self.has_begun = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._delay_s):
+                    await self._due.wait()
+            self._due.set()
             while has_more := await self._copy():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._pace.pause_s()):
@@ -107,6 +122,7 @@ class PodOutput:
             lines = TimedLines()
             self._pace.begin()
             async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
+                self._opened.set()
                 async for chunk in body.iter_any():
                     # The files are closed after a cancellation.
                     is_new = await uncancelled(asyncio.to_thread(_add, copy, list(lines.of(chunk))))
@@ -165,8 +181,10 @@ async def complete(running: PodOutput | None, again: Callable[[float], PodOutput
     for begun in (running, None):
         output = begun or again(_HANDOVER_S)
         output.hurry()
-        await asyncio.wait([output.task], timeout=_HANDOVER_S)
-        output.task.cancel()
+        try:
+            await asyncio.wait([output.task], timeout=_HANDOVER_S)
+        finally:
+            output.task.cancel()
         if output.is_complete:
             return
 

@@ -69,6 +69,7 @@ class PodStop:
                     await self._cancel_start()
                     continue
                 if not is_suspended:
+                    await self._background.begin_output(self._folder)
                     is_suspended = await self._suspend(grace_s)
                 elif late >= 0 and not is_killed:
                     is_killed = await self._kill()
