@@ -182,22 +182,39 @@ def test_no_job_is_stopped_for_a_target_that_was_gone_before() -> None:
 
 
 def test_a_plan_of_a_gang_that_ended_with_a_node_holds_no_target() -> None:
-    """Its processes had left in its STOP; that the job waits again says that the plan is over."""
+    """One of its processes had left in its STOP; that the job waits again says that the plan is over."""
     begun = c.StepBegun(
-        plan="move-a", step=c.Step.STOP, attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n1")
+        plan="move-a", step=c.Step.STOP, attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n3")
     )
-    left = [
-        c.ReplicaStopped(job="a", replica=replica, incarnation=1, node="n1", exit_status=85) for replica in range(2)
-    ]
+    left = c.ReplicaStopped(job="a", replica=0, incarnation=1, node="n1", exit_status=85)
     again = c.RetryPlanned(job="a", incarnation=1, charged=False, not_before_ms=100, reason="its node is gone")
     gone = (c.NodeLost(node="n3", silent_ms=15_000), c.NodeGone(node="n3"))
     joined = c.NodeJoined(node="n3", capacity=Resources(cpu_m=1000))
-    story = (joined, *gang("a", "n1", "n1", cpu_m=400), move("n1", "n1", to=("n2", "n3")), begun, *left)
+    story = (joined, *gang("a", "n1", "n3", cpu_m=400), move("n1", "n3", to=("n2", "n2")), begun, left)
     other = gang("b", "n2", "n2", cpu_m=400)
 
-    assert "1200m" in broken(Capacity, log(*story, again, *other))[1]
-    assert "1200m" in broken(Capacity, log(*story, *gone, *other))[1]
+    assert "1600m" in broken(Capacity, log(*story, again, *other))[1]
+    assert "1600m" in broken(Capacity, log(*story, *gone, *other))[1]
     holds(Capacity, log(*story, *gone, again, *other))
+
+
+def test_a_gang_that_goes_back_holds_none_of_its_targets() -> None:
+    """One of them was gone during its STOP: what it had on the others is free, and stays so when the STOP is begun again."""
+    begun, again = (
+        c.StepBegun(
+            plan="move-a", step=c.Step.STOP, attempt=attempt, job="a", incarnation=1, node="n1", nodes=("n1", "n1")
+        )
+        for attempt in (1, 2)
+    )
+    gone = (c.NodeLost(node="n3", silent_ms=15_000), c.NodeGone(node="n3"))
+    joined = c.NodeJoined(node="n3", capacity=Resources(cpu_m=1000))
+    saved = c.CheckpointVerified(job="a", incarnation=1, checkpoint=checkpoint(50), node="n1")
+    planned = (joined, *gang("a", "n1", "n1", cpu_m=400), saved, move("n1", "n1", to=("n2", "n3")))
+    other = gang("b", "n2", "n2", cpu_m=400)
+
+    assert "1200m" in broken(Capacity, log(*planned, begun, *other))[1]
+    holds(Capacity, log(*planned, begun, *gone, *other, again))
+    holds(ValidPlans, log(*planned, begun, *gone, *other, again))
 
 
 def test_a_suspension_that_begins_behind_the_end_of_its_node_is_over_with_the_gang() -> None:

@@ -74,7 +74,7 @@ class Reservations:
         for process in self.processes.left:
             self._release(process.node, process.job, _reason(process), process.replica)
         for progress in open_before:
-            if progress.over is not None:
+            if progress.over is not None or progress.has_no_target:
                 self._release_plan(progress)
         if isinstance(event, c.NodeGone):
             self._places.pop(event.node, None)
@@ -171,7 +171,7 @@ class Reservations:
         if not isinstance(event, c.StepBegun) or not accepted:
             return []
         progress = self.steps.plans[event.plan]
-        if progress.planned is None:
+        if progress.planned is None or progress.has_no_target:
             return []
         return [
             node

@@ -77,6 +77,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         failures: Number of consecutive definite failures of that step on that node.
         given_up: Whether it is not retried there.
         gone: The nodes of a job's replicas that were gone for good while it was in flight.
+        has_no_target: Whether one of a gang's targets was gone for good during its STOP: it goes back, and reserves nothing.
         doomed: Whether it is given up once no step is under way: its process has ended, or a node that it needs is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
@@ -95,6 +96,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
     failures: int = 0
     given_up: bool = False
     gone: tuple[str, ...] = ()
+    has_no_target: bool = False
     done: dict[tuple[c.Step, int], None] = {}
     doomed: bool = False
     over: int | None = None
@@ -255,6 +257,8 @@ class Steps:
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
                 if event.node in _destinations(progress):
                     progress.doomed = True
+                if isinstance(progress.planned, c.TransitionPlanned) and progress.stopping:
+                    progress.has_no_target |= event.node in progress.planned.nodes
                 if progress.begun is not None or event.node in _sources(progress):
                     progress.gone = (*progress.gone, event.node)  # the view says how it ends
             elif _has_nowhere_else(progress, event.node):
