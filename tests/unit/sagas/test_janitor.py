@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, Stopped
+from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
 from steepest.errors import RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
@@ -25,6 +25,7 @@ class Notes:
         self.sent: asyncio.Queue[msgspec.Struct] = asyncio.Queue()
         self.asked: asyncio.Queue[int] = asyncio.Queue()
         self.looks = 0
+        self.newest = 1
 
     async def send(self, *events: msgspec.Struct, **_: Any) -> None:
         """Keep the event for the test."""
@@ -37,6 +38,10 @@ class Notes:
         if self.asked.qsize() == 1:
             raise UncertainError("no answer")
         return Stopped(exit_status=-9 if incarnation == 2 else 85, step=11, checkpoint=checkpoint(11))
+
+    async def lookup(self, replica: ReplicaId, *, verify: bool) -> ReplicaStatus | None:  # noqa: ARG002 - the port
+        """What was lost has ended."""
+        return ReplicaStatus(replica=replica, incarnation=self.newest, node="w2", phase=ReplicaPhase.EXITED)
 
     async def forget(self, job: str) -> None:
         """Note it; the first is still running, for all that is known."""
@@ -93,6 +98,46 @@ async def test_a_job_whose_newer_start_was_lost_has_stopped_by_the_log_too() -> 
     assert not pool.job("a").alive
     assert pool.job("a").checkpoint == checkpoint(11)
     assert [cluster.asked.get_nowait() for _ in range(3)] == [2, 2, 1]
+
+
+async def test_a_newer_start_that_was_reported_while_no_janitor_ran_is_looked_up() -> None:
+    """The end of the older process is reported; nothing is stopped that the log may know of meanwhile."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    pool.run("a", "w1")
+    pool.append(c.ReplicaStarted(job="a", incarnation=2, node="w2"))
+    cluster.newest = 2
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    while cluster.sent.empty():
+        await asyncio.sleep(0)
+        pool.tick()
+        janitor.observe(pool.view, pool.log[-1].event)
+    stopped = await cluster.sent.get()
+    tidying.cancel()
+
+    assert isinstance(stopped, c.ReplicaStopped)
+    assert (stopped.incarnation, stopped.node) == (1, "w1")
+    assert pool.fold(stopped)
+    assert [cluster.asked.get_nowait() for _ in range(cluster.asked.qsize())] == [1, 1]  # the first had no answer
+
+
+async def test_a_job_that_runs_as_the_log_says_is_left_alone() -> None:
+    """Of a job that is looked up at the start nothing is reported, where the cluster has no newer incarnation."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    pool.run("a", "w1")
+    pool.run("b", "w1")
+    pool.end("b")
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    pool.tick(FORGET_AFTER_MS)
+    janitor.observe(pool.view, pool.log[-1].event)
+    assert await cluster.forgotten.get() == "b"  # behind the look-up
+    tidying.cancel()
+
+    assert cluster.sent.empty()
+    assert cluster.asked.empty()
 
 
 async def test_what_is_started_on_a_node_that_came_back_is_ended() -> None:

@@ -6,7 +6,8 @@ A job that is over is kept for a while, so that a log-collector can read its out
 its job is over or has a newer incarnation: a migrator that had been paused started it after the cluster had forgotten the
 job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
 A cluster starts an incarnation only once those before it have ended, so a job that runs by the log as an older one has
-stopped. The node of that one does not say so again, so the janitor does. And it is astray if its job runs nowhere by the log
+stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while no
+janitor ran, so one that starts looks each running job up. And it is astray if its job runs nowhere by the log
 and no plan is about it: the node was declared to be gone while the start was on its way there, and came back.
 """
 
@@ -40,18 +41,28 @@ class Forget(msgspec.Struct, frozen=True):
     job: str
 
 
+class Running(msgspec.Struct, frozen=True):
+    """What runs of a job by the log.
+
+    Attributes:
+        replicas: Each with its node; none of a job that does not run.
+        incarnation: Theirs.
+    """
+
+    replicas: tuple[tuple[ReplicaId, str], ...] = ()
+    incarnation: int = 0
+
+
 class Stray(msgspec.Struct, frozen=True):
     """A process that should not run.
 
     Attributes:
-        replaced: The replicas that it has replaced, and that run by the log: each with its node.
-        older: Their incarnation.
+        replaced: What it has replaced, and runs by the log.
     """
 
     replica: ReplicaId
     incarnation: int
-    replaced: tuple[tuple[ReplicaId, str], ...] = ()
-    older: int = 0
+    replaced: Running = Running()
 
 
 class Janitor:
@@ -59,14 +70,17 @@ class Janitor:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._work: asyncio.Queue[Forget | Stray] = asyncio.Queue()
+        self._work: asyncio.Queue[Forget | Running | Stray] = asyncio.Queue()
         self._over: dict[str, int] = {}
-        self._left: dict[Stray, None] = {}
+        self._left: dict[Running | Stray, None] = {}
 
     def caught_up(self, view: ClusterView) -> None:
         """What ended while no janitor ran may be there still."""
         over = [job.name for job in view.jobs if job.phase is Phase.ENDED and job.incarnation]
         self._over = {name: self._over.get(name, view.counted_ms) for name in over}
+        for job in view.jobs:
+            if job.alive:
+                self._work.put_nowait(_running(job))
 
     def observe(self, view: ClusterView, event: c.ClusterEvent) -> None:
         """Notice what is over, and what is astray."""
@@ -82,8 +96,8 @@ class Janitor:
                 self._note_over(view, name)
             case c.Tick():
                 self._forget_due(view)
-                for stray in self._left:
-                    self._work.put_nowait(stray)
+                for left in self._left:
+                    self._work.put_nowait(left)
                 self._left.clear()
 
     def _note_over(self, view: ClusterView, name: str) -> None:
@@ -101,24 +115,38 @@ class Janitor:
             match await self._work.get():
                 case Forget() as forget:
                     await self._try(self._cluster.forget(forget.job), forget)
+                case Running() as running if not await self._try(self._look_up(running, send), running):
+                    self._left[running] = None
                 case Stray() as stray if not await self._try(self._stop(stray, send), stray):
                     self._left[stray] = None
+
+    async def _look_up(self, running: Running, send: Send) -> None:
+        """Nothing is stopped here: a newer incarnation may be in the log since this was to be looked up."""
+        for replica, _ in running.replicas:
+            found = await self._cluster.lookup(replica, verify=False)
+            if found is not None and found.incarnation > running.incarnation:
+                await self._report_ends(running, found.incarnation, send)
+                return
 
     async def _stop(self, stray: Stray, send: Send) -> None:
         if await self._ended(stray.replica, stray.incarnation) is not None:
             logger.warning("a process that should not run is ended", stray=stray)
-        for replica, node in stray.replaced:
-            end = await self._ended(replica, stray.older) or Stopped(exit_status=None, step=None, checkpoint=None)
+        await self._report_ends(stray.replaced, stray.incarnation, send)
+
+    async def _report_ends(self, replaced: Running, newer: int, send: Send) -> None:
+        for replica, node in replaced.replicas:
+            end = await self._ended(replica, replaced.incarnation)
+            end = end or Stopped(exit_status=None, step=None, checkpoint=None)
             await send(
                 c.ReplicaStopped(
                     job=replica.job,
                     replica=replica.index,
-                    incarnation=stray.older,
+                    incarnation=replaced.incarnation,
                     node=node,
                     exit_status=end.exit_status,
                     step=end.step,
                     checkpoint=end.checkpoint,
-                    reason=f"incarnation {stray.incarnation} was started after it, and the log has lost that",
+                    reason=f"incarnation {newer} was started after it, and the log has lost that",
                 )
             )
 
@@ -144,14 +172,14 @@ def _stray(started: c.ReplicaStarted, job: Job | None) -> Stray:
     stray = Stray(ReplicaId(started.job, started.replica), started.incarnation)
     if job is None or not job.alive or started.incarnation < job.incarnation:
         return stray
+    return msgspec.structs.replace(stray, replaced=_running(job))
+
+
+def _running(job: Job) -> Running:
     places = [(0, job.started_on)]
     if job.spec.is_gang:
         places = [(index, replica.node) for index, replica in enumerate(job.replicas) if not replica.ended]
-    return msgspec.structs.replace(
-        stray,
-        replaced=tuple((ReplicaId(started.job, index), node) for index, node in places),
-        older=job.incarnation,
-    )
+    return Running(tuple((ReplicaId(job.name, index), node) for index, node in places), job.incarnation)
 
 
 def _has_left(job: Job, event: c.ReplicaStarted) -> bool:
