@@ -108,6 +108,14 @@ def test_a_gang_that_was_started_and_forgotten_is_not_started_again() -> None:
     assert (event.code, event.definite) == ("stale-incarnation", True)
 
 
+def test_a_gang_of_which_a_replica_cannot_be_looked_up_gets_another_number() -> None:
+    """Nothing was started. Under its number again nothing would be looked up, as it would not be the first START."""
+    made, event = played(task(c.Step.START, first_start=True), (None, UNCERTAIN, None))
+
+    assert len(made) == 1
+    assert (event.code, event.definite) == (UNCERTAIN.code, True)
+
+
 @pytest.mark.parametrize(
     ("ends", "outcome"),
     [

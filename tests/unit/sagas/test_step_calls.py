@@ -74,6 +74,7 @@ def played(calls: Calls, *answers: Any) -> tuple[list[str], c.ClusterEvent]:
         (c.Step.CHECKPOINT, 1, [REFUSED], "checkpoint", "refused True"),
         (c.Step.VERIFY, 1, [REFUSED], "wait", "refused True"),
         (c.Step.START, 1, [status(ReplicaPhase.EXITED)], "lookup", "stale-incarnation True"),
+        (c.Step.START, 1, [UNCERTAIN], "lookup", "step-timeout True"),
         (c.Step.START, 2, [REFUSED, status(ReplicaPhase.RUNNING)], "start lookup", c.JobPlaced),
         (c.Step.STOP, 1, [UNCERTAIN, status(ReplicaPhase.EXITED)], "stop lookup", c.JobStopped),
         (c.Step.STOP, 1, [UNCERTAIN, status(ReplicaPhase.RUNNING)], "stop lookup", "timeout True"),

@@ -53,8 +53,8 @@ def start(task: StepTask) -> Calls:
     if task.first_start:
         known = yield GatherCall(tuple(LookupCall(member.replica) for member in task.gang), LOOK_UP_S)
         for status in known:
-            if isinstance(status, ClusterError):
-                return failed(task, UncertainError(str(status), code=status.code))
+            if isinstance(status, ClusterError):  # nothing was started, and the next START has another number
+                return failed(task, RefusedError(str(status), code=status.code))
             if why := was_forgotten(begun, status):
                 return failed(task, RefusedError(why, code=c.StepFailure.STALE_INCARNATION.value))
     starts = tuple(

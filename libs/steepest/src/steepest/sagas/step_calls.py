@@ -103,8 +103,15 @@ def _stop(task: StepTask) -> Calls:
 
 def _start(task: StepTask) -> Calls:
     begun = task.begun
-    if task.first_start and (why := was_forgotten(begun, (yield LookupCall(task.replica)))):
-        return failed(task, RefusedError(why, code="stale-incarnation"))
+    if task.first_start:
+        try:
+            known = yield LookupCall(task.replica)
+        except ClusterError as error:
+            # The next START of this number would not be the first one, and nothing would be looked up before it.
+            why = f"it is not known whether incarnation {begun.incarnation} was started before: {error}"
+            return failed(task, RefusedError(why, code=c.StepFailure.STEP_TIMEOUT.value))
+        if why := was_forgotten(begun, known):
+            return failed(task, RefusedError(why, code=c.StepFailure.STALE_INCARNATION.value))
     yield StartCall(task.replica, begun.incarnation, begun.node, task.spec, task.restore)
     return placed(task)
 
