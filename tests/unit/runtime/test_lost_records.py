@@ -120,3 +120,24 @@ async def test_retention_takes_nothing_from_a_snapshots_worth(trimmed: int) -> N
     kept = await marks(log, {AT: count})
     log.trim(AT, trimmed)
     assert await why_not(log, kept) == ""
+
+
+@pytest.mark.parametrize("trimmed", [12, RECORDS + 7, RECORDS + 9])
+async def test_retention_may_remove_records_while_a_mark_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, trimmed: int
+) -> None:
+    """Between the question where the log begins and the first read, it begins later."""
+    log = MemoryLog({"cluster": 1})
+    count = RECORDS + 9
+    await log.append([NewRecord(to=AT, key="", value=b"%d" % number, at_ms=1) for number in range(count)])
+    kept = await marks(log, {AT: count})
+    begin = log.begin
+
+    async def begin_and_trim(at: TopicPartition) -> int:
+        found = await begin(at)
+        if found < trimmed:
+            log.trim(at, trimmed)
+        return found
+
+    monkeypatch.setattr(log, "begin", begin_and_trim)
+    assert await why_not(log, kept) == ""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from steepest.errors import LogEpochError
 from steepest.log.base import Log, Record, TopicPartition
 
 RECORDS = 100
@@ -40,7 +41,17 @@ async def marks(log: Log, positions: Positions) -> tuple[Mark, ...]:
     Raises:
         LogUnavailableError: The log gives nothing now.
     """
-    starts = {at: max(await log.begin(at), position - RECORDS) for at, position in positions.items()}
+    while True:
+        starts = {at: max(await log.begin(at), position - RECORDS) for at, position in positions.items()}
+        try:
+            return await _marks_from(log, starts, positions)
+        except LogEpochError:
+            # Retention may remove records between the question where the log begins and the first read.
+            if all([await log.begin(at) <= start for at, start in starts.items()]):
+                raise
+
+
+async def _marks_from(log: Log, starts: Positions, positions: Positions) -> tuple[Mark, ...]:
     crcs: dict[TopicPartition, list[int]] = {at: [] for at in positions}
     left = {at: position for at, position in positions.items() if starts[at] < position}
     reader = log.reader({at: starts[at] for at in left})
