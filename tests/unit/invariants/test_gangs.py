@@ -19,6 +19,7 @@ from steepest.invariants.checkers.preemption import (
     SuspendedResume,
 )
 from steepest.invariants.checkers.reserved_first import ReservedFirst
+from steepest.invariants.checkers.step_rules import Steps
 from steepest.invariants.checkers.valid_plans import ValidPlans
 from steepest.testing.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
 from steepest.testing.scenarios.verdicts import broken, holds
@@ -196,6 +197,24 @@ def test_a_plan_of_a_gang_that_ended_with_a_node_holds_no_target() -> None:
     assert "1600m" in broken(Capacity, log(*story, again, *other))[1]
     assert "1600m" in broken(Capacity, log(*story, *gone, *other))[1]
     holds(Capacity, log(*story, *gone, again, *other))
+
+
+def test_a_start_of_a_gang_that_failed_is_not_repeated_under_its_number() -> None:
+    """Some of its replicas may have run: what a migrator that has not read of the failure begins again does not count."""
+    first, repeated, again = (
+        c.StepBegun(
+            plan="place-a", step=c.Step.START, attempt=at, job="a", incarnation=number, node="n1", nodes=("n1", "n1")
+        )
+        for at, number in ((1, 1), (2, 1), (2, 2))
+    )
+    failed = c.StepFailed(
+        plan="place-a", step=c.Step.START, attempt=1, job="a", code="node-lost", definite=True, message="n1 is lost"
+    )
+    steps = Steps()
+    story = log(*gang("a", "n1", "n1")[:2], first, failed, repeated, again).records
+    counted = [record.event for record in story if steps.feed(record) and isinstance(record.event, c.StepBegun)]
+
+    assert counted == [first, again]
 
 
 def test_a_gang_that_goes_back_holds_none_of_its_targets() -> None:

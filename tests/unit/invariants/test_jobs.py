@@ -117,6 +117,26 @@ def test_another_logic_may_name_what_never_counted() -> None:
     assert holds(DecisionIds, story) == "decisions: 4, streams: 2"
 
 
+def test_a_logic_that_comes_back_goes_on_from_the_log() -> None:
+    """And one that was there all the while from its own: of two of the same logic one names a decision further back."""
+
+    def decided(position: int, after: int | None, logic: str) -> dict[str, str]:
+        before = {} if after is None else {PREVIOUS: f"placer/e/cluster/0/{after}/0"}
+        return {ID: f"placer/e/cluster/0/{position}/0", LOGIC: logic, **before}
+
+    def story(*headers: dict[str, str]) -> LogBuilder:
+        made = LogBuilder().opened(n1=1000)
+        for number, each in enumerate(headers):
+            made.add(c.JobAdmitted(job=f"j{number}", request="r"), headers=each)
+        return made
+
+    mixed = (decided(3, None, "1"), decided(4, 3, "2"), decided(5, 4, "1"))
+
+    holds(DecisionIds, story(*mixed, decided(7, 3, "1")))
+    assert "/6/0" in broken(DecisionIds, story(*mixed, decided(7, 6, "1")))[1]
+    assert "/3/0" in broken(DecisionIds, story(decided(3, None, "1"), decided(5, 3, "1"), decided(7, 3, "1")))[1]
+
+
 def test_the_first_decision_of_a_stream_follows_nothing() -> None:
     """One that names another before it shows that the beginning is missing."""
     headers = {ID: "placer/e/cluster/0/7/0", PREVIOUS: "placer/e/cluster/0/5/0"}

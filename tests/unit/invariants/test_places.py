@@ -49,6 +49,14 @@ def test_a_process_that_is_heard_of_runs_whatever_was_said_before() -> None:
     assert broken(OnePlace, story)[0][-1] == story.end - 1
 
 
+def test_an_incarnation_that_was_started_and_forgotten_has_ended() -> None:
+    """A START found that the log had lost an earlier one of its number, which has ended; the report of it comes late."""
+    story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
+    story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a", code="stale-incarnation")
+    story.started("place", "a", "n2", 2).add(c.ReplicaStarted(job="a", incarnation=1, node="n1"))
+    holds(OnePlace, story)
+
+
 @pytest.mark.parametrize(
     "gone",
     [
@@ -85,6 +93,14 @@ def test_a_stop_that_does_not_count_stops_nothing() -> None:
 
 
 # --- capacity -------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_whose_start_the_log_has_lost_holds_nothing() -> None:
+    """A report alone speaks of it, and the placement that came between could not know of it."""
+    story = LogBuilder().opened(n1=1000).running("a", "n1", cpu_m=800).submitted("b", cpu_m=800)
+    holds(Capacity, story.add(c.ReplicaStarted(job="b", incarnation=1, node="n1")))
+    story.placement_planned("place", "b", "n1")
+    assert "1600m" in broken(Capacity, story.begun("place", c.Step.START, "b", 2, "n1"))[1]
 
 
 def test_a_start_beyond_what_a_node_has_is_too_much() -> None:

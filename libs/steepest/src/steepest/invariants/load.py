@@ -6,7 +6,8 @@ Theory. A replica holds its requests on a node while its process may run there, 
 begun and is not over: the migrator that began it considered it valid, so its target is reserved. What the processes of one
 incarnation hold is their sum; the processes and the plan of a job are never there together, so the larger counts. A plan
 that has not begun may be void, or wait for room, and reserves nothing here. For a node that shrinks, the largest capacity
-that it ever had counts, because no decision is to blame for what was on it before.
+that it ever had counts, because no decision is to blame for what was on it before. A process of which only a report is
+known holds nothing: the log has lost its start, and no decision could know of it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class Reservations:
         fuller += [
             process.node
             for process in started
-            if self._hold(process.node, process.job, _reason(process), process.replica, self._asks(process))
+            if process.plan
+            and self._hold(process.node, process.job, _reason(process), process.replica, self._asks(process))
         ]
         for process in self.processes.left:
             self._release(process.node, process.job, _reason(process), process.replica)

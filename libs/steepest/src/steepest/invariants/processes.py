@@ -20,7 +20,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import Steps
 
-ENDED_CODES = frozenset({"ended", "unknown-incarnation"})
+ENDED_CODES = frozenset({"ended", "unknown-incarnation", "stale-incarnation"})
 """Codes of failed steps which say that the incarnation acted on does not run."""
 
 

@@ -13,7 +13,9 @@ class DecisionIds(Checker):
     A stream is what one decider made of one partition. Its ids rise, and each record's ``prev`` is the id of the
     record before it; the first one has none. Decisions that are delivered again do not count. A record that names
     another one than its neighbour shows that a decision between them was never written, or written out of order. Where
-    another logic continues, it may name a decision of its own whose id the other one took: that shows nothing.
+    another logic continues, it may name a decision of its own whose id the other one took: that shows nothing. And once
+    several logics have decided beside each other, one that comes back begins with what is in the log, while one that never
+    left goes on with its own: then a decision is missing only if it is in the log nowhere before.
     """
 
     name = "decision-ids"
@@ -21,6 +23,7 @@ class DecisionIds(Checker):
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[str, tuple[str, int, str]] = {}
+        self._mixed: dict[str, None] = {}
         self._decisions = 0
 
     def feed(self, received: Received[ClusterEvent]) -> None:
@@ -33,7 +36,9 @@ class DecisionIds(Checker):
         logic = received.headers.get(LOGIC, "")
         last, at, before = self._last.get(decision.stream, ("", received.offset, logic))
         previous = received.headers.get(PREVIOUS, "")
-        if previous != last and logic == before:
+        if logic != before:
+            self._mixed[decision.stream] = None
+        elif previous != last and not (decision.stream in self._mixed and _is_before(previous, last)):
             message = (
                 f"{text} names {previous or 'none'} as its predecessor, but the log has {last or 'none'} before it"
             )
@@ -43,3 +48,9 @@ class DecisionIds(Checker):
     def summary(self) -> str:
         """The number of decisions and of streams."""
         return f"decisions: {self._decisions}, streams: {len(self._last)}"
+
+
+def _is_before(named: str, last: str) -> bool:
+    """Whether a decision is not behind the last one of its stream."""
+    one, two = DecisionId.parse(named), DecisionId.parse(last)
+    return one is not None and two is not None and one.position <= two.position

@@ -204,6 +204,7 @@ class Steps:
             or event.attempt != progress.attempt + 1
             or (event.step, event.incarnation) in progress.done
             or (isinstance(progress.planned, c.MigrationPlanned) and event.node in progress.gone)
+            or (bool(self._submitted.get(progress.job)) and _repeats_a_failed_start(progress, event))
             or (barred and not progress.under_way and not (progress.unclear and event.step is c.Step.START))
         ):
             return False
@@ -306,6 +307,14 @@ class Steps:
 def _is_again(before: c.StepBegun | None, event: c.StepBegun) -> bool:
     """Whether a step is tried where it was tried before."""
     return before is not None and (before.step, before.node, before.nodes) == (event.step, event.node, event.nodes)
+
+
+def _repeats_a_failed_start(progress: ObservedPlan, event: c.StepBegun) -> bool:
+    """Whether a START has the number of one that failed: some replicas of a gang may have run under it."""
+    before = progress.begun
+    if before is None or before.step is not c.Step.START or progress.under_way or progress.unclear:
+        return False
+    return event.step is c.Step.START and event.incarnation <= before.incarnation
 
 
 def _sources(progress: ObservedPlan) -> tuple[str, ...]:
