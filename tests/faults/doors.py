@@ -64,11 +64,13 @@ class Broker:
 
     Attributes:
         slower: How many times as long an append takes.
+        losses: How often the power was lost: what was on its way then never arrives.
     """
 
     def __init__(self, log: MemoryLog, seed: int) -> None:
         self.log = log
         self.slower = 1.0
+        self.losses = 0
         self.rng = random.Random(seed)
         self.appended: Callable[[Sequence[NewRecord]], None] = lambda _: None
         self._removed: dict[TopicPartition, list[Record]] = {}
@@ -77,6 +79,7 @@ class Broker:
 
     async def lose_tail(self, most: int) -> Sequence[Record]:
         """Lose up to so many of each partition's newest records, as a page cache does with the power; return them."""
+        self.losses += 1
         lost: list[Record] = []
         for topic in TOPICS:
             for at in await self.log.partitions(topic):
@@ -121,8 +124,15 @@ class Broker:
         if not self._answers.is_set():
             await self._answers.wait()
 
-    async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
-        """Keep records, and tell who watches."""
+    async def append(self, records: Sequence[NewRecord], losses: int | None = None) -> Sequence[int]:
+        """Keep records, and tell who watches.
+
+        Args:
+            records: Them.
+            losses: How often the power had been lost when they were sent; None: they are sent now.
+        """
+        if losses not in {None, self.losses}:
+            raise LogUnavailableError("they were on their way when the power was lost")
         offsets = await self.log.append(records)
         self.appended(records)
         return offsets
@@ -251,6 +261,7 @@ class WorldLog:
     async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
         """See ``Log.append``."""
         doors, broker = self._doors, self._broker
+        losses = broker.losses
         await doors.life.go()
         await broker.answers()
         await asyncio.sleep(broker.rng.uniform(*APPEND_S) * broker.slower)
@@ -259,14 +270,14 @@ class WorldLog:
             case Armed(kind="append-fails"):
                 raise LogUnavailableError("the broker refuses it")
             case Armed(kind="append-unclear"):
-                await broker.append(records)
+                await broker.append(records, losses)
                 raise LogUnavailableError("the broker does not say what became of it")
             case Armed(kind="append-late", for_s=for_s):
                 await doors.linger(for_s)
             case Armed(kind="append-zombie", for_s=for_s):
-                doors.later(for_s, lambda: broker.append(records))
+                doors.later(for_s, lambda: broker.append(records, losses))
                 raise LogUnavailableError("the broker did not answer in time")
-        offsets = await broker.append(records)
+        offsets = await broker.append(records, losses)
         await asyncio.sleep(broker.rng.uniform(*APPEND_S))
         await doors.life.go()
         return offsets
