@@ -95,8 +95,13 @@ class MigrationMachine:
         if isinstance(event, c.Tick):
             for plan in list(view.in_flight.values()):
                 self._look_after(view, plan, received.at_ms)
-        elif isinstance(event, c.StepBegun) and accepted:
-            self._read_back(view, event, ours=received.headers.get(SOURCE, "") == self._source)
+        elif isinstance(event, c.StepBegun):
+            ours = received.headers.get(SOURCE, "") == self._source
+            if accepted:
+                self._read_back(view, event, ours=ours)
+            elif ours and event.plan in self._plans:
+                # A record before it has changed what is due; the next beginning has the same number.
+                self._plans[event.plan].sent.pop(event.attempt, None)
         if view.touched is not None and (touched := view.plan_of(view.touched)) is not None:
             self._move_on(view, touched, received.at_ms)
         for due in view.newly_due:
