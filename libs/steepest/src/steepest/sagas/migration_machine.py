@@ -97,11 +97,7 @@ class MigrationMachine:
                 self._look_after(view, plan, received.at_ms)
         elif isinstance(event, c.StepBegun):
             ours = received.headers.get(SOURCE, "") == self._source
-            if accepted:
-                self._read_back(view, event, ours=ours)
-            elif ours and event.plan in self._plans:
-                # A record before it has changed what is due; the next beginning has the same number.
-                self._plans[event.plan].sent.pop(event.attempt, None)
+            (self._read_back if accepted else self._take_back)(view, event, ours=ours)
         if view.touched is not None and (touched := view.plan_of(view.touched)) is not None:
             self._move_on(view, touched, received.at_ms)
         for due in view.newly_due:
@@ -160,6 +156,11 @@ class MigrationMachine:
         if number not in sent:
             sent[number] = None
             self.due.append(action)
+
+    def _take_back(self, _: ClusterView, begun: c.StepBegun, *, ours: bool) -> None:
+        """Forget a beginning that does not count: a record before it has changed what is due, under the same number."""
+        if ours and (progress := self._plans.get(begun.plan)) is not None:
+            progress.sent.pop(begun.attempt, None)
 
     def _read_back(self, view: ClusterView, begun: c.StepBegun, *, ours: bool) -> None:
         job, plan = view.jobs[begun.job], view.in_flight[begun.plan]
