@@ -27,6 +27,7 @@ from pathlib import Path
 
 import msgspec
 from tests.faults.probes import probed
+from tests.faults.reach import BROKEN
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -104,28 +105,38 @@ class Copy:
     def hunt(self, seeds: Sequence[int], processes: int) -> tuple[int, str] | None:
         """The seed that found something, and what; None: none did."""
         these = ["--no-shrink", "--these", ",".join(map(str, seeds)), "--processes", str(processes)]
-        done = self._run("tests.faults.run", *these)
-        if done.returncode == 0:
+        hunter = self._started("tests.faults.run", *these, errors=subprocess.STDOUT)
+        said, _ = hunter.communicate()
+        if hunter.returncode == 0:
             return None
-        found = FOUND.search(done.stdout)
+        found = FOUND.search(said)
         if found is None:
-            raise RuntimeError(f"the hunter failed: {done.stdout[-500:]}{done.stderr[-2_000:]}")
+            raise RuntimeError(f"the hunter failed: {said[-500:]}")
         return int(found[1]), found[2]
 
-    def reached(self, patches: Sequence[Path], first: int, seeds: int, processes: int) -> list[list[str]]:
+    def reached(self, patches: Sequence[Path], seeds: range, processes: int) -> list[list[str]]:
         """Which mutants act differently with each of these seeds: the unharmed code is played, with probes.
 
+        No mutant is hunted with a seed that breaks the unharmed code.
+
         Raises:
-            RuntimeError: The unharmed code breaks.
+            RuntimeError: The player failed.
         """
         everywhere = self.put_probes(patches)
-        command = ["--from", str(first), "--seeds", str(seeds), "--processes", str(processes)]
-        done = self._run("tests.faults.reach", *command)
+        command = ["--from", str(seeds.start), "--seeds", str(len(seeds)), "--processes", str(processes)]
+        of_seed: dict[int, list[str]] = {}
+        with self._started("tests.faults.reach", *command, errors=subprocess.DEVNULL) as player:
+            for line in player.stdout or ():
+                number, *names = line.split()
+                if names[:1] == [BROKEN]:
+                    _say(f"the unharmed code breaks: seed {line}")
+                of_seed[int(number)] = [] if names[:1] == [BROKEN] else [*names, *everywhere]
+                if len(of_seed) % 100 == 0:
+                    _say(f"{len(of_seed)} of {len(seeds)} seeds with probes")
         shutil.copytree(ROOT / LIBRARY, self.folder / LIBRARY, ignore=IGNORED, dirs_exist_ok=True)
-        if done.returncode:
-            raise RuntimeError(f"the unharmed code fails: {done.stdout[-500:]}{done.stderr[-2_000:]}")
-        of_seed = {int(seed): names for seed, *names in map(str.split, done.stdout.splitlines())}
-        return [[*of_seed[seed], *everywhere] for seed in range(first, first + seeds)]
+        if player.returncode or len(of_seed) < len(seeds):
+            raise RuntimeError(f"the player failed after {len(of_seed)} seeds")
+        return [of_seed[seed] for seed in seeds]
 
     def put_probes(self, patches: Sequence[Path]) -> list[str]:
         """Probes of these mutants; the names of those that differ in every run."""
@@ -142,10 +153,10 @@ class Copy:
             everywhere += module.everywhere
         return everywhere
 
-    def _run(self, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def _started(self, module: str, *arguments: str, errors: int) -> subprocess.Popen[str]:
         env = {**os.environ, "PYTHONPATH": f"{self.folder}:{self.folder / LIBRARY}", "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", module, *arguments]
-        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+        return subprocess.Popen(command, cwd=self.folder, env=env, stdout=subprocess.PIPE, stderr=errors, text=True)
 
 
 def title(patch: Path) -> str:
@@ -169,9 +180,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         copy = Copy(Path(folder))
         kept = _kept(copy.digest(), given.first)
         if (more := given.seeds - len(kept.reached)) > 0:
-            _say(f"{more} seeds with probes in the unharmed code")
             begin = given.first + len(kept.reached)
-            kept.reached += copy.reached(sorted(MUTANTS.glob("*.patch")), begin, more, given.processes)
+            every = sorted(MUTANTS.glob("*.patch"))
+            kept.reached += copy.reached(every, range(begin, begin + more), given.processes)
             _keep(kept)
         for patch in patches:
             now = kept.mutants[patch.stem] = hunted(copy, patch, kept, given.seeds, given.processes)
