@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -56,6 +57,24 @@ async def test_cancelling_the_wait_cancels_both() -> None:
         async with asyncio.timeout(0.01):
             await until_stopped(forever(cleaned), asyncio.Event())
     assert cleaned == ["cleaned"]
+
+
+async def test_an_error_that_comes_with_the_callers_cancellation_is_seen() -> None:
+    """It is not reported as never retrieved."""
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    failing: asyncio.Future[None] = loop.create_future()
+    waiting = asyncio.create_task(until_stopped(failing, asyncio.Event()))
+    await asyncio.sleep(0)
+    failing.set_exception(ValueError("failed"))
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert waiting.cancelled()
+    del waiting, failing
+    gc.collect()
+
+    assert reported == []
 
 
 async def test_ticks_before_each_interval() -> None:

@@ -44,6 +44,8 @@ async def until_stopped(
             task.cancel()
             # Wait for the cancellation: the awaitable must have released what it holds before the caller goes on.
             await asyncio.gather(task, return_exceptions=True)
+        elif not task.cancelled():
+            task.exception()  # seen, also where the caller was cancelled as it failed
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:
