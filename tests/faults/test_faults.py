@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from tests.faults import reached
 from tests.faults.draw import RESTATING, drawn
+from tests.faults.library_copy import Copy
 from tests.faults.measured import unmeasured
-from tests.faults.mutate import MUTANTS, Copy, Hunted, Kept, hunted
+from tests.faults.mutate import MUTANTS, Hunted, Kept, hunted
 from tests.faults.probes import probed
 from tests.faults.processes import TOPOLOGIES
 from tests.faults.run import guarded, seldom, table
