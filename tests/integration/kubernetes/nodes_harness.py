@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from tests.integration.kubernetes.pod_processes import process_in
 
+from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.kubernetes import KubernetesCluster
@@ -47,6 +48,7 @@ class KubernetesHarness(ClusterHarness):
         self.lab = lab
         self.state = AdapterFolder(lab.folder.volume / name)
         self._zombies: list[KubernetesCluster] = []
+        self.data: DataSource | None = None
 
     def job(self, *arguments: str) -> ReplicaSpec:
         """The contract's job, under the image's Python; its source is the argument."""
@@ -69,6 +71,7 @@ class KubernetesHarness(ClusterHarness):
             image=DEMO,
             kubeconfig=self.kubeconfig,
             heartbeat_s=0.5,
+            data=self.data,
         )
 
     async def kill(self, replica: ReplicaId) -> None:

@@ -123,13 +123,15 @@ def test_services_read_the_installation(tmp_path: Path) -> None:
         {"name": "second", "nodes": ["n1=1.5:4Gi"], "queues": ["images", "text"]},
     ]
     file = tmp_path / "installation.toml"
-    file.write_text(of_kind("ConfigMap", {**TRIAL, "pools": pools})["installation"]["data"]["installation.toml"])
+    values = {**TRIAL, "pools": pools, "jobs": {**TRIAL["jobs"], "storage": "http://storage:8080/data/"}}
+    file.write_text(of_kind("ConfigMap", values)["installation"]["data"]["installation.toml"])
     found = read_installation(file)
 
     assert found.kubernetes("second") == "kubernetes://training/shared:/var/lib/steepest"
     assert found.selector("first") == "gpu=yes"
     assert found.nodes_of("second")[0].capacity == Resources(cpu_m=1500, memory_mib=4096)
     assert found.pool_of_queue("text") == "second"
+    assert found.storage == "http://storage:8080/data"
 
 
 def test_parameters_reach_the_job_that_applies_them() -> None:

@@ -246,7 +246,7 @@ def test_use_is_the_difference_of_two_samples() -> None:
     assert first is not None
     assert second is not None
 
-    assert use_between(None, first) == ResourceUse(cpu_ms=1000, memory_mib=20)
+    assert use_between(None, first) == ResourceUse(cpu_ms=1000, memory_mib=20, read_bytes=100)
     assert use_between(first, second) == ResourceUse(cpu_m=500, cpu_ms=2000, memory_mib=20)
     assert sample_of(measured("00", None, 1)) is None
 

@@ -17,12 +17,15 @@ from aiohttp.test_utils import TestServer
 from tests.harness.kubernetes_stub import KubernetesStub, served
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
-from steepest.cluster.folders.replica_roster import Roster, Tracked
+from steepest.cluster.folders.background import AdapterSettings
+from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.api import REQUESTS_AT_ONCE, KubernetesApi
+from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.nodes.usage import NODES_A_SECOND, PodUsage
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector, WatchEvent
+from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
@@ -213,3 +216,45 @@ def asked(nodes: int, seconds: int) -> Counter[str]:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(measured())
     return found
+
+
+@pytest.mark.parametrize(
+    ("counts_reads", "replicas", "host_network", "read_bytes", "network_bytes_s"),
+    [
+        (True, 1, False, 7, 3),
+        (False, 1, False, None, 3),
+        (True, 2, False, None, 3),
+        (True, 1, True, None, None),
+    ],
+)
+def test_what_a_pod_receives_is_read_only_where_nothing_else_comes(
+    tmp_path: Path,
+    *,
+    counts_reads: bool,
+    replicas: int,
+    host_network: bool,
+    read_bytes: int | None,
+    network_bytes_s: int | None,
+) -> None:
+    """Of a gang it is also what its replicas send each other, and of a pod in its machine's network anything."""
+    state = AdapterFolder(tmp_path)
+    roster = Roster(state, KubernetesTracked)
+    settings = AdapterSettings(
+        state=state,
+        capacities={"n1": Resources(1_000, 1_024)},
+        pool="pool",
+        heartbeat_s=1.0,
+        clock=lambda: 0,
+        events=False,
+    )
+    for index in range(replicas):
+        roster.track(state.incarnation(ReplicaId("a", index), 1), SpecRecord(node="n1", command=("train",)))
+    background = KubernetesBackground(
+        settings, roster, KubernetesApi(), "/pods", "label", selected=None, counts_reads=counts_reads
+    )
+    pod = {"metadata": {"uid": "pod-0"}, "spec": {"hostNetwork": host_network}}
+    background.pods._take(WatchEvent(type="ADDED", object=msgspec.Raw(json.dumps(pod).encode())))
+    background._usage._use["pod-0"] = ResourceUse(cpu_ms=1, network_bytes_s=3, read_bytes=7)
+    use = background._use_of(roster.all()[0], PodRecord(name="a", uid="pod-0"))
+
+    assert use == ResourceUse(cpu_ms=1, network_bytes_s=network_bytes_s, read_bytes=read_bytes)

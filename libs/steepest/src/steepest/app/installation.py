@@ -231,6 +231,7 @@ def _kubernetes_cluster(
         image=installation.image,
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
+        data=_data_of(installation),
     )
 
 

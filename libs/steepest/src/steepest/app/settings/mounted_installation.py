@@ -15,6 +15,7 @@ import msgspec
 from steepest.app.settings.amounts import node
 from steepest.app.settings.toml_file import read_toml
 from steepest.app.state_folder import KUBERNETES, Installation, PoolSpec, StateFolder
+from steepest.cluster.data_source import data_source
 from steepest.errors import InputError
 from steepest.events.common import Name, Positive
 
@@ -57,6 +58,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     image: str = ""
     heartbeat_ms: Positive = 500
     loss_partitions: Positive = 4
+    storage: str = ""
 
 
 class MountedFolder(StateFolder):
@@ -108,7 +110,7 @@ def read_installation(path: Path) -> MountedInstallation:
 
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
-    ``image``, ``heartbeat_ms`` and ``loss_partitions``.
+    ``image``, ``heartbeat_ms``, ``loss_partitions`` and ``storage``, as for ``--storage``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -146,6 +148,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         image=found.image,
         heartbeat_ms=found.heartbeat_ms,
         loss_partitions=found.loss_partitions,
+        storage=data_source(found.storage).url if found.storage else "",
         cluster=cluster,
         selectors={pool.name: pool.selector for pool in found.pool if pool.selector is not None},
     )

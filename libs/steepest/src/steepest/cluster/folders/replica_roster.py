@@ -161,6 +161,10 @@ class Roster(Generic[T]):
         """The tracked incarnation of a replica."""
         return self._newest.get(replica)
 
+    def count(self, job: str) -> int:
+        """How many replicas of a job are tracked."""
+        return len(self._by_job.get(job, {}))
+
     def all(self) -> list[T]:
         """All tracked incarnations."""
         return list(self._newest.values())

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
+from steepest.cluster.data_source import DataSource
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite
@@ -64,6 +65,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         clock: The wall clock, in integer milliseconds.
         events: True uses the file system's events, which a network file system does not have.
         retention: How much is kept of forgotten jobs.
+        data: Where jobs read their data; what the pod of a job of one replica receives then counts as read from there.
 
     Raises:
         InputError: A node's name is invalid or appears twice, or the state folder is not on the volume.
@@ -84,7 +86,9 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         events: bool = False,
         retention: Retention = Retention(),  # noqa: B008 - frozen
+        data: DataSource | None = None,
     ) -> None:
+        self._data = data
         self._selected = SelectedNodes(nodes) if isinstance(nodes, str) else None
         listed = [] if isinstance(nodes, str) else nodes
         super().__init__(
@@ -107,6 +111,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             below=folder.relative_to(mounted),
             image=image,
             user=os.getuid() or UNPRIVILEGED,
+            data_url=data.url if data is not None else "",
             most=Resources(
                 cpu_m=max((capacity.cpu_m for _, capacity in listed), default=LARGEST_NODE.cpu_m),
                 memory_mib=max((capacity.memory_mib for _, capacity in listed), default=LARGEST_NODE.memory_mib),
@@ -246,7 +251,15 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         api = KubernetesApi(self._kubeconfig)
         settings = self._jobs_settings
         path = f"/api/v1/namespaces/{settings.namespace}/pods"
-        background = KubernetesBackground(self._settings, roster, api, path, settings.label, selected=self._selected)
+        background = KubernetesBackground(
+            self._settings,
+            roster,
+            api,
+            path,
+            settings.label,
+            selected=self._selected,
+            counts_reads=self._data is not None,
+        )
         self._jobs = BatchJobs(api, settings, background.pods)
         self._sight = background.sight
         for tracked in await asyncio.to_thread(roster.load):

@@ -11,9 +11,11 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Mapping
 
+import msgspec
+
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
-from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
+from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked, isolated
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
@@ -60,6 +62,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         pods_path: Of the namespace's pods.
         label: The label of the adapter's pods.
         selected: Kept as the cluster has them; None: the nodes are listed.
+        counts_reads: Whether what the pod of a job of one replica receives is what it reads from the pool's storage.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         label: str,
         *,
         selected: SelectedNodes | None,
+        counts_reads: bool = False,
     ) -> None:
         super().__init__(settings, roster)
         self._api = api
@@ -83,6 +87,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._others: PodReflector = Reflector(api, "/api/v1/pods", Pod, others, self._others_changed)
         self._others_begun: asyncio.Task[bool] | None = None
         self._selected = selected
+        self._counts_reads = counts_reads
         self._by_name: dict[str, ClusterNode] | None = None
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
@@ -317,8 +322,17 @@ class KubernetesBackground(Background[KubernetesTracked]):
             with isolated(tracked.folder):
                 if tracked.pod is not None:
                     self._follow(tracked.folder, tracked.pod)
-                    tracked.use = self._usage.of(tracked.pod.uid)
+                    tracked.use = self._use_of(tracked, tracked.pod)
         self._read_reports({each.folder.replica: each for each in running})
+
+    def _use_of(self, tracked: KubernetesTracked, pod: PodRecord) -> ResourceUse:
+        """What its pod uses. One in its machine's network has no counters of its own; a gang's receive gradients as well."""
+        use, found = self._usage.of(pod.uid), self.pods.get(pod.uid)
+        if found is None or found.spec.host_network:
+            return msgspec.structs.replace(use, network_bytes_s=None, read_bytes=None)
+        if not self._counts_reads or self.roster.count(tracked.folder.replica.job) > 1:
+            return msgspec.structs.replace(use, read_bytes=None)
+        return use
 
     def _read_reports(self, running: Mapping[ReplicaId, KubernetesTracked]) -> None:
         self._read = {each: None for each in (*self._read, *running) if each in running}

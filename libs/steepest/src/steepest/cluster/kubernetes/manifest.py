@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.data_source import VARIABLE as DATA_URL
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
@@ -67,6 +68,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
         image: The default image.
         user: User and group of the process.
         most: The most of each resource that a node has: where a job has no cap.
+        data_url: The address at which jobs read their data; empty: none.
     """
 
     namespace: str
@@ -76,6 +78,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     user: int
     most: Resources
+    data_url: str = ""
 
 
 def digest_of(settings: JobSettings, job: str) -> str:
@@ -137,6 +140,7 @@ def manifest(
     addresses = addresses_of(settings, replica.job, spec.gang) if spec.gang else None
     variables = environment(state, folder, spec, restore, addresses=addresses, gpus=None)
     variables |= {"STEEPEST_CONTROL": CONTROL, "STEEPEST_CHECKPOINTS": CHECKPOINTS}
+    variables |= {DATA_URL: settings.data_url} if settings.data_url else {}
     of_all = msgspec.structs.replace(spec, gang=None, trace="")
     fixed = environment(state, folder, of_all, None, addresses=None, gpus=None)
     own = {name for name in variables if name not in fixed} | {"STEEPEST_INCARNATION", "STEEPEST_RESTORE"}

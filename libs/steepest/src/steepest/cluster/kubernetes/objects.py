@@ -142,6 +142,7 @@ class PodSpec(ObjectPart, frozen=True):
     containers: list[PodContainer] = []
     init_containers: list[PodContainer] = []
     overhead: dict[str, str] = {}
+    host_network: bool = False
     scheduling_gates: list[SchedulingGate] = []
 
 

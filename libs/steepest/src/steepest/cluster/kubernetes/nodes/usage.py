@@ -76,12 +76,14 @@ class PodSample(msgspec.Struct, frozen=True):
         cpu_s: CPU time so far, in seconds.
         memory_mib: Memory in use without the reclaimable file cache, in MiB.
         network_bytes: Bytes received and sent so far.
+        received_bytes: Bytes received so far.
     """
 
     at_s: float
     cpu_s: float
     memory_mib: int | None
     network_bytes: int | None
+    received_bytes: int | None
 
 
 class PodUsage:
@@ -146,19 +148,19 @@ def sample_of(pod: MeasuredPod) -> PodSample | None:
     if found is None or found.cpu.time is None or found.cpu.usage_core_nano_seconds is None:
         return None
     memory = found.memory.working_set_bytes
-    network = pod.network
-    known = network is not None and network.rx_bytes is not None and network.tx_bytes is not None
+    received, sent = (pod.network.rx_bytes, pod.network.tx_bytes) if pod.network is not None else (None, None)
     return PodSample(
         at_s=found.cpu.time.timestamp(),
         cpu_s=found.cpu.usage_core_nano_seconds / 1e9,
         memory_mib=None if memory is None else memory // _MIB,
-        network_bytes=network.rx_bytes + network.tx_bytes if known else None,  # type: ignore[union-attr, operator]
+        network_bytes=None if received is None or sent is None else received + sent,
+        received_bytes=received,
     )
 
 
 def use_between(before: PodSample | None, now: PodSample) -> ResourceUse:
     """The use between two samples; without the first, only what one sample says."""
-    total = ResourceUse(cpu_ms=int(now.cpu_s * 1000), memory_mib=now.memory_mib)
+    total = ResourceUse(cpu_ms=int(now.cpu_s * 1000), memory_mib=now.memory_mib, read_bytes=now.received_bytes)
     if before is None:
         return total
     span_s = now.at_s - before.at_s
