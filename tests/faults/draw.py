@@ -185,7 +185,7 @@ def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:
     """What makes the plan for whose step a fault waits, of any job for which it is valid."""
     kind, _, step = fault.when.step.partition(".")
     options = {"pick": str(rng.randrange(JOBS))} | ({"saves": "yes"} if step == "checkpoint" else {})
-    options |= {"how": "failed"} if kind == "clear" else {}
+    options |= {"how": "failed"} if kind == "clear" else _lateness(rng, 0.15)
     from_s = fault.when.from_s + COMES_AFTER_S.get(fault.verb, 0.0)
     return Deed(When(round(from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
 
@@ -205,7 +205,15 @@ def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str],
         "shed": {"count": str(rng.randint(1, 3))},
         "crash": {"how": "failed", "replica": str(rng.choice((0, 1)))},
     }
-    return Deed(_time(rng), verb, job, options.get(verb, {"to": to} if verb == "gang-move" else {}))
+    return Deed(
+        _time(rng), verb, job, options.get(verb, {"to": to} if verb == "gang-move" else {}) | _lateness(rng, 0.4)
+    )
+
+
+def _lateness(rng: random.Random, share: float) -> dict[str, str]:
+    """So many of the plans are of a view that is some seconds old: what they are about may have changed."""
+    late = round(rng.uniform(0.1, 3.0), 2)
+    return {"late": str(late)} if rng.random() < share else {}
 
 
 # --- faults -------------------------------------------------------------------------------------------------------

@@ -138,8 +138,9 @@ def known(world: World, name: str) -> tuple[str, Job] | None:
 
 
 async def _plan(world: World, deed: Deed, found: tuple[str, Planned] | None) -> None:
-    """An operator plans; nothing, where there is no plan."""
+    """An operator plans, ``late`` after what it was made of; nothing, where there is no plan."""
     if found is not None:
+        await asyncio.sleep(deed.number("late", 0))
         world.note_strike(deed.verb)
         await world.append(*found)
 
