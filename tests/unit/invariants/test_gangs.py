@@ -11,6 +11,7 @@ from steepest.invariants import Checker
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.gang_whole import GangWhole
 from steepest.invariants.checkers.incarnations_rise import Incarnations
+from steepest.invariants.checkers.plan_once import PlanOnce
 from steepest.invariants.checkers.preemption import (
     MinRunTime,
     MostSuspensions,
@@ -215,6 +216,22 @@ def test_a_start_of_a_gang_that_failed_is_not_repeated_under_its_number() -> Non
     counted = [record.event for record in story if steps.feed(record) and isinstance(record.event, c.StepBegun)]
 
     assert counted == [first, again]
+
+
+def test_conclusions_of_two_migrators_may_differ_by_replicas_that_have_ended() -> None:
+    """Each names where the gang runs when it is written; neither another place nor another reason."""
+    begun = c.StepBegun(
+        plan="move-a", step=c.Step.CHECKPOINT, attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n1")
+    )
+
+    def failed(*nodes: str, code: str = "node-lost") -> c.TransitionFailed:
+        return c.TransitionFailed(plan="move-a", job="a", code=code, message="n2 is lost", nodes=nodes)
+
+    story = (*gang("a", "n1", "n1"), move("n1", "n1", to=("n2", "n2")), begun)
+
+    holds(PlanOnce, log(*story, failed("n1"), failed("n1", "n1")))
+    assert "n2" in broken(PlanOnce, log(*story, failed("n1"), failed("n2")))[1]
+    assert "refused" in broken(PlanOnce, log(*story, failed("n1"), failed("n1", code="refused")))[1]
 
 
 def test_a_gang_that_goes_back_holds_none_of_its_targets() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
@@ -20,7 +22,8 @@ class PlanOnce(Checker):
     the plan is not over and the step not done. So an outcome of an attempt without a counting beginning is a breach: a
     migrator acted on a plan that was over, or again on a step that was done. An outcome of an older attempt is no
     breach; it comes from a migrator that another one has overtaken. Two conclusions of one plan must agree: migrators
-    that overlap may both write the same one, but a move that finished did not fail.
+    that overlap may both write the same one, but a move that finished did not fail. Where a gang's job is may differ by
+    replicas that ended in between.
     """
 
     name = "plan-once"
@@ -66,9 +69,23 @@ class PlanOnce(Checker):
         """Check a conclusion that follows another one. One after the end of the job is late, which is harmless."""
         if progress is None or progress.over is None or not isinstance(progress.end, Said):
             return
-        if _conclusion(event) != _conclusion(progress.end):
+        if not _agree(event, progress.end):
             message = f"plan {progress.plan} ended as {_conclusion(progress.end)} and as {_conclusion(event)}"
             self.breach(message, progress.over, offset)
+
+
+def _agree(one: c.ClusterEvent, two: c.ClusterEvent) -> bool:
+    """Whether they say the same; of a gang, replicas may have ended between the moments at which they were written."""
+    match one, two:
+        case (c.TransitionFailed(code=code), c.TransitionFailed(code=other)) if code != other:
+            return False
+        case (c.TransitionFailed(nodes=nodes), c.TransitionFailed(nodes=others)) | (
+            c.TransitionFinished(nodes=nodes),
+            c.TransitionFinished(nodes=others),
+        ):
+            fewer, more = sorted((Counter(nodes), Counter(others)), key=Counter.total)
+            return fewer <= more
+    return _conclusion(one) == _conclusion(two)
 
 
 def _conclusion(event: c.ClusterEvent) -> str:
