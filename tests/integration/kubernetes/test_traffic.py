@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import threading
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NODES
 
 PART, PARTS = 1 << 20, 64
+PATIENCE_S = 120.0
+"""A kubelet measures the network of a pod every 10 to 20 s."""
+
 READER = f"""
 import os, time, urllib.request
 for _ in range({PARTS}):
@@ -62,9 +66,11 @@ async def test_what_a_pod_receives_is_what_its_job_has_read(lab: KubernetesLab, 
         replica = ReplicaId(f"reads-{secrets.token_hex(4)}")
         spec = ReplicaSpec(command=("python3", "-c", READER), requests=Resources(cpu_m=100), image=DEMO)
         await harness.cluster.start(replica, 1, NODES[0].name, spec, None)
-        async for beat in harness.cluster.heartbeats():
-            read = [one.read_bytes or 0 for one in beat.replicas if one.job == replica.job]
-            if len(served) == PARTS and read and read[0] >= PARTS * PART:
-                break
+        read: list[int | None] = []
+        async with asyncio.timeout(PATIENCE_S):
+            async for beat in harness.cluster.heartbeats():
+                read = [one.read_bytes for one in beat.replicas if one.job == replica.job] or read
+                if len(served) == PARTS and read and (read[0] or 0) >= PARTS * PART:
+                    break
 
     assert read[0] == pytest.approx(sum(served), rel=0.02)

@@ -259,6 +259,8 @@ def _write_settings(folder: LabFolder, node: LabNode) -> None:
         "authorization": {"mode": "AlwaysAllow"},
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{node.group}",
+        # Without it a kubelet looks for containerd at its usual socket, and measures no pod's network elsewhere.
+        "featureGates": {"PodAndContainerStatsFromCRI": True},
         "failCgroupV1": False,
         "failSwapOn": False,
         "makeIPTablesUtilChains": False,
