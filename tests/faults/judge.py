@@ -37,7 +37,8 @@ ALONE = ("embedded", "split")
 """Topologies in which one process writes the decisions of a decider."""
 
 LATE = ("append-late", "append-zombie")
-"""Faults by which a decision may reach the log after its decider has looked for it there, and made it again."""
+"""Faults by which a decision may reach the log after its decider has looked for it there, and made it again. A roll-back
+does that too where an operator has removed what the first release had decided: views know that they have read it."""
 
 REPLAY, MEASURED, ONE_PLACE, NO_TWICE = "replay", "measured", "one-place", "no-decision-twice"
 """What is judged of some worlds only: that the log is decided again to the same; that the growth of who reports is measured;
@@ -100,7 +101,9 @@ def _judged(world: World) -> tuple[str, ...]:
         REPLAY: not is_restated,
         MEASURED: not is_restated,
         ONE_PLACE: "power-loss" not in kinds,
-        NO_TWICE: is_alone and not any(kind in kinds for kind in LATE),
+        NO_TWICE: is_alone
+        and not any(kind in kinds for kind in LATE)
+        and not ("roll-back" in kinds and world.is_trimmed),
     }
     return tuple(name for name, is_asked in asked.items() if is_asked)
 
