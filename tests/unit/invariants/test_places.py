@@ -49,23 +49,6 @@ def test_a_process_that_is_heard_of_runs_whatever_was_said_before() -> None:
     assert broken(OnePlace, story)[0][-1] == story.end - 1
 
 
-def test_a_start_may_begin_beside_a_stray_and_starts_nothing_before_it_has_ended() -> None:
-    """The START of incarnation 1 failed for all that was known, and took effect late; the cluster refuses the next one."""
-
-    def story() -> LogBuilder:
-        made = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")
-        made.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a")
-        made.add(c.ReplicaStarted(job="a", incarnation=1, node="n1"))
-        return made.placement_planned("again", "a", "n2", 1).begun("again", c.Step.START, "a", 2, "n2")
-
-    placed = c.JobPlaced(plan="again", attempt=1, job="a", incarnation=2, node="n2")
-    ended = c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=-9)
-
-    holds(OnePlace, story().add(ended, placed))
-    unsound = story().add(placed, ended)
-    assert broken(OnePlace, unsound)[0][-1] == unsound.end - 2
-
-
 def test_an_incarnation_that_was_started_and_forgotten_has_ended() -> None:
     """A START found that the log had lost an earlier one of its number, which has ended; the report of it comes late."""
     story = LogBuilder().opened(n1=1000, n2=1000).submitted("a").placement_planned("place", "a", "n1")

@@ -54,18 +54,14 @@ class RunningProcesses:
         self._of: dict[str, dict[Key, RunningProcess]] = {}
         self._ended: dict[str, dict[tuple[int, int | None], None]] = {}
         self.left: list[RunningProcess] = []
-        self.proved: list[RunningProcess] = []
 
     def of(self, job: str) -> list[RunningProcess]:
         """The processes of a job that may run, in the order of their starts."""
         return list(self._of.get(job, {}).values())
 
     def feed(self, received: Received[c.ClusterEvent], *, accepted: bool) -> list[RunningProcess]:
-        """Process a record; return the processes that may run because of it. ``left`` has those that it ended.
-
-        ``proved`` has those that it proves to have run, for the first time.
-        """
-        self.left, self.proved = [], []
+        """Process a record; return the processes that may run because of it. ``left`` has those that it ended."""
+        self.left = []
         event = received.event
         match event:
             case c.StepBegun(step=c.Step.START) if accepted:
@@ -123,9 +119,8 @@ class RunningProcesses:
 
     def _prove(self, job: str, key: Key) -> None:
         process = self._of.get(job, {}).get(key)
-        if process is not None and not process.proven:
+        if process is not None:
             process.proven = True
-            self.proved.append(process)
 
     def _failed(self, event: c.StepFailed) -> None:
         begun = self._steps.plans[event.plan].begun
