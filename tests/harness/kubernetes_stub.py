@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+
+from steepest.cluster.kubernetes import KubernetesCluster
+from steepest.events.common import Resources
 
 Object = dict[str, Any]
 
@@ -181,3 +184,18 @@ async def served(stub: KubernetesStub, kubeconfig: Path) -> AsyncIterator[None]:
             yield
         finally:
             stub.end()
+
+
+def adapter_on(folder: Path, nodes: Sequence[tuple[str, Resources]] | str) -> KubernetesCluster:
+    """An adapter over the server whose kubeconfig is in this folder, which is its volume as well."""
+    return KubernetesCluster(
+        folder / "state",
+        nodes,
+        "pool",
+        namespace="n",
+        claim="c",
+        volume=folder,
+        image="trainer:3",
+        kubeconfig=folder / "kubeconfig",
+        heartbeat_s=0.1,
+    )

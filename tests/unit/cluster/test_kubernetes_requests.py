@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.harness.kubernetes_stub import KubernetesStub, served
+from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.api import _pause_s
@@ -45,17 +45,7 @@ async def make(stub: KubernetesStub, tmp_path: Path) -> AsyncIterator[Callable[.
     made: list[KubernetesCluster] = []
 
     def of(nodes: Any) -> KubernetesCluster:
-        adapter = KubernetesCluster(
-            tmp_path / "state",
-            nodes,
-            "pool",
-            namespace="n",
-            claim="c",
-            volume=tmp_path,
-            image="trainer:3",
-            kubeconfig=tmp_path / "kubeconfig",
-            heartbeat_s=0.1,
-        )
+        adapter = adapter_on(tmp_path, nodes)
         made.append(adapter)
         return adapter
 

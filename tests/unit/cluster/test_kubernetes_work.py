@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from tests.harness.kubernetes_stub import KubernetesStub, served
+from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.folders.background import AdapterSettings
@@ -51,17 +51,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[KubernetesStub]:
 async def cluster(stub: KubernetesStub, tmp_path: Path) -> AsyncIterator[KubernetesCluster]:
     """An adapter over it."""
     del stub
-    adapter = KubernetesCluster(
-        tmp_path / "state",
-        [("n1", Resources(1_000, 1_024))],
-        "pool",
-        namespace="n",
-        claim="c",
-        volume=tmp_path,
-        image="trainer:3",
-        kubeconfig=tmp_path / "kubeconfig",
-        heartbeat_s=0.1,
-    )
+    adapter = adapter_on(tmp_path, [("n1", Resources(1_000, 1_024))])
     yield adapter
     await adapter.close()
 

@@ -55,6 +55,17 @@ class Notes:
         return ()
 
 
+async def first_report(pool: FoldedPool, janitor: Janitor, cluster: Notes) -> msgspec.Struct:
+    """What a janitor reports first, while time passes: what failed is tried again at ticks."""
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    while cluster.sent.empty():
+        await asyncio.sleep(0)
+        pool.tick()
+        janitor.observe(pool.view, pool.log[-1].event)
+    tidying.cancel()
+    return cluster.sent.get_nowait()
+
+
 async def test_each_job_that_is_over_is_forgotten_once() -> None:
     """One call a job, however many nodes there are; that one is refused keeps none of the others."""
     pool, cluster = FoldedPool(**NODES), Notes()
@@ -84,13 +95,7 @@ async def test_a_job_whose_newer_start_was_lost_has_stopped_by_the_log_too() -> 
     started = c.ReplicaStarted(job="a", incarnation=2, node="w2")
     pool.append(started)
     janitor.observe(pool.view, started)
-    tidying = asyncio.create_task(janitor.run(cluster.send))
-    while cluster.sent.empty():
-        await asyncio.sleep(0)
-        pool.tick()
-        janitor.observe(pool.view, pool.log[-1].event)
-    stopped = await cluster.sent.get()
-    tidying.cancel()
+    stopped = await first_report(pool, janitor, cluster)
 
     assert isinstance(stopped, c.ReplicaStopped)
     assert (stopped.incarnation, stopped.node, stopped.exit_status) == (1, "w1", 85)
@@ -108,13 +113,7 @@ async def test_a_newer_start_that_was_reported_while_no_janitor_ran_is_looked_up
     cluster.newest = 2
     janitor = Janitor(cast("Cluster", cluster))
     janitor.caught_up(pool.view)
-    tidying = asyncio.create_task(janitor.run(cluster.send))
-    while cluster.sent.empty():
-        await asyncio.sleep(0)
-        pool.tick()
-        janitor.observe(pool.view, pool.log[-1].event)
-    stopped = await cluster.sent.get()
-    tidying.cancel()
+    stopped = await first_report(pool, janitor, cluster)
 
     assert isinstance(stopped, c.ReplicaStopped)
     assert (stopped.incarnation, stopped.node) == (1, "w1")

@@ -140,7 +140,7 @@ async def test_of_two_migrators_one_acts(scene: Scene) -> None:
     end = await scene.conclusion()
 
     assert isinstance(end, c.MigrationFinished)
-    # The second looks up what runs when it starts, and who acts what was started before a first START.
+    # The second migrator looks up the running job when it starts; the one that acts looks it up before the first START.
     assert sorted(acted) == sorted([*CALLS.values(), "lookup", "lookup"])
     await scene.check()
 
