@@ -103,8 +103,24 @@ def reports(system: RunningSystem, job: str, number: int, replica: int = 0) -> l
 
 
 def await_steps(system: RunningSystem, job: str, number: int, count: int, replica: int = 0) -> None:
-    """Wait until a replica's incarnation has reported so many steps."""
-    wait_for(lambda: len(reports(system, job, number, replica)) >= count)
+    """Wait until a replica's incarnation has reported so many steps; a failure says what the gang did instead."""
+    try:
+        wait_for(lambda: len(reports(system, job, number, replica)) >= count)
+    except AssertionError as error:
+        error.add_note(f"replica {replica} of incarnation {number} has not reported {count} steps")
+        error.add_note(history(system, job))
+        raise
+
+
+def history(system: RunningSystem, job: str) -> str:
+    """What the log says of a job, and the end of what each of its processes has printed."""
+    lines = [str(found.event) for found in system.events() if getattr(found.event, "job", None) == job]
+    folder = AdapterFolder(system.state / "cluster")
+    for replica in folder.replicas(job):
+        for ran in folder.incarnations(replica):
+            printed = ran.output.read_text()[-1000:] if ran.output.exists() else ""
+            lines.append(f"{ran}: {ran.started()}, {printed}")
+    return "\n".join(lines)
 
 
 def wait_for(condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:

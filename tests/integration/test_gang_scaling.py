@@ -35,15 +35,14 @@ from steepest.view.state import Phase
 ENDLESS = 100_000
 
 
-@pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSystem]:
-    """Two nodes with room for all gangs of this module; each test has a job of its own.
+@pytest.fixture
+def system(tmp_path: Path) -> Iterator[RunningSystem]:
+    """Two nodes with room for all gangs of a test, of its own: what is wrong with one test's system is wrong with no other.
 
     They have far more than is asked for: where no control groups limit a gang, signals would, and wake a stopped process.
     """
-    folder = tmp_path_factory.mktemp("gangs")
     nodes = ("--node", "n1=4", "--node", "n2=4")
-    running = RunningSystem(folder / "state", "--heartbeat", "250ms", *nodes)
+    running = RunningSystem(tmp_path / "state", "--heartbeat", "250ms", *nodes)
     running.start()
     yield running
     running.end()

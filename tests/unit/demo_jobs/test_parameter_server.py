@@ -198,6 +198,27 @@ def test_a_stranger_is_no_worker(content: bytes) -> None:
     assert parameters.tolist() == [1.0, 1.0]
 
 
+def test_a_server_that_did_not_run_for_a_while_drops_no_worker_that_has_greeted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What has come in meanwhile is read before the time for a greeting is over; one that says nothing is dropped."""
+    peers = [("127.0.0.1", port) for port in free_ports(3)]
+    server = TaskServer(star.listen(peers), 3, 3)
+    with star.call(1, peers, PATIENCE_S), socket.create_connection(peers[0], timeout=PATIENCE_S) as silent:
+        monkeypatch.setattr(star, "GREETING_S", 0.0)
+        silent.settimeout(0)
+
+        def is_dropped() -> bool:
+            try:
+                return silent.recv(1) == b""
+            except BlockingIOError:
+                return False
+
+        assert server.wait(is_dropped, PATIENCE_S)
+        assert server.workers == [1]
+    server.close()
+
+
 def test_a_worker_that_answers_something_else_is_lost() -> None:
     """A result of another step or length is none."""
     peers = [("127.0.0.1", port) for port in free_ports(2)]

@@ -142,7 +142,9 @@ class TaskServer:
             link.socket.close()
 
     def _serve(self) -> None:
-        for key, events in self._selector.select(_LOOK_S):
+        overdue = time.monotonic() - star.GREETING_S
+        ready = self._selector.select(_LOOK_S)
+        for key, events in ready:
             link: _Link | None = key.data
             if link is None:
                 self._admit()
@@ -154,9 +156,11 @@ class TaskServer:
                     self._receive(link)
             except OSError as error:
                 self._drop(link, str(error))
-        overdue = time.monotonic() - star.GREETING_S
-        for link in [link for link in self._links.values() if not link.rank and link.since < overdue]:
-            self._drop(link, "it has not greeted")
+        # One whose greeting has come while this process did not run is not late.
+        heard = {key.fd for key, _ in ready}
+        for descriptor, link in [*self._links.items()]:
+            if not link.rank and link.since < overdue and descriptor not in heard:
+                self._drop(link, "it has not greeted")
 
     def _admit(self) -> None:
         with contextlib.suppress(OSError):  # it has gone already
