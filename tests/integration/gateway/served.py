@@ -49,16 +49,25 @@ class ServedFolder:
         asyncio.run(self._open())
 
     async def _open(self) -> None:
-        log = FileLog(self.folder.log, self._installation.layout.partitions())
-        await open_partitions(log, self._installation.layout, SystemClock())
-        await log.close()
+        await self._configure("default")
         await self._append_all(
             [
-                c.PoolConfigured(reads=READS, flags=tuple(FLAGS)),
                 c.Tick(counted_ms=1_000),
                 *(c.NodeJoined(node=name, capacity=Resources(cpu_m=cpu_m)) for name, cpu_m in self._nodes.items()),
             ]
         )
+
+    def configure(self, pool: str) -> None:
+        """Open a pool's log and configure it, as a system does that runs on it for the first time."""
+        asyncio.run(self._configure(pool))
+
+    async def _configure(self, pool: str) -> None:
+        layout = self.folder.read().layout
+        log = FileLog(self.folder.log, layout.partitions())
+        await open_partitions(log, layout, SystemClock())
+        event = c.PoolConfigured(reads=READS, flags=tuple(FLAGS))
+        await log.append([new_record(layout.of_pool(pool), pool, event, SystemClock().now_ms())])
+        await log.close()
 
     def append(self, *events: c.ClusterEvent) -> int:
         """Append events now; give the offset of the last one."""

@@ -222,7 +222,7 @@ def test_every_answer_tells_a_browser_to_be_careful(served_once: ServedFolder) -
 
 
 def test_a_pool_that_is_added_is_served_without_a_restart(served: ServedFolder) -> None:
-    """Its jobs can be submitted and seen, and the streams of the others go on."""
+    """Once it is configured, its jobs can be submitted and seen; the streams of the others go on."""
     address = served.start()
     with Client(address, served.token) as client:
         before = client.follow()
@@ -234,6 +234,13 @@ def test_a_pool_that_is_added_is_served_without_a_restart(served: ServedFolder) 
             assert time.monotonic() < patience
             time.sleep(0.05)
         spec = c.JobSpec(command=("train",), requests=Resources(cpu_m=1))
+        with pytest.raises(GatewayError, match="no system has configured pool later yet") as early:
+            client.submit("new", spec, pool="later")
+        assert early.value.status == 503
+        served.configure("later")
+        while client.pools().pools[1].position < 2:
+            assert time.monotonic() < patience
+            time.sleep(0.05)
         asked = client.submit("new", spec, pool="later")
         while [row.job for row in client.jobs(pool="later")] != ["new"]:
             assert time.monotonic() < patience

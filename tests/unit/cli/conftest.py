@@ -19,23 +19,30 @@ from steepest.runtime.recovery.log_identity import open_partitions
 Holding = Callable[..., StateFolder]
 
 
+def installed(root: Path, *events: c.ClusterEvent) -> StateFolder:
+    """An installation of one node, whose pool's log is open and has these events."""
+    folder = StateFolder(root)
+    installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
+    folder.create(installation)
+    pool = installation.layout.of_pool("default")
+
+    async def write() -> None:
+        log = FileLog(folder.log, installation.layout.partitions())
+        await open_partitions(log, installation.layout, SystemClock())
+        await log.append([new_record(pool, "default", event, 1) for event in events])
+        await log.close()
+
+    asyncio.run(write())
+    return folder
+
+
 @pytest.fixture
 def holding(tmp_path: Path) -> Holding:
     """Make an installation on which a system once ran, with these events in the pool's log."""
+    return lambda *events: installed(tmp_path / "state", c.PoolConfigured(), *events)
 
-    def make(*events: c.ClusterEvent) -> StateFolder:
-        folder = StateFolder(tmp_path / "state")
-        installation = Installation(nodes=(NodeSpec("n1", Resources(1_000)),))
-        folder.create(installation)
-        pool = installation.layout.of_pool("default")
 
-        async def write() -> None:
-            log = FileLog(folder.log, installation.layout.partitions())
-            await open_partitions(log, installation.layout, SystemClock())
-            await log.append([new_record(pool, "default", event, 1) for event in events])
-            await log.close()
-
-        asyncio.run(write())
-        return folder
-
-    return make
+@pytest.fixture
+def opened(tmp_path: Path) -> StateFolder:
+    """An installation whose first system has opened its log, and done nothing else yet."""
+    return installed(tmp_path / "state")

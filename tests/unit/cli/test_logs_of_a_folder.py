@@ -91,4 +91,4 @@ def test_the_log_in_files_is_as_it_was(holding: Holding) -> None:
         finally:
             await log.close()
 
-    assert asyncio.run(end()) == 1 + len(JOBS)
+    assert asyncio.run(end()) == 2 + len(JOBS)

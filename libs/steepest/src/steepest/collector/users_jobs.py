@@ -64,8 +64,10 @@ class UsersJobs(Effector):
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Keep the view."""
-        del received, accepted
+        del accepted
         self._view = view
+        if isinstance(received.event, c.PoolConfigured):
+            self._changed.set()
 
     async def run(self, send: Send) -> None:
         """Submit and cancel until the end."""
@@ -77,7 +79,8 @@ class UsersJobs(Effector):
         try:
             while True:
                 self._changed.clear()
-                if jobs.is_live:
+                # A submission counts by the flags in force where it stands on the log, so it comes after the first ones.
+                if jobs.is_live and self._view.state.reads:
                     for job in list(jobs.all()):
                         await self._take(job, send)
                     uids = {job.metadata.uid for job in jobs.all()}

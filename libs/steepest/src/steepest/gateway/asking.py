@@ -9,7 +9,7 @@ import asyncio
 import secrets
 
 from steepest.clock import Clock
-from steepest.errors import InputError
+from steepest.errors import InputError, LogUnavailableError
 from steepest.events import cluster as c
 from steepest.gateway.answers import Answer, Submission
 from steepest.gateway.pools import ServedPool
@@ -32,8 +32,13 @@ class Asking:
 
         Raises:
             InputError: It can never run here.
-            LogUnavailableError: It may not be kept; the same request may be sent again.
+            LogUnavailableError: It may not be kept, or the pool has just been made; the same request may be sent again.
         """
+        if not pool.feed.view.state.reads:
+            # It would count by the flags in force where it stands on the log, and none are yet.
+            raise LogUnavailableError(
+                f"no system has configured pool {pool.feed.name} yet", hint="send the request again"
+            )
         spec = with_priority(submission.spec, pool.feed.view.parameters)
         if not spec.command:
             raise InputError("the job has no command")

@@ -30,7 +30,7 @@ ANSWER_S = 10.0
 """A system that runs admits or rejects within a tick or so."""
 
 READY_S = 5.0
-"""A system that has just been started for the first time opens its log within this time."""
+"""A system that has just been started for the first time configures its pools within this time."""
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,17 +55,20 @@ def new_request() -> str:
 async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
     """A pool's log, to be appended to, and the pool as it stands.
 
+    What is asked of a pool counts by the flags in force where it stands on the log, so it comes after the first ones.
+
     Raises:
         InputError: There is no installation in the folder, or no system ever ran on it.
     """
     installation = settings.folder.read()
     log = open_log(settings, installation)
     try:
-        at = installation.layout.of_pool(settings.pool or installation.pool)
-        if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
-            # The first record of a partition is its identity, and only a system gives it one.
-            raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
-        yield log, await fold(settings, installation, log)
+        pool = await fold(settings, installation, log)
+        if not pool.view.state.reads:
+            if await first(log, {pool.at: pool.view.position}, _configured, READY_S) is None:
+                raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
+            pool = await fold(settings, installation, log)
+        yield log, pool
     finally:
         await log.close()
 
@@ -77,8 +80,8 @@ async def elsewhere(settings: Settings, pool: StoredPool, log: Log) -> list[Stor
     return [await fold(msgspec.structs.replace(settings, pool=name), pool.installation, log) for name in ran]
 
 
-def _opened(received: Received[c.ClusterEvent]) -> str | None:
-    return received.event.epoch if isinstance(received.event, c.LogOpened) else None
+def _configured(received: Received[c.ClusterEvent]) -> bool | None:
+    return isinstance(received.event, c.PoolConfigured) or None
 
 
 Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured | c.NodeGone
