@@ -27,6 +27,8 @@ def test_an_id_is_its_cause_and_number() -> None:
         "placer/e1/cluster/0/-1/2",
         "placer/e1/cluster/zero/17/2",
         "placer/e1/cluster/0/1.5/2",
+        "placer/e1/cluster/0/١٧/2",
+        "placer/e1/cluster/0/17/2\n",
         pytest.param("placer/e1/cluster/0//2"),
         pytest.param(f"placer/e1/cluster/0/{'9' * 5000}/2"),
     ],

@@ -5,6 +5,7 @@ It owns the ids by which a repeated delivery is recognised. It must never know a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -21,11 +22,11 @@ TRUNCATIONS = "truncations"
 SOURCE = "source"
 SEQUENCE = "seq"
 
-PARTS = 6
-"""Of a decision's id."""
-
 MAX_DIGITS = 18
 """No offset is longer, and numbers of this length fit 63 bits."""
+
+_SPELLED_ID = re.compile(3 * "([^/]*)/" + "/".join(3 * [f"([0-9]{{1,{MAX_DIGITS}}})"]))
+"""Decider, epoch, topic; partition, offset, number."""
 
 
 class Received(msgspec.Struct, Generic[E], frozen=True, kw_only=True, gc=False):
@@ -77,13 +78,11 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, text: str) -> DecisionId | None:
         """The id that ``text`` spells, or None."""
-        parts = text.split("/")
-        if len(parts) != PARTS:
+        spelled = _SPELLED_ID.fullmatch(text)
+        if spelled is None:
             return None
-        decider, epoch, topic, partition, offset, index = parts
-        if is_number(partition) and is_number(offset) and is_number(index):
-            return cls(decider, epoch, topic, int(partition), int(offset), int(index))
-        return None
+        decider, epoch, topic, partition, offset, index = spelled.groups()
+        return cls(decider, epoch, topic, int(partition), int(offset), int(index))
 
 
 def spell_id(stream: str, offset: int, index: int) -> str:
