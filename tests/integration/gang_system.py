@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from steepest.app.settings.reading import read_settings
-from steepest.cli.pool.user_requests import asking
+from steepest.cli.pool.user_requests import asking, until_configured
 from steepest.clock import SystemClock
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaId
@@ -46,7 +46,9 @@ def append(system: RunningSystem, *events: c.ClusterEvent) -> None:
     """Put events on the pool's log, one right after the other, as a user or a decider would."""
 
     async def put() -> None:
-        async with asking(read_settings({"state_dir": system.state})) as (log, pool):
+        settings = read_settings({"state_dir": system.state})
+        async with asking(settings) as (log, pool):
+            await until_configured(settings, log, pool)
             now_ms = SystemClock().now_ms()
             await log.append([asked_record(pool.at, pool.name, event, now_ms) for event in events])
 

@@ -12,18 +12,24 @@ from tests.unit.cli.conftest import Holding
 
 from steepest.app.configurator import Configurator
 from steepest.app.settings.reading import read_settings
-from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import Installation, StateFolder
+from steepest.app.state_folder import StateFolder
 from steepest.cli.main import main
 from steepest.cli.pool import user_requests
-from steepest.cli.pool.stored_pool import StoredPool, fold, look
-from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome, admission, append, asking, end_of
+from steepest.cli.pool.stored_pool import StoredPool, look
+from steepest.cli.pool.user_requests import (
+    RequestCursor,
+    RequestOutcome,
+    admission,
+    append,
+    asking,
+    end_of,
+    until_configured,
+)
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import Log
-from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import LARGEST_REQUEST, new_record
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.testing.scenarios.folded_pool import submitted
@@ -115,34 +121,23 @@ async def test_who_waits_under_a_name_that_is_taken_gets_an_answer(folder: State
     assert answer == RequestOutcome(state="rejected", reason="the name of second is taken")
 
 
-async def configured(folder: StateFolder) -> None:
-    """A system has configured the pool."""
-    log = FileLog.open(folder.log)
-    at = folder.read().layout.of_pool("default")
-    await log.append([new_record(at, "default", c.PoolConfigured(), 1)])
-    await log.close()
+async def test_a_submission_to_a_new_system_waits_for_its_flags(opened: StateFolder) -> None:
+    """It counts by the flags in force where it stands: a gang before them is rejected, a node rule forgotten."""
+    settings = read_settings({"state_dir": opened.root})
+    async with asking(settings) as (log, pool):
+        waiting = asyncio.create_task(until_configured(settings, log, pool))
+        await append(log, pool, c.PoolConfigured())
+        configured = await waiting
+        assert not pool.view.state.reads
+        assert configured.view.state.reads
 
 
-async def test_who_asks_a_new_system_waits_for_its_flags(opened: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request counts by the flags in force where it stands: a gang before them is rejected, a node rule forgotten."""
-
-    async def fold_then_configure(settings: Settings, installation: Installation, log: Log) -> StoredPool:
-        pool = await fold(settings, installation, log)
-        if not pool.view.state.reads:
-            await configured(opened)
-        return pool
-
-    monkeypatch.setattr(user_requests, "fold", fold_then_configure)
-    async with asking(read_settings({"state_dir": opened.root})) as (_, pool):
-        assert pool.view.state.reads
-
-
-async def test_a_pool_that_no_system_has_configured_cannot_be_asked(
+async def test_a_pool_that_no_system_configures_takes_no_jobs(
     opened: StateFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says what to start."""
-    monkeypatch.setattr(user_requests, "READY_S", 0.1)
-    with pytest.raises(InputError, match="no system ever ran on") as refused:
-        async with asking(read_settings({"state_dir": opened.root})):
-            pass
-    assert refused.value.hint == "start one with `steepest up`"
+    monkeypatch.setattr(user_requests, "CONFIGURED_S", 0.1)
+    settings = read_settings({"state_dir": opened.root})
+    async with asking(settings) as (log, pool):
+        with pytest.raises(InputError, match="no system has configured pool default yet"):
+            await until_configured(settings, log, pool)

@@ -220,12 +220,13 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
-    from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request
+    from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request, until_configured
     from steepest.events.cluster import JobSubmitted
     from steepest.policies.submission import refuse_what_never_fits, with_priority
 
     answers: list[Answer] = []
-    async with asking(settings) as (log, pool):
+    async with asking(settings) as (log, opened):
+        pool = await until_configured(settings, log, opened)
         jobs = [(name, with_priority(spec, pool.view.parameters)) for name, spec in jobs]
         if pool.installation.selector(pool.name) is None:  # listed nodes never change
             nodes = {node.name: node.capacity for node in pool.installation.nodes_of(pool.name)}

@@ -30,7 +30,10 @@ ANSWER_S = 10.0
 """A system that runs admits or rejects within a tick or so."""
 
 READY_S = 5.0
-"""A system that has just been started for the first time configures its pools within this time."""
+"""A system that has just been started for the first time opens its log within this time."""
+
+CONFIGURED_S = 30.0
+"""A system that runs configures a new pool within this time, also where its services learn of it from Kafka."""
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,22 +58,34 @@ def new_request() -> str:
 async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
     """A pool's log, to be appended to, and the pool as it stands.
 
-    What is asked of a pool counts by the flags in force where it stands on the log, so it comes after the first ones.
-
     Raises:
         InputError: There is no installation in the folder, or no system ever ran on it.
     """
     installation = settings.folder.read()
     log = open_log(settings, installation)
     try:
-        pool = await fold(settings, installation, log)
-        if not pool.view.state.reads:
-            if await first(log, {pool.at: pool.view.position}, _configured, READY_S) is None:
-                raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
-            pool = await fold(settings, installation, log)
-        yield log, pool
+        at = installation.layout.of_pool(settings.pool or installation.pool)
+        if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
+            # The first record of a partition is its identity, and only a system gives it one.
+            raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
+        yield log, await fold(settings, installation, log)
     finally:
         await log.close()
+
+
+async def until_configured(settings: Settings, log: Log, pool: StoredPool) -> StoredPool:
+    """The pool once it is configured. A submission counts by the flags in force where it stands on the log.
+
+    Raises:
+        InputError: No system has configured it in time.
+    """
+    if pool.view.state.reads:
+        return pool
+    if await first(log, {pool.at: pool.view.position}, _configured, CONFIGURED_S) is None:
+        raise InputError(
+            f"no system has configured pool {pool.name} yet", hint="start one with `steepest up`, or try again"
+        )
+    return await fold(settings, pool.installation, log)
 
 
 async def elsewhere(settings: Settings, pool: StoredPool, log: Log) -> list[StoredPool]:
@@ -78,6 +93,10 @@ async def elsewhere(settings: Settings, pool: StoredPool, log: Log) -> list[Stor
     names = [name for name in pool.installation.layout.pools if name != pool.name]
     ran = [name for name in names if await log.end(pool.installation.layout.of_pool(name))]
     return [await fold(msgspec.structs.replace(settings, pool=name), pool.installation, log) for name in ran]
+
+
+def _opened(received: Received[c.ClusterEvent]) -> str | None:
+    return received.event.epoch if isinstance(received.event, c.LogOpened) else None
 
 
 def _configured(received: Received[c.ClusterEvent]) -> bool | None:
