@@ -377,9 +377,9 @@ async def device_lies(world: World, deed: Deed) -> None:
 
 AT_DOORS = {
     "append-fails": "append", "append-unclear": "append", "append-late": "append", "append-zombie": "append",
-    "read-fails": "read",
+    "append-dies": "append", "read-fails": "read",
     "call-refused": "call", "call-unclear": "call", "call-lost": "call", "call-late": "call", "call-slow": "call",
-    "call-twice": "call", "call-zombie": "call", "call-bug": "call",
+    "call-twice": "call", "call-zombie": "call", "call-bug": "call", "call-dies": "call",
     "disk-full": "save",
 }  # fmt: skip
 """Faults of the next calls to the door that each of them meets."""

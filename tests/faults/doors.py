@@ -36,6 +36,9 @@ APPEND_S = (0.001, 0.012)
 CALL_S = (0.001, 0.05)
 """Likewise of a call of the cluster."""
 
+ARRIVES = 0.5
+"""Probability of a call whose process is killed meanwhile that it takes effect."""
+
 FIRST_RECORDS = 3
 """Records of a partition that are never lost: its name, and the pool's parameters."""
 
@@ -152,13 +155,23 @@ class Doors:
         struck: Callable[[str], None],
         under_way: Callable[[], Sequence[str]],
         clock: WrongClock,
+        dies: Callable[[Doors, float], None],
     ) -> None:
-        """``struck`` is called with the kind of each fault that strikes; ``under_way`` says at which steps plans stand."""
+        """Open them.
+
+        Args:
+            broker: The log's servers.
+            struck: Called with the kind of each fault that strikes.
+            under_way: Says at which steps plans stand.
+            clock: Of the machine.
+            dies: Kills the process, for so many seconds.
+        """
         self.life = Life()
         self.clock = clock
         self.broker = broker
         self._struck = struck
         self._under_way = under_way
+        self._dies = dies
         self._armed: dict[str, deque[Armed]] = {}
         self._late: list[asyncio.Task[Any]] = []
         self._healed = asyncio.Event()
@@ -193,6 +206,14 @@ class Doors:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._healed.wait()
+
+    async def die(self, down_s: float, effect: Callable[[], Awaitable[object]]) -> None:
+        """The process is killed while a call of it is on its way, which arrives or does not."""
+        if self.broker.rng.random() < ARRIVES:
+            with suppress(RefusedError, UncertainError, LogUnavailableError):
+                await effect()
+        self._dies(self, down_s)
+        await self.life.go()
 
     def later(self, seconds: float, effect: Callable[[], Awaitable[object]]) -> None:
         """What was given up takes effect all the same."""
@@ -277,6 +298,8 @@ class WorldLog:
             case Armed(kind="append-zombie", for_s=for_s):
                 doors.later(for_s, lambda: broker.append(records, losses))
                 raise LogUnavailableError("the broker did not answer in time")
+            case Armed(kind="append-dies", for_s=for_s):
+                await doors.die(for_s, lambda: broker.append(records, losses))
         offsets = await broker.append(records, losses)
         await asyncio.sleep(broker.rng.uniform(*APPEND_S))
         await doors.life.go()
@@ -364,6 +387,8 @@ class WorldCluster(FakeCluster):
                 raise UncertainError("the cluster does not answer, and has done it")
             case Armed(kind="call-bug"):
                 raise ZeroDivisionError("a bug of the adapter")
+            case Armed(kind="call-dies", for_s=for_s):
+                await doors.die(for_s, effect)
             case Armed(kind="call-late", for_s=for_s):
                 await doors.linger(for_s)
             case Armed(kind="call-zombie", for_s=for_s):

@@ -142,7 +142,7 @@ class Process:
             return
         self.is_down = False
         site = self._site
-        doors = self.doors = Doors(site.broker, site.struck, site.under_way, self.clock)
+        doors = self.doors = Doors(site.broker, site.struck, site.under_way, self.clock, self._dies)
         for door, fault in self._armed:
             doors.arm(door, fault)
         log, metrics = WorldLog(doors), Metrics()
@@ -202,6 +202,11 @@ class Process:
         """SIGKILL."""
         self.doors.life.pause()
         self.is_down = True
+
+    def _dies(self, doors: Doors, down_s: float) -> None:
+        if self.doors is doors and not self.is_down:
+            self.kill()
+            self.start_after(down_s)
 
     def lose_power(self) -> None:
         """With the machines, what was on its way between them is lost, of all lives."""
