@@ -89,7 +89,7 @@ class Profiler:
     """Turns the counts of bytes in ``NodeHeartbeat`` into ``EpochMeasured``."""
 
     name = "profiler"
-    logic = 3
+    logic = 4
     topic = "heartbeats"
     state_type = ProfilerState
 
@@ -186,7 +186,8 @@ def _begun(report: ReplicaReport, job: JobTraffic, trace: Trace, pause: ReadingP
     # An epoch takes as long as those that were seen: more that was read before the first of these was loaded.
     took_ms = began.ended_ms - trace.began_ms
     epochs = min((began.level + slack(seen.epoch_bytes)) / seen.epoch_bytes, took_ms / epoch_ms + _SHORTER)
-    first = max(1, int(epochs))
+    # What was read before the first of these may be no epoch: then it was the end of loading.
+    first = max(1, int(epochs)) if began.level + slack(seen.epoch_bytes) >= seen.epoch_bytes else 0
     job.epoch_bytes = seen.epoch_bytes
     job.load_bytes = max(0, began.level - first * seen.epoch_bytes)
     job.load_ms = max(0, round(took_ms - first * epoch_ms))

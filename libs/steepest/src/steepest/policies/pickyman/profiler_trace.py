@@ -20,6 +20,9 @@ FASTEST_BYTES_MS = 10**9
 IDLE_SHARE = 0.01
 """Of the rate of reading: slower than that, nothing is read but what keeps connections open."""
 
+WRAPS_WITHIN = 4
+"""A counter that has wrapped has risen by at most so many times what its replica reads; otherwise it was lost."""
+
 LEAST_GAPS = 0.75
 """Of the time between heartbeats: the shortest pause that counts."""
 
@@ -86,12 +89,12 @@ def observe(trace: Trace, at_ms: int, counter: int | None) -> ReadingPause | Non
     if took_ms <= 0:
         if took_ms < -_BACK_MS:  # the clock was set back: what was timed by it before says nothing about now
             gap_ms = max(round(trace.gap_ms), 1)
-            trace.read += _risen(trace.counter, counter, gap_ms) or 0
+            trace.read += _risen(trace, counter, gap_ms) or 0
             trace.began_ms += took_ms - gap_ms
             trace.at_ms, trace.counter, trace.open = at_ms, counter, None
             trace.pauses.clear()
         return None
-    more = _risen(trace.counter, counter, took_ms)
+    more = _risen(trace, counter, took_ms)
     if more is None:
         trace.counter, trace.at_ms, trace.open = counter, at_ms, None
         trace.pauses.clear()  # the levels before and after an unknown jump have nothing to do with each other
@@ -113,13 +116,14 @@ def close(trace: Trace) -> ReadingPause | None:
     return over if over is not None and _keep(trace, over) else None
 
 
-def _risen(before: int, after: int, took_ms: int) -> int | None:
+def _risen(trace: Trace, after: int, took_ms: int) -> int | None:
     """By how much a counter has risen; None: it has jumped."""
-    most = FASTEST_BYTES_MS * took_ms
+    before, most = trace.counter, FASTEST_BYTES_MS * took_ms
     if after >= before:
         return after - before if after - before <= most else None
+    likely = WRAPS_WITHIN * trace.rate * took_ms if trace.rate else most
     for wrap in WRAPS:
-        if before < wrap and after + wrap - before <= min(most, wrap // 4):
+        if before < wrap and after + wrap - before <= min(most, likely, wrap // 4):
             return after + wrap - before
     return after if after <= most else None  # it was lost, and counts from 0 again
 
