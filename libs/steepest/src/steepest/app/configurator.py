@@ -55,7 +55,7 @@ def due_configuration(
 ) -> PoolConfigured | None:
     """The configuration to append to a pool's log; None: it is in force. A new pool gets every flag."""
     state = view.state
-    is_new = not state.reads
+    is_new = not view.is_configured
     wanted = configuration(view, parameters, upgrades=is_new or upgrades)
     before = PoolConfigured(reads=state.reads, flags=state.flags, parameters=state.parameters)
     return wanted if is_new or wanted != before else None

@@ -79,8 +79,7 @@ class UsersJobs(Effector):
         try:
             while True:
                 self._changed.clear()
-                # A submission counts by the flags in force where it stands on the log, so it comes after the first ones.
-                if jobs.is_live and self._view.state.reads:
+                if jobs.is_live and self._view.is_configured:
                     for job in list(jobs.all()):
                         await self._take(job, send)
                     uids = {job.metadata.uid for job in jobs.all()}

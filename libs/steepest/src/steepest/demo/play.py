@@ -158,7 +158,7 @@ class Play:
 
         The pool is configured first: before that it takes no gangs.
         """
-        await self._until(lambda: self.story.view.state.reads > 0)
+        await self._until(lambda: self.story.view.is_configured)
         began = self._clock.monotonic()
         for arrival in self._workload.arrivals:
             if await self._interrupted_before(began + arrival.at_s):

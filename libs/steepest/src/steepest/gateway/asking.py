@@ -34,8 +34,7 @@ class Asking:
             InputError: It can never run here.
             LogUnavailableError: It may not be kept, or the pool has just been made; the same request may be sent again.
         """
-        if not pool.feed.view.state.reads:
-            # It would count by the flags in force where it stands on the log, and none are yet.
+        if not pool.feed.view.is_configured:
             raise LogUnavailableError(
                 f"no system has configured pool {pool.feed.name} yet", hint="send the request again"
             )

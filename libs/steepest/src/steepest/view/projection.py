@@ -60,6 +60,11 @@ class Projection:
         return flag in self.state.flags
 
     @property
+    def is_configured(self) -> bool:
+        """Whether the first ``PoolConfigured`` is folded. A submission before it would count by no flag at all."""
+        return self.state.reads > 0
+
+    @property
     def position(self) -> int:
         """The offset of the next record to fold."""
         return self.state.position

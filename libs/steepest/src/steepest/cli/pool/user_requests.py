@@ -74,12 +74,12 @@ async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
 
 
 async def until_configured(settings: Settings, log: Log, pool: StoredPool) -> StoredPool:
-    """The pool once it is configured. A submission counts by the flags in force where it stands on the log.
+    """The pool once it is configured.
 
     Raises:
         InputError: No system has configured it in time.
     """
-    if pool.view.state.reads:
+    if pool.view.is_configured:
         return pool
     if await first(log, {pool.at: pool.view.position}, _configured, CONFIGURED_S) is None:
         raise InputError(
