@@ -83,6 +83,8 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
     path = written(
         tmp_path,
         """
+        shared_storage_mib_s = 3000
+
         [[node]]
         name = "fast"
         count = 2
@@ -121,6 +123,7 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         SimNode(name="node-3", capacity=Resources(2_500, 20_480, 0)),
     )
     assert cluster.source == str(path)
+    assert cluster.shared_storage_mib_s == 3000.0
 
 
 @pytest.mark.parametrize(
@@ -139,6 +142,7 @@ def test_a_file_of_uneven_nodes(tmp_path: Path) -> None:
         ("[[node]]\ncpus = 1\ncontention = -0.1", "node 0, contention: -0.1 is not between"),
         ("[[node]]\ncpus = 1\nspeed = 0", "node 0, speed: 0.0 is not between"),
         ("[[node]]\ncpus = 1\nstorage_mib_s = 0", "node 0, storage_mib_s: 0.0 is not between"),
+        ("shared_storage_mib_s = nan\n[[node]]\ncpus = 1", "shared_storage_mib_s: nan is not between"),
         ("[[node]]\ncpus = 1\nmtbf_s = -1", "node 0, mtbf_s: -1.0 is not between"),
         ("[[node]]\ncpus = 1\nrepair_s = nan", "node 0, repair_s: nan is not between"),
         ("[[node]]\ncpus = 1\nmemory_gib = inf", "node 0, memory_gib: inf is not between"),

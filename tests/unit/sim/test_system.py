@@ -160,6 +160,19 @@ def test_a_failed_node_costs_time_and_no_job() -> None:
     assert result.summary().makespan > run("specon")[0].summary().makespan
 
 
+def test_checkpoints_that_share_a_slow_storage_take_longer() -> None:
+    """Moves of jobs with large checkpoints meet; with a bandwidth for each of them nothing changes."""
+    plain, mixed = open_cluster("3x8cpu"), arrivals("mixed-20", 3)
+    large = msgspec.structs.replace(mixed, jobs=[msgspec.structs.replace(job, memory_mib=4_000) for job in mixed.jobs])
+    clusters = [msgspec.structs.replace(plain, shared_storage_mib_s=rate) for rate in (None, 1e6, 100.0)]
+    alone_s, fast_s, slow_s = (
+        run("specon", workload=large, cluster=cluster)[0].summary().makespan for cluster in clusters
+    )
+
+    assert fast_s == pytest.approx(alone_s)
+    assert slow_s > alone_s
+
+
 def test_a_job_that_fails_is_retried_and_what_never_fits_is_rejected() -> None:
     """One crashes at half its run and is started again; one asks for more than any node has."""
     small = SimJob(

@@ -44,10 +44,16 @@ class SimNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The nodes, in an order that placement rules may use."""
+    """The nodes, in an order that placement rules may use.
+
+    Attributes:
+        shared_storage_mib_s: Bandwidth of the volume for all checkpoints together, under a pool's policies; None: only the
+            nodes' own rates count.
+    """
 
     source: str
     nodes: Sequence[SimNode]
+    shared_storage_mib_s: float | None = None
 
     @property
     def gpus(self) -> int:

@@ -55,6 +55,7 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class _ClusterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node: list[_Group]
+    shared_storage_mib_s: float | None = None
 
 
 def open_cluster(name: str) -> ClusterSpec:
@@ -72,9 +73,9 @@ def open_cluster(name: str) -> ClusterSpec:
 def read_cluster(path: Path) -> ClusterSpec:
     """The nodes of a TOML file.
 
-    It has tables ``[[node]]`` with ``count``, ``name``, ``gpus``, ``cpus``, ``memory_gib``, ``contention``, ``speed``,
-    ``storage_mib_s``, ``local_mib_s``, ``network_mib_s``, ``mtbf_s`` and ``repair_s``, of which ``gpus`` or ``cpus`` is
-    needed.
+    It has ``shared_storage_mib_s``, and tables ``[[node]]`` with ``count``, ``name``, ``gpus``, ``cpus``, ``memory_gib``,
+    ``contention``, ``speed``, ``storage_mib_s``, ``local_mib_s``, ``network_mib_s``, ``mtbf_s`` and ``repair_s``, of which
+    ``gpus`` or ``cpus`` is needed.
 
     Raises:
         InputError: The file does not have this format; the message names the table and field.
@@ -86,7 +87,11 @@ def read_cluster(path: Path) -> ClusterSpec:
     for number, group in enumerate(found.node):
         if (fault := _fault(group)) is not None:
             raise InputError(f"{path}, node {number}, {fault}", hint="See docs/workloads.md.")
-    return _spec(found.node, str(path))
+    shared_mib_s = found.shared_storage_mib_s
+    if shared_mib_s is not None and not 1 <= shared_mib_s <= _LARGEST_RATE:
+        fault = f"shared_storage_mib_s: {shared_mib_s} is not between 1 and {_LARGEST_RATE:g}"
+        raise InputError(f"{path}, {fault}", hint="See docs/workloads.md.")
+    return msgspec.structs.replace(_spec(found.node, str(path)), shared_storage_mib_s=shared_mib_s)
 
 
 def _group(part: str, whole: str) -> _Group:

@@ -11,6 +11,7 @@ from typing import Protocol
 from steepest.cluster.simulated.lockstep import Lockstep, couple_all
 from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.shares import share_out, slowdown
+from steepest.cluster.simulated.storage import SharedStorage
 from steepest.cluster.simulated.timeline import Timeline, Timer
 from steepest.events.common import Resources
 
@@ -69,6 +70,7 @@ class SimulatedNode:
         *,
         speed: float = 1.0,
         storage_mib_s: float = 500.0,
+        storage: SharedStorage | None = None,
         caps_yield: bool = False,
         gives_m: int | None = None,
         contention: float = 0.0,
@@ -81,6 +83,7 @@ class SimulatedNode:
             timeline: The source of time and timers.
             speed: Speed of steps relative to the node on which the models were measured.
             storage_mib_s: Rate at which checkpoints are written and read, in MiB/s.
+            storage: What all nodes share, where its bandwidth counts too.
             gives_m: CPU that is really available, in millicores: less than the capacity if others use the machine too.
             caps_yield: Whether idle CPU also goes to trainings beyond their caps.
             contention: How strongly demand in excess of the CPU slows every training on the node: see :func:`slowdown`.
@@ -89,6 +92,7 @@ class SimulatedNode:
         self.capacity = capacity
         self.speed = speed
         self.storage_mib_s = storage_mib_s
+        self.storage = storage
         self.lost = False
         self.training: dict[CpuConsumer, None] = {}
         self._gives_m = capacity.cpu_m if gives_m is None else gives_m

@@ -176,9 +176,10 @@ class Training:
         if self.gang is not None:
             self.gang.join(self, self.since_s)
         delay_s = self.model.delay_s(Delay.LAUNCH, self.incarnation)
-        if self.restored_step is not None:
-            delay_s += self.model.delay_s(Delay.RESTORE, self.incarnation) + self._transfer_s()
-        self._after(delay_s, self._launched)
+        if self.restored_step is None:
+            self._after(delay_s, self._launched)
+        else:
+            self._transfer_after(delay_s + self.model.delay_s(Delay.RESTORE, self.incarnation), self._launched)
 
     def continue_from(self, step: int, mode: CheckpointMode) -> None:
         """Continue a process that was started earlier: it trains from ``step`` on."""
@@ -379,7 +380,7 @@ class Training:
             self._save()
             act()
 
-        self._after(self.model.delay_s(Delay.SAVE, self.incarnation) + self._transfer_s(), saved)
+        self._transfer_after(self.model.delay_s(Delay.SAVE, self.incarnation), saved)
 
     def _save(self) -> CheckpointRef | str:
         if self.model.spoil:
@@ -391,8 +392,17 @@ class Training:
             self.volume.append(saved)
         return saved
 
-    def _transfer_s(self) -> float:
-        return self.model.checkpoint_mib / self._node.storage_mib_s
+    def _transfer_after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Read or write a checkpoint after a delay, and then call ``act``."""
+        mib, rate_mib_s, storage = self.model.checkpoint_mib, self._node.storage_mib_s, self._node.storage
+        if storage is None:
+            self._after(delay_s + mib / rate_mib_s, act)
+            return
+
+        def transfer() -> None:
+            self._timer = storage.transfer(mib, rate_mib_s, act)
+
+        self._after(delay_s, transfer)
 
     def _after(self, delay_s: float, act: Callable[[], None]) -> None:
         self._cancel_timer()

@@ -19,6 +19,7 @@ from steepest.cluster.simulated.model import Model
 from steepest.cluster.simulated.network import Network, Rates
 from steepest.cluster.simulated.node import SimulatedNode
 from steepest.cluster.simulated.nodes import SimulatedNodes, running
+from steepest.cluster.simulated.storage import SharedStorage
 from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.errors import InputError
 from steepest.events import cluster as c
@@ -123,7 +124,9 @@ def simulate_system(
         return member_of(models[job.name], job, workers, serves=spec.gang.role == SERVER, chief=not replica.index)
 
     def make_nodes(timeline: VirtualTimeline, collector: SimulatedCollector) -> SimulatedNodes:
-        nodes = [_node(node, timeline) for node in cluster.nodes]
+        shared_mib_s = cluster.shared_storage_mib_s
+        storage = SharedStorage(timeline, shared_mib_s) if shared_mib_s is not None else None
+        nodes = [_node(node, timeline, storage) for node in cluster.nodes]
         rates = {node.name: Rates(node.local_mib_s, node.network_mib_s) for node in cluster.nodes}
         gangs = Gangs(Network(rates))
         return SimulatedNodes(
@@ -182,13 +185,14 @@ def _paced(parameters: PoolParameters, workload: Workload) -> PoolParameters:
     return msgspec.structs.replace(parameters, tick_ms=tick_ms)
 
 
-def _node(node: SimNode, timeline: VirtualTimeline) -> SimulatedNode:
+def _node(node: SimNode, timeline: VirtualTimeline, storage: SharedStorage | None) -> SimulatedNode:
     return SimulatedNode(
         node.name,
         node.capacity,
         timeline,
         speed=node.speed,
         storage_mib_s=node.storage_mib_s,
+        storage=storage,
         caps_yield=True,
         gives_m=round(node.usable * node.capacity.cpu_m),
         contention=node.contention,
