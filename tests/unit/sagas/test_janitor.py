@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
 from steepest.errors import RefusedError, UncertainError
@@ -26,6 +27,7 @@ class Notes:
         self.asked: asyncio.Queue[int] = asyncio.Queue()
         self.looks = 0
         self.newest = 1
+        self.phase = ReplicaPhase.EXITED
 
     async def send(self, *events: msgspec.Struct, **_: Any) -> None:
         """Keep the event for the test."""
@@ -40,8 +42,8 @@ class Notes:
         return Stopped(exit_status=-9 if incarnation == 2 else 85, step=11, checkpoint=checkpoint(11))
 
     async def lookup(self, replica: ReplicaId, *, verify: bool) -> ReplicaStatus | None:  # noqa: ARG002 - the port
-        """What was lost has ended."""
-        return ReplicaStatus(replica=replica, incarnation=self.newest, node="w2", phase=ReplicaPhase.EXITED)
+        """What was lost has ended, unless a test says otherwise."""
+        return ReplicaStatus(replica=replica, incarnation=self.newest, node="w2", phase=self.phase)
 
     async def forget(self, job: str) -> None:
         """Note it; the first is still running, for all that is known."""
@@ -160,3 +162,36 @@ async def test_what_is_started_on_a_node_that_came_back_is_ended() -> None:
     assert asked == 1
     assert pool.job("a").plan is None
     assert not pool.job("a").alive
+
+
+@pytest.mark.parametrize(
+    ("phase", "newest", "asked"),
+    [
+        (ReplicaPhase.RUNNING, 1, [1, 1]),  # the first has no answer
+        (ReplicaPhase.STARTING, 1, [1, 1]),
+        (ReplicaPhase.EXITED, 1, []),
+        (ReplicaPhase.RUNNING, 2, []),
+    ],
+)
+async def test_what_keeps_a_job_from_being_started_is_ended(phase: ReplicaPhase, newest: int, asked: list[int]) -> None:
+    """It has stopped by the log, and its report may have come while no janitor ran; a newer one may be right."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.phase, cluster.newest = phase, newest
+    pool.run("a", "w1")
+    retry = c.RetryPlanned(job="a", incarnation=1, charged=False, not_before_ms=0, reason="")
+    pool.feed(pool.stopped("a", 1), retry, placement("a", "w2", incarnation=1))
+    pool.begin("a")
+    pool.fail("a", "still-running")
+    pool.run("b", "w1")
+    pool.end("b")
+    janitor = Janitor(cast("Cluster", cluster))
+    for received in pool.log:
+        janitor.observe(pool.view, received.event)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    while cluster.forgotten.empty():
+        await asyncio.sleep(0)
+        pool.tick(FORGET_AFTER_MS // 4)
+        janitor.observe(pool.view, pool.log[-1].event)
+    tidying.cancel()
+
+    assert [cluster.asked.get_nowait() for _ in range(cluster.asked.qsize())] == asked

@@ -112,6 +112,11 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     restored_step: int | None = None
     checkpoint: CheckpointRef | None = None
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its process is proven not to run any more."""
+        return self.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
+
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a stop: the process no longer runs.

@@ -32,7 +32,6 @@ from steepest.sagas.step_task import (
     Member,
     StepTask,
     failed,
-    has_ended,
     looked_up,
     placed,
     resumed,
@@ -107,7 +106,7 @@ def look_up(task: StepTask, error: ClusterError) -> Calls:
             return placed(task)
         case c.Step.START if not any(_is_here(task, status) for status in found):
             return failed(task, RefusedError(str(error), code=error.code))
-        case c.Step.STOP if all(status is None or has_ended(status) for status in found):
+        case c.Step.STOP if all(status is None or status.has_ended for status in found):
             return _stopped(task, [_end_of(status) for status in found])
         case c.Step.VERIFY:
             seen = looked_up(task, found[0] if task.gang and task.gang[0].replica.index == 0 else None, error)

@@ -7,8 +7,9 @@ its job is over or has a newer incarnation: a migrator that had been paused star
 job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
 A cluster starts an incarnation only once those before it have ended, so a job that runs by the log as an older one has
 stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while no
-janitor ran, so one that starts looks each running job up. And it is astray if its job runs nowhere by the log
-and no plan is about it: the node was declared to be gone while the start was on its way there, and came back.
+janitor ran, so one that starts looks each running job up. It is astray if its job runs nowhere by the log
+and no plan is about it: the node was declared to be gone while the start was on its way there, and came back. And it is
+astray if a START of its job is refused because it still runs: plans start what has stopped by the log.
 """
 
 from __future__ import annotations
@@ -65,14 +66,21 @@ class Stray(msgspec.Struct, frozen=True):
     replaced: Running = Running()
 
 
+class Blocked(msgspec.Struct, frozen=True):
+    """Replicas whose start is refused, and as which incarnation: those before it have ended by the log."""
+
+    replicas: tuple[ReplicaId, ...]
+    incarnation: int
+
+
 class Janitor:
     """Tidies up behind the jobs of one pool."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._work: asyncio.Queue[Forget | Running | Stray] = asyncio.Queue()
+        self._work: asyncio.Queue[Forget | Running | Stray | Blocked] = asyncio.Queue()
         self._over: dict[str, int] = {}
-        self._left: dict[Running | Stray, None] = {}
+        self._left: dict[Running | Stray | Blocked, None] = {}
 
     def caught_up(self, view: ClusterView) -> None:
         """What ended while no janitor ran may be there still."""
@@ -94,6 +102,11 @@ class Janitor:
                 elif _has_left(job, event) or not (job.alive or job.plan):
                     self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
                 self._note_over(view, name)
+            case c.StepFailed(job=name, step=c.Step.START, code="still-running"):
+                job = view.jobs.get(name)
+                if job is not None and not job.alive:
+                    replicas = tuple(ReplicaId(name, index) for index in range(job.spec.world))
+                    self._work.put_nowait(Blocked(replicas, job.incarnation))
             case c.Tick():
                 self._forget_due(view)
                 for left in self._left:
@@ -119,6 +132,8 @@ class Janitor:
                     self._left[running] = None
                 case Stray() as stray if not await self._try(self._stop(stray, send), stray):
                     self._left[stray] = None
+                case Blocked() as blocked if not await self._try(self._clear(blocked), blocked):
+                    self._left[blocked] = None
 
     async def _look_up(self, running: Running, send: Send) -> None:
         """Nothing is stopped here: a newer incarnation may be in the log since this was to be looked up."""
@@ -132,6 +147,13 @@ class Janitor:
         if await self._ended(stray.replica, stray.incarnation) is not None:
             logger.warning("a process that should not run is ended", stray=stray)
         await self._report_ends(stray.replaced, stray.incarnation, send)
+
+    async def _clear(self, blocked: Blocked) -> None:
+        for replica in blocked.replicas:
+            found = await self._cluster.lookup(replica, verify=False)
+            if found is not None and not found.has_ended and found.incarnation < blocked.incarnation:
+                logger.warning("a process that has ended by the log is ended", replica=replica, of=found.incarnation)
+                await self._ended(replica, found.incarnation)
 
     async def _report_ends(self, replaced: Running, newer: int, send: Send) -> None:
         for replica, node in replaced.replicas:

@@ -153,7 +153,7 @@ def was_forgotten(begun: c.StepBegun, status: ReplicaStatus | None) -> str:
     """
     if status is None or status.incarnation < begun.incarnation:
         return ""
-    if status.incarnation == begun.incarnation and not has_ended(status):
+    if status.incarnation == begun.incarnation and not status.has_ended:
         return ""
     return f"incarnation {status.incarnation} was started on {status.node}, and the log does not know of it"
 
@@ -240,17 +240,12 @@ def looked_up(task: StepTask, status: ReplicaStatus | None, error: ClusterError)
                 return failed(task, UncertainError(str(error), code=error.code))
             case c.Step.START if status.node == begun.node:
                 return placed(task)
-            case c.Step.STOP if has_ended(status):
+            case c.Step.STOP if status.has_ended:
                 return stopped(
                     task, Stopped(exit_status=status.exit_status, step=status.step, checkpoint=status.checkpoint)
                 )
             case c.Step.VERIFY if status.exit_status == 0 or (status.step or -1) >= step_wanted(task):
                 return resumed(task, status.step)
-            case c.Step.VERIFY if has_ended(status):
+            case c.Step.VERIFY if status.has_ended:
                 return failed(task, RefusedError(str(error), code="ended"))
     return failed(task, RefusedError(str(error), code=error.code))
-
-
-def has_ended(status: ReplicaStatus) -> bool:
-    """Whether a process is proven not to run any more."""
-    return status.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
