@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.dragon.drawing import drawn, planned, spell
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources, Taint
-from steepest.events.registry import FLAGS, SURPLUS_LEAVES
+from steepest.events.registry import FLAGS, READS, SURPLUS_LEAVES
 
 ALL = ("dragon", "dragon-paper-era", "dragon-fixed")
 
@@ -271,3 +272,19 @@ def test_room_on_a_tainted_node_helps_nobody(taints: tuple[Taint, ...], plans: l
     driver.feed(c.NodeJoined(node="w1", capacity=Resources(cpu_m=400), taints=taints))
 
     assert [spell(event) for event in driver.decided] == plans
+
+
+def test_a_gang_that_ended_while_dragon_was_off_is_scaled_no_more() -> None:
+    """Its end is a record that the gang-scheduler is not asked about then."""
+    driver = drawn("w1: a a . .\n a 1-3", "dragon", idle_s=0)
+    driver.tick()
+    on = driver.view.parameters
+    off = msgspec.structs.replace(on, dragon=msgspec.structs.replace(on.dragon, on=False))
+    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=off))
+    driver.feed(*(driver.stopped("a", 0, replica=replica) for replica in (0, 1)))
+    driver.feed(c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0))
+    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=on))
+    for _ in range(80):
+        driver.tick()
+
+    assert [spell(event) for event in driver.decided] == []

@@ -97,6 +97,7 @@ class GangScheduler:
         is_on = view.parameters.dragon.on
         self.reads = EVERY if is_on else WHILE_OFF
         if not is_on:
+            self._index = None  # jobs end unseen meanwhile
             return ()
         if view.touched is not None:
             self._gangs_in(view).refresh(view.touched.name)
