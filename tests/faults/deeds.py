@@ -137,9 +137,19 @@ def _processes(world: World, deed: Deed) -> list[Process]:
 
 
 async def power_loss(world: World, deed: Deed) -> None:
-    """All machines lose their power, and with it up to ``lost`` of each partition's newest records; all start again."""
+    """All machines lose their power, and with it up to ``lost`` of each partition's newest records; all start again.
+
+    With ``again`` it is lost once more so many seconds later, and no record with it.
+    """
+    await _lose_power(world, deed, int(deed.number("lost", 5)))
+    if "again" in deed.options:
+        await asyncio.sleep(deed.number("again", 0))
+        await _lose_power(world, deed, 0)
+
+
+async def _lose_power(world: World, deed: Deed, records: int) -> None:
     world.note_strike(deed.verb)
-    await world.lose_power(int(deed.number("lost", 5)))
+    await world.lose_power(records)
     for process in world.processes.values():
         process.start_after(deed.number("down", 1))
 
@@ -244,11 +254,15 @@ async def garbage(world: World, deed: Deed) -> None:
 
 def _armed(door: str) -> Act:
     async def arm(world: World, deed: Deed) -> None:
-        fault = Armed(deed.verb, int(deed.number("n", 1)), deed.number("for", 5), deed.when.step)
+        only_acts = "acts" in deed.options
+        faults = [Armed(deed.verb, int(deed.number("n", 1)), deed.number("for", 5), only_acts, deed.when.step)]
+        if refused := int(deed.number("refused", 0)):
+            faults.append(Armed("call-refused", refused, 0.0, only_acts=True, step=deed.when.step))
         # Which of several replicas will make the calls of a step is not known; together they meet so many.
         replicas = [one for one in world.processes.values() if deed.about in (one.name, *one.services)]
-        for process in replicas if fault.step and deed.about else _processes(world, deed):
-            process.arm(door, fault if fault.step else msgspec.structs.replace(fault))
+        for process in replicas if deed.when.step and deed.about else _processes(world, deed):
+            for fault in faults:
+                process.arm(door, fault if fault.step else msgspec.structs.replace(fault))
 
     return arm
 

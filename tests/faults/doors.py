@@ -16,7 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from steepest.clock import Clock
+from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import LogUnavailableError, RefusedError, UncertainError
+from steepest.events.common import CheckpointRef
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, Reader, Record, TopicPartition
@@ -46,6 +48,10 @@ POLL_S = 5.0
 """How long a poll waits at least, if it waits."""
 
 
+PAUSED_S = 1.0
+"""A call that takes effect after more seconds was held up by a pause of its process."""
+
+
 class Armed(msgspec.Struct):
     """A fault of the next calls.
 
@@ -53,12 +59,14 @@ class Armed(msgspec.Struct):
         kind: Its verb.
         left: How many calls it will strike.
         for_s: Seconds, where it takes time.
+        only_acts: It strikes no call that looks what is there.
         step: Calls that it strikes: those made while a plan stands at that step; empty: all.
     """
 
     kind: str
     left: int = 1
     for_s: float = 0.0
+    only_acts: bool = False
     step: str = ""
 
 
@@ -68,12 +76,14 @@ class Broker:
     Attributes:
         slower: How many times as long an append takes.
         losses: How often the power was lost: what was on its way then never arrives.
+        late_starts: Jobs of which a start has taken effect that was on its way for long: it may have been looked up before.
     """
 
     def __init__(self, log: MemoryLog, seed: int) -> None:
         self.log = log
         self.slower = 1.0
         self.losses = 0
+        self.late_starts: dict[str, None] = {}
         self.rng = random.Random(seed)
         self.appended: Callable[[Sequence[NewRecord]], None] = lambda _: None
         self._removed: dict[TopicPartition, list[Record]] = {}
@@ -185,12 +195,13 @@ class Doors:
         self._armed.clear()
         self._healed.set()
 
-    def meets(self, door: str) -> Armed | None:
-        """The fault that strikes a call."""
+    def meets(self, door: str, *, looks: bool = False) -> Armed | None:
+        """The fault that strikes a call, which may only look."""
         waiting = self._armed.get(door)
         if not waiting:
             return None
-        left = [one for one in waiting if one.left > 0]  # replicas share those that wait for a step
+        # Replicas share those that wait for a step.
+        left = [one for one in waiting if one.left > 0 and not (looks and one.only_acts)]
         now = self._under_way() if any(one.step for one in left) else ()
         fault = next((one for one in left if not one.step or one.step in now), None)
         if fault is None:
@@ -366,6 +377,14 @@ class WorldCluster(FakeCluster):
         super().__init__(nodes, pool, clock, heartbeat_s=3.0, life=doors.life)
         self._doors = doors
         self._silent = silent
+        self._starts = ""
+
+    async def start(
+        self, replica: ReplicaId, incarnation: int, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
+    ) -> None:
+        """See ``Cluster.start``."""
+        self._starts = replica.job
+        await super().start(replica, incarnation, node, spec, restore)
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """See ``Cluster.heartbeats``."""
@@ -373,11 +392,12 @@ class WorldCluster(FakeCluster):
             if beat.node not in self._silent and not self.nodes.nodes[beat.node].lost:
                 yield beat
 
-    async def _call(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002 - the base class
+    async def _call(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         doors, life = self._doors, self._doors.life
+        late, asked_s = self._late(effect, self._starts if name == "start" else ""), asyncio.get_running_loop().time()
         await life.go()
         await asyncio.sleep(doors.broker.rng.uniform(*CALL_S))
-        match doors.meets("call"):
+        match doors.meets("call", looks=name == "lookup"):
             case Armed(kind="call-refused"):
                 raise RefusedError("the cluster refuses it")
             case Armed(kind="call-unclear"):
@@ -391,17 +411,27 @@ class WorldCluster(FakeCluster):
                 await doors.die(for_s, effect)
             case Armed(kind="call-late", for_s=for_s):
                 await doors.linger(for_s)
+                effect = late
             case Armed(kind="call-zombie", for_s=for_s):
-                doors.later(for_s, effect)
+                doors.later(for_s, late)
                 raise UncertainError("the cluster did not answer in time")
             case Armed(kind="call-twice", for_s=for_s):
-                doors.later(for_s, effect)
+                doors.later(for_s, late)
             case Armed(kind="call-slow", for_s=for_s):
                 done = await effect()
                 await doors.linger(for_s)
                 await life.go()
                 return done
         await life.go()
-        done = await effect()
+        is_late = asyncio.get_running_loop().time() - asked_s > PAUSED_S
+        done = await (late if is_late else effect)()
         await life.go()
         return done
+
+    def _late(self, effect: Callable[[], Awaitable[T]], starts: str) -> Callable[[], Awaitable[T]]:
+        def late() -> Awaitable[T]:
+            if starts:
+                self._doors.broker.late_starts[starts] = None
+            return effect()
+
+        return late

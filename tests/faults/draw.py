@@ -16,13 +16,22 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from tests.faults.judge import LATE, RESTATED
 from tests.faults.processes import TOPOLOGIES
-from tests.faults.schedule import Deed, Schedule, When
+from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule, When
 
 from steepest.events.registry import FLAGS
 
 JOBS = 30
-LASTING_STEPS = "110"
+LASTING_STEPS = "130"
 """Of one job where the parameters of measuring change: what a job is judged by may be that of before for a minute."""
+
+TOLD_S = (32.0, 40.0)
+"""When they change: once most processes have started for the last time, as all parameters are announced then."""
+
+OUTLASTING_STEPS = "40"
+"""Of one job where a clock may be set back by more than an interval: its growth must be measured after that."""
+
+WITH_ENDLESS = 0.25
+"""Probability of one more job, which ends only if its cancel is carried out."""
 
 FAULTS = 20
 """Drawn for each schedule; one whose moment never comes, or whose process is down, does not strike."""
@@ -88,6 +97,12 @@ CALM = 0.55
 IN_TIME = 0.5
 """Probability of one among those in which no append is late either."""
 
+STEP_S = "150"
+"""For so long is a migrator paused that another one takes over what it does: longer than nearly every step may take."""
+
+OUTLASTS = 0.5
+"""Probability of such a pause of a migrator."""
+
 REMOVING = ("trim", "age")
 """Faults that wait until every loop has kept a snapshot."""
 
@@ -137,8 +152,13 @@ def drawn(seed: int) -> Schedule:
         deeds.append(configured := Deed(_next(rng) if at_steps else _time(rng), "configure", "", {"flags": "all"}))
         if at_steps and (wanted := MADE_BY.get(configured.when.point.partition(".")[0])) is not None:
             deeds.append(_made_for(rng, configured, wanted))
-    if any("interval-ms" in deed.options for deed in deeds):
-        deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": LASTING_STEPS})
+    if rng.random() < WITH_ENDLESS:
+        deeds += _endless(rng)
+    deeds = [_late(rng, deed) if "interval-ms" in deed.options else deed for deed in deeds]
+    is_told = any("interval-ms" in deed.options for deed in deeds)
+    if is_told or any(deed.verb == "clock" for deed in deeds):
+        steps = LASTING_STEPS if is_told else OUTLASTING_STEPS
+        deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": steps})
     if any(deed.verb in REMOVING for deed in deeds):
         world["snapshots"] = rng.choice(("8", "15"))
     return Schedule(
@@ -148,6 +168,10 @@ def drawn(seed: int) -> Schedule:
 
 def _time(rng: random.Random) -> When:
     return When(round(rng.uniform(BEGIN_S, END_S), 3))
+
+
+def _late(rng: random.Random, deed: Deed) -> Deed:
+    return msgspec.structs.replace(deed, when=When(round(rng.uniform(*TOLD_S), 3)))
 
 
 def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -> Deed:
@@ -179,6 +203,15 @@ def _pliable(rng: random.Random) -> Deed:
     """A gang about which every kind of plan can be made, so that each schedule has one for long."""
     options = {"steps": "20", "cpu": "100", "mode": "on-request", "replicas": "3", "fewest": "1", "loose": "yes"}
     return Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "j1", options)
+
+
+def _endless(rng: random.Random) -> Sequence[Deed]:
+    """A job without end, and its cancel, which a cluster refuses several times that says what is there."""
+    at_s = round(rng.uniform(4.0, 14.0), 3)
+    refused = Deed(When(0.0, "cancel.stop", from_s=at_s), "call-refused", "migrator", {"n": "6", "acts": "yes"})
+    endless = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
+    submitted = Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "endless", endless)
+    return submitted, Deed(When(at_s), "cancel", "endless"), refused
 
 
 def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:
@@ -289,6 +322,28 @@ def _node(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
     return rng.choice(cast.nodes), {"for": _seconds(rng)}
 
 
+def _pause(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
+    about = rng.choice(cast.processes)
+    outlasts = about.startswith("migrator") and rng.random() < OUTLASTS
+    return about, {"for": STEP_S if outlasts else _seconds(rng)}
+
+
+def _refused(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
+    return "migrator", {"n": str(rng.choice((1, 1, 2, 3, 6)))} | ({"acts": "yes"} if rng.random() < 0.5 else {})
+
+
+def _lost(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
+    if rng.random() < 0.7:
+        return "migrator", {"n": str(_few(rng))}
+    return "migrator", {"n": "2", "refused": str(rng.choice((2, 4)))}
+
+
+def _power_loss(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
+    down_s = _seconds(rng)
+    options = {"down": down_s, "lost": str(rng.choice((1, 3, 10, 40)))}
+    return "", options | ({"again": f"{float(down_s) + rng.uniform(0.01, 0.5):.3f}"} if rng.random() < 0.5 else {})
+
+
 def _crash(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
     how = rng.choice(("killed", "lost", "failed"))
     return rng.choice(cast.jobs), {"how": how, "replica": str(rng.choice((0, 0, 0, 1, 2)))}
@@ -351,13 +406,13 @@ FAULT_KINDS: Mapping[str, Target] = {
     "kill/forget": _process(down=_seconds, snapshots=lambda _: "lost"),
     "stop": _process(down=_seconds),
     "upgrade": _process(down=_seconds),
-    "power-loss": _all(down=_seconds, lost=lambda rng: rng.choice((1, 3, 10, 40))),
+    "power-loss": _power_loss,
     "trim": _all(),
     "age": _process(down=_seconds),
     "garbage": _garbage,
     "garbage/while-down": _garbage_while_down,
     "roll-back": _process(down=_seconds),
-    "pause": _process(**{"for": _seconds}),
+    "pause": _pause,
     "clock": _process(by=_jump),
     "clock/drift": _process(drift=lambda rng: rng.choice((-0.1, 0.1))),
     "append-fails": _process(n=_some),
@@ -366,9 +421,9 @@ FAULT_KINDS: Mapping[str, Target] = {
     "append-zombie": _process(n=_few, **{"for": _seconds}),
     "append-dies": _process(**{"for": _seconds}),
     "read-fails": _process(n=_few),
-    "call-refused": _caller(n=_few),
+    "call-refused": _refused,
     "call-unclear": _caller(n=_few),
-    "call-lost": _caller(n=_few),
+    "call-lost": _lost,
     "call-late": _caller(n=_few, **{"for": _seconds}),
     "call-slow": _caller(n=_few, **{"for": _seconds}),
     "call-twice": _caller(n=_few, **{"for": _seconds}),

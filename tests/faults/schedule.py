@@ -19,6 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+ENDLESS_STEPS = 100_000
+"""A job of so many steps ends only if it is cancelled."""
+
 _POINT = re.compile(r"([a-z]+\.[a-z]+(?:\.over)?)(?:#(\d+)|@([0-9.]+))\+([0-9.]+)")
 
 

@@ -30,7 +30,7 @@ from steepest.events.registry import FLAGS
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 ROOT = Path(__file__).parents[2]
-SHORT_FORM, LONG_FORM, EACH = 5, 450, 5
+SHORT_FORM, LONG_FORM, EACH = 5, 500, 5
 """Seeds that are played in each form, and in one test."""
 
 LONG_ALONE = [pytest.param(first, marks=pytest.mark.long) for first in range(SHORT_FORM, LONG_FORM, EACH)]

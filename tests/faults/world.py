@@ -23,7 +23,7 @@ from tests.faults.groups import Group
 from tests.faults.loop import run_seeded
 from tests.faults.processes import SHARING, TOPOLOGIES, Process, Site
 from tests.faults.reports import Reported
-from tests.faults.schedule import Deed, Schedule
+from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule
 
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
@@ -275,6 +275,25 @@ class World:
                 nodes.repair(node)
         for process in self.processes.values():
             process.heal()
+        await self._cancel_endless()
+
+    async def _cancel_endless(self) -> None:
+        """Users ask once more for the end of jobs that have none, if the request was lost with the power."""
+        for deed in self.schedule.deeds:
+            if deed.verb != "submit" or deed.number("steps", 0) < ENDLESS_STEPS:
+                continue
+            pool = deed.options.get("pool", self.layout.pools[0])
+            if not await self._is_cancelled(pool, deed.about):
+                await self.append(pool, c.JobCancelRequested(job=deed.about, request=f"cancel-{deed.about}-again"))
+
+    async def _is_cancelled(self, pool: str, job: str) -> bool:
+        log = await self.broker.recording()
+        for record in log._kept.partitions[self.layout.of_pool(pool)].records:
+            with suppress(UndecodableError):
+                event = received(record).event
+                if isinstance(event, c.JobCancelRequested) and event.job == job:
+                    return True
+        return False
 
     async def _until_over(self) -> None:
         until_s = self.clock.monotonic() + PATIENCE_S

@@ -13,6 +13,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import READS
 from steepest.invariants import ALL, Audit, Checker, Status, check, check_with
+from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.one_place import OnePlace
 from steepest.invariants.checkers.parameters_in_force import ParametersInForce
 from steepest.testing.scenarios.log_builder import LogBuilder
@@ -127,8 +128,11 @@ def test_a_message_lists_a_few_breaches_and_the_evidence_all() -> None:
     story = LogBuilder().opened(n1=1000)
     for number in range(8):
         story.add(c.JobEnded(job=f"ghost-{number}", outcome=c.Outcome.FINISHED))
-    (verdict,) = [verdict for verdict in check(story.records) if verdict.checker == "accounting"]
-    assert len(verdict.evidence) == 8
+    audit = Audit([Accounting])
+    for received in story.records:
+        audit.feed(received)
+    (verdict,) = audit.verdicts()
+    assert len(verdict.evidence) == len(audit.breaches("accounting")) == 8
     assert verdict.message.endswith("and 3 more")
 
 

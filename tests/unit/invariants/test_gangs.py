@@ -183,6 +183,40 @@ def test_no_job_is_stopped_for_a_target_that_was_gone_before() -> None:
     assert "no room" in broken(ReservedFirst, log(*story[:-3], *gone, *story[-3:], stops))[1]
 
 
+def test_a_stop_goes_on_without_a_target_that_was_gone_during_it() -> None:
+    """It may have stopped a part of the gang, which goes back to where it was."""
+    first, again = (
+        c.StepBegun(plan="move-a", step=c.Step.STOP, attempt=at, job="a", incarnation=1, node="n1", nodes=("n1", "n1"))
+        for at in (1, 2)
+    )
+    refused = c.StepFailed(
+        plan="move-a", step=c.Step.STOP, attempt=1, job="a", code="refused", message="", definite=True
+    )
+    gone = (c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"))
+    proven = c.CheckpointVerified(job="a", incarnation=1, node="n1", replica=0, checkpoint=checkpoint(100))
+    story = (*gang("a", "n1", "n1"), proven, move("n1", "n1", to=("n1", "n2")), first)
+
+    holds(ReservedFirst, log(*story, *gone, refused, again))
+    holds(ReservedFirst, log(*story, refused, *gone, again))  # it was given up, so the second one does not count
+
+
+def test_a_move_of_a_gang_whose_nodes_are_all_gone_holds_no_target() -> None:
+    """Nothing is left that could move, before the gang is placed again; where one node is left, something may be."""
+    gone = (c.NodeLost(node="n1", silent_ms=15_000), c.NodeGone(node="n1"))
+    joined = c.NodeJoined(node="n3", capacity=Resources(cpu_m=1000))
+    other = gang("b", "n2", "n2", cpu_m=400)
+    for nodes in (("n1", "n1"), ("n1", "n3")):
+        begun = c.StepBegun(
+            plan="move-a", step=c.Step.CHECKPOINT, attempt=1, job="a", incarnation=1, node="n1", nodes=nodes
+        )
+        story = (joined, *gang("a", *nodes, cpu_m=400), move(*nodes, to=("n2", "n2")), begun)
+        assert "1600m" in broken(Capacity, log(*story, *other))[1]
+        if nodes == ("n1", "n1"):
+            holds(Capacity, log(*story, *gone, *other))
+        else:
+            assert "1600m" in broken(Capacity, log(*story, *gone, *other))[1]
+
+
 def test_a_plan_of_a_gang_that_ended_with_a_node_holds_no_target() -> None:
     """One of its processes had left in its STOP; that the job waits again says that the plan is over."""
     begun = c.StepBegun(

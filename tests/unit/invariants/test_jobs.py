@@ -183,6 +183,18 @@ def test_steps_lost_are_those_between_checkpoint_and_stop(stopped_at: int, resto
     assert f"stopped at step {stopped_at} and continues from {restored or 0}" in message
 
 
+def test_an_outcome_that_comes_again_brings_no_old_checkpoint_back() -> None:
+    """The stop of the move before is on the log a second time, after the job has saved again."""
+    story = moved(100, 100, 0)
+    again = c.JobStopped(plan="move", attempt=2, job="a", incarnation=1, step=100, checkpoint=checkpoint(100))
+    newer = c.CheckpointVerified(job="a", incarnation=2, node="n2", checkpoint=checkpoint(120))
+    story.add(newer, again).move_planned("back", "a", "n2", "n1", 2).begun("back", c.Step.STOP, "a", 2, "n2")
+    story.add(c.JobStopped(plan="back", attempt=1, job="a", incarnation=2, step=124))
+    story.add(c.MigrationFailed(plan="back", job="a", code="refused", message="no", steps_lost=4))
+
+    assert holds(StepsLost, story) == "moves: 2, steps lost: 4"
+
+
 def test_what_is_lost_at_the_target_is_not_lost_by_the_stop() -> None:
     """The first restore counts: that the job saved more at the target, before it went back, changes nothing."""
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1").move_planned("move", "a", "n1", "n2")

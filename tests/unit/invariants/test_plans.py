@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters
+from steepest.events.received import LOGIC
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.plan_once import PlanOnce
 from steepest.invariants.checkers.reserved_first import ReservedFirst
@@ -108,7 +110,60 @@ def test_a_plan_is_made_once() -> None:
     assert broken(PlanOnce, story) == ((story.end - 2, story.end - 1), "plan move is made twice")
 
 
+def test_a_plan_that_another_logic_makes_again_is_none() -> None:
+    """To it, the record that caused both has other numbers; views know the name, and do not look at the second one."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").move_planned("move", "a", "n1", "n2")
+    story.records[-2:] = [
+        msgspec.structs.replace(one, headers={LOGIC: logic})
+        for one, logic in zip(story.records[-2:], ("3", "4"), strict=True)
+    ]
+
+    holds(PlanOnce, story)
+
+
+def test_a_move_has_finished_once_its_job_trains() -> None:
+    """Not before the target has reported a step."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
+    story.started("move", "a", "n2", 2, checkpoint(100)).finished("move", "a", "n2")
+    assert "its verify is not done" in broken(PlanOnce, story)[1]
+
+
+@pytest.mark.parametrize("goes_back", [True, False])
+def test_a_move_that_its_target_refuses_goes_back(*, goes_back: bool) -> None:
+    """It has failed once its job was to be started where it was, not before."""
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").stopped("move", "a", "n1")
+    for _ in range(2):
+        story.begun("move", c.Step.START, "a", 2, "n2").failed("move", c.Step.START, "a")
+    if goes_back:
+        story.started("move", "a", "n1", 2, checkpoint(100))
+    story.add(c.MigrationFailed(plan="move", job="a", code="refused", message="no", node="n1" if goes_back else None))
+    if goes_back:
+        holds(PlanOnce, story)
+    else:
+        assert "not started again where it was" in broken(PlanOnce, story)[1]
+
+
+@pytest.mark.parametrize("definite", [True, False])
+def test_no_plan_is_given_up_before_its_start_was_looked_up(*, definite: bool) -> None:
+    """What may run there would run beside the next incarnation."""
+    story = LogBuilder().opened(n1=1000).submitted("a").placement_planned("place", "a", "n1")
+    story.begun("place", c.Step.START, "a", 1, "n1").failed("place", c.Step.START, "a", definite=definite)
+    story.add(c.PlanAbandoned(plan="place", job="a", code="refused", message="no"))
+    if definite:
+        holds(PlanOnce, story)
+    else:
+        assert "whether its start took effect is not known" in broken(PlanOnce, story)[1]
+
+
 # --- valid-plans ----------------------------------------------------------------------------------------------------
+
+
+def test_only_a_node_that_was_lost_can_be_gone() -> None:
+    """Of another one the declaration counts for nothing, as after a power loss that took the end of its reports."""
+    gone, lost = c.NodeGone(node="n2"), c.NodeLost(node="n2", silent_ms=15_000)
+
+    holds(ValidPlans, two_nodes().add(gone).moved("a", "n1", "n2"))
+    assert "there is no node n2" in broken(ValidPlans, two_nodes().add(lost, gone).moved("a", "n1", "n2"))[1]
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,10 @@ class Audit:
         """The verdict of each checker, in their order."""
         return [self._verdict(checker) for checker in self._checkers]
 
+    def breaches(self, checker: str) -> Sequence[str]:
+        """All that a checker has found, in words; the message of its verdict has the first ones."""
+        return next(one.breaches for one in self._checkers if one.name == checker)
+
     def _check_partition(self, received: Received[ClusterEvent]) -> None:
         partition = (received.topic, received.partition)
         self._partition = self._partition or partition

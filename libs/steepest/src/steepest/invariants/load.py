@@ -78,7 +78,7 @@ class Reservations:
         for progress in open_before:
             if progress.over is not None or progress.has_no_target:
                 self._release_plan(progress)
-        if isinstance(event, c.NodeGone):
+        if isinstance(event, c.NodeGone) and accepted:
             self._places.pop(event.node, None)
             self._gone[event.node] = None
         if isinstance(event, c.JobEnded):

@@ -83,7 +83,7 @@ class RunningProcesses:
                 self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
             case c.JobEnded():
                 self._drop(event.job, self.of(event.job))
-            case c.NodeGone():
+            case c.NodeGone() if accepted:
                 self._leave(event.node)
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
@@ -59,6 +60,11 @@ class Checker:
         """Record a breach, with the offsets of the records that show it."""
         self._breaches.append(message)
         self._evidence.update(dict.fromkeys(offsets))
+
+    @property
+    def breaches(self) -> Sequence[str]:
+        """All breaches so far, in words; the message of the verdict has the first ones."""
+        return self._breaches
 
     def verdict(self) -> Verdict:
         """The verdict on the records so far."""

@@ -7,6 +7,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.lost_nodes import LostNodes
 from steepest.invariants.processes import RunningProcesses
 from steepest.invariants.verdict import Checker
 
@@ -49,7 +50,7 @@ class GangWhole(Checker):
         self._steps = Steps()
         self._processes = RunningProcesses(self._steps)
         self._gangs: dict[str, GangState] = {}
-        self._lost: dict[str, None] = {}
+        self._lost = LostNodes()
         self._counted_ms = 0
         self._starts = 0
 
@@ -58,6 +59,7 @@ class GangWhole(Checker):
         event = received.event
         counts = self._steps.feed(received)
         self._processes.feed(received, accepted=counts)
+        self._lost.feed(event)
         match event:
             case c.JobSubmitted() if event.spec.is_gang:
                 self._gangs.setdefault(event.job, GangState(event.spec))
@@ -69,10 +71,6 @@ class GangWhole(Checker):
             case c.ReplicaStopped(exit_status=0) if (gang := self._gangs.get(event.job)) is not None:
                 if gang.incarnation == event.incarnation:
                     gang.finished[event.replica] = None
-            case c.NodeLost():
-                self._lost[event.node] = None
-            case c.NodeUsage() | c.NodeJoined() | c.NodeGone():
-                self._lost.pop(event.node, None)
             case c.JobEnded():
                 self._gangs.pop(event.job, None)
             case c.Tick():

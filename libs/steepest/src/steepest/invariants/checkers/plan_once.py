@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 from steepest.events import cluster as c
-from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
+from steepest.events.received import LOGIC, Received
+from steepest.invariants.checkers.step_rules import EventKind, ObservedPlan, Steps
 from steepest.invariants.verdict import Checker
 
 Said = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed
 """The conclusions that say how a plan ended."""
+
+Finished = c.MigrationFinished | c.JobSuspended | c.TransitionFinished
+Conclusion = Finished | c.MigrationFailed | c.TransitionFailed | c.PlanAbandoned
 
 Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.SurplusStopped | c.JobPlaced | c.JobResumed
 
@@ -23,7 +26,12 @@ class PlanOnce(Checker):
     migrator acted on a plan that was over, or again on a step that was done. An outcome of an older attempt is no
     breach; it comes from a migrator that another one has overtaken. Two conclusions of one plan must agree: migrators
     that overlap may both write the same one, but a move that finished did not fail. Where a gang's job is may differ by
-    replicas that ended in between.
+    replicas that ended in between. A plan may be made again by another logic, to which the record that caused it gives
+    other numbers: nothing follows from that, as the name is taken.
+
+    A plan has finished only where its last step is done, and none is given up while it is not known whether its START
+    took effect: what may run must be looked up first. A move of which the target starts nothing has not failed before its
+    job was to be started again where it was.
     """
 
     name = "plan-once"
@@ -31,14 +39,16 @@ class PlanOnce(Checker):
     def __init__(self) -> None:
         super().__init__()
         self._steps = Steps()
+        self._made_by: dict[str, str] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
-                if (progress := self._steps.plans.get(event.plan)) is not None:
-                    self.breach(f"plan {event.plan} is made twice", progress.made, offset)
+                logic = received.headers.get(LOGIC, "")
+                if self._made_by.setdefault(event.plan, logic) == logic and event.plan in self._steps.plans:
+                    self.breach(f"plan {event.plan} is made twice", self._steps.plans[event.plan].made, offset)
             case (
                 c.StepFailed()
                 | c.CheckpointSaved()
@@ -65,13 +75,29 @@ class PlanOnce(Checker):
             message = f"{type(event).__name__} has attempt {event.attempt} of plan {event.plan}, which never counted"
             self.breach(message, *([] if progress is None else [progress.made]), offset)
 
-    def _check_conclusion(self, progress: ObservedPlan | None, event: c.ClusterEvent, offset: int) -> None:
-        """Check a conclusion that follows another one. One after the end of the job is late, which is harmless."""
-        if progress is None or progress.over is None or not isinstance(progress.end, Said):
+    def _check_conclusion(self, progress: ObservedPlan | None, event: Conclusion, offset: int) -> None:
+        """Check a conclusion. One that follows the end of the job is late, which is harmless."""
+        if progress is None:
             return
-        if not _agree(event, progress.end):
+        if progress.over is None:
+            is_wanted = not self._steps.is_cancelled(progress.job)
+            if why := _why_not_over(progress, event, is_wanted=is_wanted):
+                self.breach(f"plan {progress.plan} ended as {_conclusion(event)}, but {why}", progress.made, offset)
+        elif isinstance(progress.end, Said) and not _agree(event, progress.end):
             message = f"plan {progress.plan} ended as {_conclusion(progress.end)} and as {_conclusion(event)}"
             self.breach(message, progress.over, offset)
+
+
+def _why_not_over(progress: ObservedPlan, event: Conclusion, *, is_wanted: bool) -> str:
+    """Why a plan cannot have ended so where it stands; empty if it may. ``is_wanted``: its end was not asked for."""
+    if isinstance(event, Finished):
+        is_short = progress.kind in {EventKind.SUSPEND, EventKind.SHED}
+        last = c.Step.STOP if is_short else c.Step.VERIFY
+        return "" if any(step is last for step, _ in progress.done) else f"its {last.value} is not done"
+    if isinstance(event, c.MigrationFailed) and is_wanted and progress.is_refused_by_its_target:
+        return "its job was not started again where it was"
+    is_unknown = progress.unclear and progress.begun is not None and progress.begun.step is c.Step.START
+    return "whether its start took effect is not known" if is_unknown and not progress.gone else ""
 
 
 def _agree(one: c.ClusterEvent, two: c.ClusterEvent) -> bool:

@@ -18,7 +18,8 @@ class ReservedFirst(Checker):
     plan names must be known and have room for the job beside all that they hold; the step must act where the plan says
     the job is, and of a gang also where replicas of it have ended; and a job that saves on request must have saved for
     this plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that it
-    can. Where surplus replicas leave, the job is not stopped.
+    can. Where surplus replicas leave, the job is not stopped. Where a target was declared gone while STOP was under way,
+    the job may be stopped in part: STOP begins again without a target, and the job goes back.
     """
 
     name = "reserved-first"
@@ -49,6 +50,8 @@ class ReservedFirst(Checker):
             return
         if isinstance(planned, c.TransitionPlanned) and planned.kind is c.Transition.SHED:
             return  # those that stay are where the job continues
+        if progress.has_no_target:
+            return  # an earlier beginning of this STOP was checked
         for why in self._why_not(planned, stop, has_saved=(c.Step.CHECKPOINT, stop.incarnation) in progress.done):
             self.breach(f"plan {progress.plan} stops job {progress.job}: {why}", progress.made, offset)
 

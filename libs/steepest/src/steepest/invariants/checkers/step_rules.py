@@ -21,6 +21,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
+from steepest.invariants.lost_nodes import LostNodes
 
 Outcome = c.CheckpointSaved | c.JobStopped | c.SurplusStopped | c.JobPlaced | c.JobResumed
 Conclusion = (
@@ -77,7 +78,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         failures: Number of consecutive definite failures of that step on that node.
         given_up: Whether it is not retried there.
         gone: The nodes of a job's replicas that were gone for good while it was in flight.
-        has_no_target: Whether one of a gang's targets was gone for good during its STOP: it goes back, and reserves nothing.
+        has_no_target: Whether a target was gone for good during the job's STOP: it goes back, and reserves nothing.
         doomed: Whether it is given up once no step is under way: its process has ended, or a node that it needs is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
@@ -118,6 +119,14 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         return is_at_target and self.begun is not None and (self.given_up or self.begun.node == self.planned.source)
 
     @property
+    def is_refused_by_its_target(self) -> bool:
+        """Whether a migration's START was given up at its target, and could go on at its source."""
+        move, begun = self.planned, self.begun
+        if not isinstance(move, c.MigrationPlanned) or begun is None or self.doomed or self.gone:
+            return False
+        return self.given_up and begun.step is c.Step.START and begun.node == move.target
+
+    @property
     def has_stopped(self) -> bool:
         """Whether its job was stopped."""
         return self.kind is not EventKind.SHED and any(step is c.Step.STOP for step, _ in self.done)
@@ -131,10 +140,16 @@ class Steps:
         self._open: dict[str, dict[str, ObservedPlan]] = {}
         self._submitted: dict[str, bool] = {}
         self._cancelled: dict[str, None] = {}
+        self._lost = LostNodes()
         self._tries = PoolParameters().limits.tries
 
     def feed(self, received: Received[c.ClusterEvent]) -> bool:
-        """Process a record; return False for a beginning, outcome or conclusion that does not count."""
+        """Process a record; return False for a beginning, outcome, conclusion or end of a node that does not count."""
+        counts = self._fold(received)
+        self._lost.feed(received.event)
+        return counts
+
+    def _fold(self, received: Received[c.ClusterEvent]) -> bool:
         event = received.event
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
@@ -163,10 +178,14 @@ class Steps:
             case c.JobEnded() | c.RetryPlanned():
                 self._close(event, received.offset)
             case c.NodeGone():
-                self._leave(event, received.offset)
+                return self._leave(event, received.offset)
             case c.PoolConfigured():
                 self._tries = event.parameters.limits.tries
         return True
+
+    def is_cancelled(self, job: str) -> bool:
+        """Whether the end of a job was asked for."""
+        return job in self._cancelled
 
     def all_in_flight(self) -> list[ObservedPlan]:
         """The plans of all jobs that are not over."""
@@ -253,7 +272,9 @@ class Steps:
         self._end(progress, event, offset)
         return True
 
-    def _leave(self, event: c.NodeGone, offset: int) -> None:
+    def _leave(self, event: c.NodeGone, offset: int) -> bool:
+        if event.node not in self._lost:
+            return False  # it sends heartbeats, so it is not gone
         for progress in self.all_in_flight():
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
                 if event.node in _destinations(progress):
@@ -261,7 +282,9 @@ class Steps:
                 if isinstance(progress.planned, c.TransitionPlanned) and progress.stopping:
                     progress.has_no_target |= event.node in progress.planned.nodes
                 if progress.begun is not None or event.node in _sources(progress):
-                    progress.gone = (*progress.gone, event.node)  # the view says how it ends
+                    progress.gone = (*progress.gone, event.node)
+                if _has_lost_all(progress):
+                    self._end(progress, event, offset)  # else the view says how it ends
             elif _has_nowhere_else(progress, event.node):
                 self._end(progress, event, offset)
             elif isinstance(progress.planned, c.MigrationPlanned) and event.node in (
@@ -269,8 +292,10 @@ class Steps:
                 progress.planned.target,
             ):
                 progress.gone = (*progress.gone, event.node)
+                progress.has_no_target |= progress.stopping and event.node == progress.planned.target
                 if not progress.has_stopped and not progress.stopping:
                     progress.doomed = True
+        return True
 
     def _doom(self, event: c.ReplicaStopped) -> None:
         """Mark the plans of a process that ended by itself before its move or suspension: nothing is left to act on."""
@@ -333,6 +358,15 @@ def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
             begun = progress.begun
             return begun.nodes if begun is not None and begun.step in {c.Step.START, c.Step.VERIFY} else nodes
     return ()
+
+
+def _has_lost_all(progress: ObservedPlan) -> bool:
+    """Whether all nodes of a job are gone that a plan about it as a whole was to save or to stop."""
+    begun = progress.begun
+    if begun is None or progress.has_stopped or not isinstance(progress.planned, c.TransitionPlanned):
+        return False
+    is_before = begun.step in {c.Step.CHECKPOINT, c.Step.STOP} and progress.planned.kind is not c.Transition.SHED
+    return is_before and all(node in progress.gone for node in begun.nodes or (begun.node,))
 
 
 def _has_nowhere_else(progress: ObservedPlan, node: str) -> bool:

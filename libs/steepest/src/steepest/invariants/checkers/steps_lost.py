@@ -44,7 +44,8 @@ class StepsLost(Checker):
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         counts = self._steps.feed(received)
-        self._modes.feed(event)
+        if counts or not isinstance(event, c.CheckpointSaved | c.JobStopped):
+            self._modes.feed(event)  # one that comes again, behind newer ones, says nothing of the newest checkpoint
         match event:
             case c.JobStopped() if counts:
                 newest = self._modes.newest.get(event.job)
