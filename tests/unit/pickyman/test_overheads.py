@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from steepest.events.cluster import JobSpec
@@ -16,7 +18,7 @@ from steepest.view.progress_state import EpochsSeen
 from steepest.view.state import Job
 
 
-def job(ended_ms: int | None = 100_000, epoch_ms: float = 10_000, model: str = "m", **seen: int) -> Job:
+def job(ended_ms: int | None = 100_000, epoch_ms: float = 10_000, model: str = "m", **seen: Any) -> Job:
     """A job whose epochs are known."""
     return Job(
         name="a",
@@ -69,6 +71,14 @@ def test_a_model_that_waits_for_its_epoch_is_learned() -> None:
     assert overheads.suspension_ms(job(), 104_000) == 6_500
 
 
+def test_one_that_came_out_far_from_its_prediction_changes_little() -> None:
+    """The first was taken for one at the end of its epoch, and had most of it before it; the others took 500 ms more."""
+    overheads = Overheads()
+    for left, took in ((1_000, 11_000), (4_000, 4_500), (9_000, 9_500)):
+        overheads.learn_suspension("m", left, took)
+    assert overheads.suspension_ms(job(), 104_000) == 6_500
+
+
 def test_a_model_that_saves_at_its_next_step_is_learned() -> None:
     """Each suspension took about 300 ms, however much was left of the epoch."""
     overheads = Overheads()
@@ -83,6 +93,17 @@ def test_readers_share_the_bandwidth() -> None:
     for readers in (1, 2, 4, 1, 3):
         overheads.learn_resumption("m", readers, 1_000 + 2_000 * readers)
     assert overheads.resumption_ms(job(), 5) == pytest.approx(11_000, abs=2)
+
+
+@pytest.mark.parametrize(("load_bytes", "took_ms"), [(30_000_000, 8_000), (90_000_000, 10_000), (None, 7_500)])
+def test_as_long_as_all_had_as_many_readers_the_bandwidth_says_what_is_shared(
+    load_bytes: int | None, took_ms: int
+) -> None:
+    """Of 5 s, 3 s are reading; never more than all of it; without a count of the bytes, half."""
+    overheads = Overheads()
+    overheads.learn_resumption("m", 1, 5_000)
+    assert overheads.resumption_ms(job(load_bytes=load_bytes), 1, 10_000_000) == 5_000
+    assert overheads.resumption_ms(job(load_bytes=load_bytes), 2, 10_000_000) == took_ms
 
 
 def test_before_any_was_measured_what_was_read_and_the_bandwidth_count() -> None:

@@ -18,6 +18,7 @@ from steepest.events.parameters import (
 from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.predictor import Predictor
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
+from steepest.policies.pickyman.under_way import UnderWay
 from steepest.policies.placement.placer import CHECKPOINT_TRIES, Placer
 from steepest.testing.scenarios.folded_pool import submitted
 from steepest.testing.system.driver import DeciderDriver
@@ -111,10 +112,11 @@ def test_a_short_job_takes_the_place_of_a_long_one_and_the_long_one_comes_back()
     pool.carry_out("long")
     assert pool.job("long").phase is Phase.RUNNING
     assert last(pool, c.OverheadPredicted).kind is c.Overhead.RESUMPTION
-    pool.now_ms += 4_000
-    pool.feed(c.NodeUsage(node="n1", used=Resources(), progress=(c.ReplicaProgress("long", 2, step=101),)))
+    for after_ms, step in ((4_000, 101), (500, 102)):
+        pool.now_ms += after_ms
+        pool.feed(c.NodeUsage(node="n1", used=Resources(), progress=(c.ReplicaProgress("long", 2, step=step),)))
     measured = last(pool, c.OverheadMeasured)
-    assert (measured.kind, measured.measured_ms) == (c.Overhead.RESUMPTION, 4_000)
+    assert (measured.kind, measured.measured_ms, measured.readers) == (c.Overhead.RESUMPTION, 3_500, 1)
 
 
 def suspended_for_a_short_one() -> DeciderDriver:
@@ -133,6 +135,26 @@ def suspended_for_a_short_one() -> DeciderDriver:
     assert pool.job("long").checkpoint is not None
     assert not pool.job("long").alive
     return pool
+
+
+@pytest.mark.parametrize(("makes_room", "readers"), [(True, 3), (False, 2)])
+def test_who_starts_beside_a_resumed_job(*, makes_room: bool, readers: int) -> None:
+    """One that is starting already, and one that starts where another job is about to be suspended."""
+    pool = suspended_for_a_short_one()
+    (predictor,) = [one for one in pool.deciders if isinstance(one, Predictor)]
+    predictor.state.starting["b"] = pool.now_ms
+    predictor.state.under_way["other"] = UnderWay(
+        plan="p",
+        kind=c.Overhead.SUSPENSION,
+        incarnation=1,
+        began_ms=pool.now_ms - 900,
+        predicted_ms=1_000,
+        makes_room=makes_room,
+    )
+    pool.carry_out("long")
+    predicted = last(pool, c.OverheadPredicted)
+
+    assert (predicted.kind, predicted.job, predicted.readers) == (c.Overhead.RESUMPTION, "long", readers)
 
 
 def refuse_starts(pool: DeciderDriver, job: str, times: int) -> int:

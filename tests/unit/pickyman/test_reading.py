@@ -49,7 +49,7 @@ class ReadingJob:
             self.count(begin + second * 1_000 * rate)
         return begin + ms * rate
 
-    def end_epoch(self, number: int, read: int, epoch_bytes: int = EPOCH) -> None:
+    def end_epoch(self, number: int, read: int, epoch_bytes: int = EPOCH, ended_ms: int | None = None) -> None:
         """The end of an epoch, and its pause, are measured now."""
         self.ended = number
         self.see(
@@ -60,7 +60,7 @@ class ReadingJob:
                 epoch_ms=READ_MS + PAUSE_MS,
                 epoch_bytes=epoch_bytes,
                 read_bytes=read,
-                ended_ms=self.pool.now_ms,
+                ended_ms=self.pool.now_ms if ended_ms is None else ended_ms,
                 load_bytes=LOAD,
                 load_ms=2_000,
             )
@@ -100,6 +100,27 @@ def test_before_an_epoch_was_measured_nothing_is_known() -> None:
     job = ReadingJob()
     job.read(0, 8_000)
     assert job.left_ms is None
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_the_pause_is_known_with_the_first_epoch(*, is_seen: bool) -> None:
+    """Whether the count that ends it stands in the log before the measured epoch, or behind it."""
+    job = ReadingJob()
+    job.count(0)
+    job.count(LOAD)
+    read = job.read(LOAD, READ_MS)
+    job.count(read, PAUSE_MS - 500)
+    if is_seen:
+        ended_ms = job.pool.now_ms + 500
+        job.count(read + RATE * 500)
+        job.end_epoch(1, read, ended_ms=ended_ms)
+        job.count(read + RATE * 4_000, 3_500)
+    else:
+        job.pool.now_ms += 500
+        job.end_epoch(1, read)
+        job.read(read, 4_000)
+
+    assert job.left_ms == pytest.approx(READ_MS - 4_000 + PAUSE_MS, rel=0.02)
 
 
 @pytest.mark.parametrize("seconds", [1, 4, 9])
@@ -214,6 +235,21 @@ def test_between_counts_the_job_reads_on(profiled: ReadingJob) -> None:
     assert profiled.left_ms == first - 1_500
     profiled.pool.now_ms += 5_000
     assert profiled.left_ms == first - AHEAD_MS
+
+
+def test_an_end_that_was_to_come_since_the_newest_count_has_come(profiled: ReadingJob) -> None:
+    """The next epoch is under way, unless a count says that it is not: then the end is late."""
+    read = profiled.read(BEGUN, READ_MS)
+    profiled.count(read, PAUSE_MS - 1_000)
+    lefts = []
+    for later_ms in (900, 150, 150, 800):
+        profiled.pool.now_ms += later_ms
+        lefts.append(profiled.left_ms)
+    profiled.count(read, 100)
+
+    whole_ms = READ_MS + PAUSE_MS
+    assert lefts == [100, 0, whole_ms - 200, whole_ms - 1_000]
+    assert profiled.left_ms == 0
 
 
 def test_a_job_that_is_over_is_forgotten(profiled: ReadingJob) -> None:

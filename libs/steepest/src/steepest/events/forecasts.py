@@ -99,7 +99,8 @@ class OverheadMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         plan: The plan that suspended or resumed the job.
         incarnation: The one that was stopped or started.
         predicted_ms: None where nothing was known to predict it from.
-        readers: Jobs of the pool that were starting at the same time, this one included; they share the storage's bandwidth.
+        readers: Jobs of the pool that were starting meanwhile, in the mean of that time, rounded, this one included; they
+            share the storage's bandwidth.
     """
 
     plan: Text
@@ -118,7 +119,8 @@ class OverheadPredicted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         plan: The plan that suspends or resumes the job.
         incarnation: The one that is stopped or started.
         predicted_ms: None where nothing is known to predict it from.
-        readers: Jobs of the pool that are starting at this time, this one included.
+        readers: Jobs of the pool that are taken to be starting meanwhile, in the mean of that time, rounded, this one
+            included.
         because: What the prediction was made from, in words.
     """
 

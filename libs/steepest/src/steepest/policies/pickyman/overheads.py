@@ -9,8 +9,9 @@ and the training data; the prediction is off by less than 5 % on average. Here:
   the one that was nearer to the suspensions measured of its model counts; before any was measured, the end of the epoch.
 * *Resumption.* To start, and to read program, model and data from the storage, whose bandwidth all jobs share that start at
   the same time: a + r·n for n readers, where a and r are not negative and are fitted to the resumptions measured of the same
-  model. Before any was measured: r from the bytes that an incarnation read before its first epoch and the storage's
-  bandwidth, or from its first start's time to load.
+  model. As long as those had as many readers each, and before any was measured: r from the bytes that an incarnation read
+  before its first epoch and the storage's bandwidth; where that is unknown, half of what was measured, or the first start's
+  time to load.
 
 Old measurements count less than new ones. All of it is a fold over the log.
 """
@@ -18,6 +19,8 @@ Old measurements count less than new ones. All of it is a fold over the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
+from statistics import median
 
 import msgspec
 
@@ -36,6 +39,10 @@ MEASURED_KEPT = 16
 
 FORGET = 0.9
 """Weight of a measurement, against the one after it."""
+
+LEFT_KNOWN_MS, LEFT_SPREAD = 300.0, 0.04
+"""How well the rest of an epoch is known: to so much, and such a share of it. So a short suspension says more of the time
+to save and stop than a long one, or one that came an epoch later than it was taken to."""
 
 FIRST_SUSPENSION_MS = 2_000
 """Time to save and stop, before any was measured in the pool."""
@@ -100,29 +107,36 @@ class Overheads(msgspec.Struct):
         """How long a suspension takes that is asked for at a record's time. Work: O(measurements kept)."""
         seen = self._known(job.spec.model).suspensions
         left = self.epoch_left_ms(job, at_ms)
-        to_save = _mean([(FORGET**age, one.took_ms) for age, one in enumerate(reversed(seen))], FIRST_SUSPENSION_MS)
+        to_save = _weighted_median(
+            [(FORGET**age, one.took_ms) for age, one in enumerate(reversed(seen))], FIRST_SUSPENSION_MS
+        )
         if left is None or _saves_at_steps(seen):
             return round(to_save)
         after = [
-            (FORGET**age, max(one.took_ms - one.epoch_left_ms, 0))
+            (FORGET**age / (LEFT_KNOWN_MS + LEFT_SPREAD * one.took_ms) ** 2, max(one.took_ms - one.epoch_left_ms, 0))
             for age, one in enumerate(reversed(seen))
             if one.epoch_left_ms is not None
         ]
-        return left + round(_mean(after, FIRST_SUSPENSION_MS))
+        return left + round(_weighted_median(after, FIRST_SUSPENSION_MS))
 
     def resumption_ms(self, job: Job, readers: int, storage_bytes_s: int | None = None) -> int:
         """How long a resumption takes beside others; ``readers``: jobs that start then, this one included."""
         own = self.models.get(job.spec.model) if job.spec.model else None
+        traffic = job.epochs_seen
+        alone_ms = (
+            1000 * traffic.load_bytes / storage_bytes_s
+            if traffic is not None and traffic.load_bytes and storage_bytes_s
+            else None
+        )
         if own is not None and own.resumptions:
-            fixed, shared = _line(own.resumptions)
+            fixed, shared = _line(own.resumptions, alone_ms)
             return round(fixed + shared * readers)
         everyone = self.models.get("")
         start = (
             _line(everyone.resumptions) if everyone is not None and everyone.resumptions else (FIRST_RESUMPTION_MS, 0)
         )
-        traffic = job.epochs_seen
-        if traffic is not None and traffic.load_bytes and storage_bytes_s:
-            return round(start[0] + 1000 * traffic.load_bytes * readers / storage_bytes_s)
+        if alone_ms is not None:
+            return round(start[0] + alone_ms * readers)
         if traffic is not None and traffic.load_ms is not None:
             return max(traffic.load_ms, 1)
         return round(start[0] + start[1] * readers)
@@ -184,25 +198,36 @@ def _saves_at_steps(seen: Sequence[SuspensionSeen]) -> bool:
     if len(both) == 1:
         left, took = both[0]
         return took < left / 2
-    at_once = sum(took for _, took in both) / len(both)
-    after = sum(took - left for left, took in both) / len(both)
-    return sum(abs(took - at_once) for _, took in both) < sum(abs(took - left - after) for left, took in both)
+    at_once = median(took for _, took in both)
+    after = median(took - left for left, took in both)
+    return median(abs(took - at_once) for _, took in both) < median(abs(took - left - after) for left, took in both)
 
 
-def _mean(weighted: Sequence[tuple[float, float]], otherwise: float) -> float:
-    total = sum(weight for weight, _ in weighted)
-    return sum(weight * value for weight, value in weighted) / total if total else otherwise
+def _weighted_median(weighted: Sequence[tuple[float, float]], otherwise: float) -> float:
+    """The weighted median: one suspension that came out far from its prediction changes those of the next ones little."""
+    left = sum(weight for weight, _ in weighted) / 2
+    for weight, value in sorted(weighted, key=itemgetter(1)):
+        left -= weight
+        if left <= 0:
+            return value
+    return otherwise
 
 
-def _line(seen: Sequence[ResumptionSeen]) -> tuple[float, float]:
-    """A and r of took = a + r·readers, neither negative, by weighted least squares."""
+def _line(seen: Sequence[ResumptionSeen], alone_ms: float | None = None) -> tuple[float, float]:
+    """A and r of took = a + r·readers, neither negative, by weighted least squares.
+
+    Where all had as many readers, r is ``alone_ms``, the time to read alone at the storage's bandwidth; None: half of all.
+    """
     rows = [(FORGET**age, one.readers, one.took_ms) for age, one in enumerate(reversed(seen))]
     weight = sum(one for one, *_ in rows)
     mean_n = sum(one * n for one, n, _ in rows) / weight
     mean_took = sum(one * took for one, _, took in rows) / weight
     spread = sum(one * (n - mean_n) ** 2 for one, n, _ in rows)
-    if spread < 1e-9:  # noqa: PLR2004 - all had as many readers: half of it is taken to be shared
-        return (mean_took / 2, mean_took / 2 / mean_n) if mean_n else (mean_took, 0.0)
+    if spread < 1e-9:  # noqa: PLR2004 - rounding
+        if not mean_n:
+            return mean_took, 0.0
+        shared = mean_took / 2 / mean_n if alone_ms is None else min(alone_ms, mean_took / mean_n)
+        return mean_took - shared * mean_n, shared
     shared = sum(one * (n - mean_n) * (took - mean_took) for one, n, took in rows) / spread
     fixed = mean_took - shared * mean_n
     if shared < 0:

@@ -5,7 +5,8 @@ an epoch of the job was seen, when it is suspended, and when the profiles of its
 not repeated where it would say the same within ``SAME``.
 
 A suspension or resumption is predicted when its first step begins, and measured when it is over: a suspension at the end of
-the last process, a resumption at the first step of the new incarnation that a node reports.
+the last process, a resumption when the new incarnation begins its first step. Nodes report after that step: when it began
+follows from what the incarnation has read, else from its pace (:mod:`steepest.policies.pickyman.under_way`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
 from steepest.policies.pickyman.run_time import predict
 from steepest.policies.pickyman.running import remaining_ms
+from steepest.policies.pickyman.under_way import UnderWay, mean_readers
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import time_left
@@ -37,24 +39,8 @@ LEAST_CHANGE_MS = 1_000
 STARTS_FOR_MS = 60_000
 """How long a job is taken to be starting at most, where nothing says that it trains."""
 
-
-class UnderWay(msgspec.Struct, kw_only=True):
-    """A suspension or resumption that has begun.
-
-    Attributes:
-        began_ms: The time of the record by which it began.
-        epoch_left_ms: What was left of the epoch then.
-        step: The step from which the incarnation goes on; None: unknown.
-    """
-
-    plan: str
-    kind: c.Overhead
-    incarnation: int
-    began_ms: int
-    predicted_ms: int | None
-    readers: int = 1
-    epoch_left_ms: int | None = None
-    step: int | None = None
+STARTS_KEPT = 64
+"""Starts that are over and are remembered: others may have begun during them."""
 
 
 class PredictorState(AwaitsDecisions):
@@ -66,6 +52,7 @@ class PredictorState(AwaitsDecisions):
         overheads: The calibration of suspensions and resumptions.
         under_way: What has begun, by job.
         starting: Jobs that are starting, and since when: they read from the storage at the same time.
+        started: When the newest starts that are over began and ended, the oldest first.
         waiting: The models of waiting jobs, and the jobs.
         again: Jobs whose prediction must be written again, since the log lost it.
     """
@@ -75,6 +62,7 @@ class PredictorState(AwaitsDecisions):
     overheads: Overheads = msgspec.field(default_factory=Overheads)
     under_way: dict[str, UnderWay] = msgspec.field(default_factory=dict)
     starting: dict[str, int] = msgspec.field(default_factory=dict)
+    started: list[tuple[int, int]] = msgspec.field(default_factory=list)
     waiting: dict[str, dict[str, None]] = msgspec.field(default_factory=dict)
     again: dict[str, None] = msgspec.field(default_factory=dict)
 
@@ -83,7 +71,7 @@ class Predictor:
     """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
 
     name = "predictor"
-    logic = 3
+    logic = 4
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
@@ -130,9 +118,9 @@ class Predictor:
                     yield from self._progressed(view, progress, at_ms)
                     yield from self._first_pace(view, progress.job, at_ms)
             case c.PlanAbandoned() | c.TransitionFailed() | c.StepFailed():
-                self._stop_watching(event.job)
+                self._stop_watching(event.job, at_ms)
             case c.JobEnded() if (job := view.jobs.get(event.job)) is not None:
-                self._stop_watching(job.name)
+                self._stop_watching(job.name, at_ms)
                 self._keep(job)
         enough = view.parameters.pickyman.profiles
         if (model := learn_from(state.profiles, view, event, at_ms, enough)) is not None:
@@ -167,7 +155,7 @@ class Predictor:
             seen = job.epochs_seen
             if seen is not None and seen.load_ms is not None:
                 yield from self._measured(job, seen.load_ms)
-        state.starting.pop(job.name, None)
+        self._started(job.name, at_ms)
 
     def _first_pace(self, view: ClusterView, name: str, at_ms: int) -> Iterator[c.RunTimePredicted]:
         """A job of which nothing was known has a pace: its announced totals say how much is left."""
@@ -202,6 +190,7 @@ class Predictor:
                     began_ms=at_ms,
                     predicted_ms=state.overheads.suspension_ms(job, at_ms) if known else None,
                     epoch_left_ms=left,
+                    makes_room=bool(plan.room_for),
                 ),
                 "how much of its epoch is left is unknown" if left is None else "its epoch ends first",
             )
@@ -209,9 +198,9 @@ class Predictor:
             state.starting[job.name] = at_ms
             if not plan.resumes:
                 return
-            readers = sum(1 for since_ms in state.starting.values() if at_ms - since_ms < STARTS_FOR_MS)
             storage = view.parameters.pickyman.storage_bytes_s
             known = state.overheads.knows_resumption(job)
+            readers = self._will_start_beside(job.name, at_ms, state.overheads.resumption_ms(job, 1, storage))
             yield self._predict_overhead(
                 job,
                 UnderWay(
@@ -225,6 +214,28 @@ class Predictor:
                 ),
                 "it reads program, model and data from the storage",
             )
+
+    def _will_start_beside(self, job: str, at_ms: int, for_ms: int) -> int:
+        """How many jobs are likely to start in a span of time from now on, in the mean, this one included."""
+        spans = [
+            (since_ms, max(since_ms + for_ms, at_ms))
+            for name, since_ms in self.state.starting.items()
+            if name != job and at_ms - since_ms < STARTS_FOR_MS
+        ]
+        spans += [
+            (one.began_ms + one.predicted_ms, at_ms + for_ms)
+            for one in self.state.under_way.values()
+            if one.makes_room and one.predicted_ms is not None
+        ]
+        return mean_readers(spans, at_ms, at_ms + for_ms)
+
+    def _started_beside(self, job: str, from_ms: int, until_ms: int) -> int:
+        """How many jobs were starting in a span of time, in the mean, this one included."""
+        spans = [
+            *self.state.started,
+            *((since_ms, until_ms) for name, since_ms in self.state.starting.items() if name != job),
+        ]
+        return mean_readers(spans, from_ms, until_ms)
 
     def _predict_overhead(self, job: Job, running: UnderWay, because: str) -> c.OverheadPredicted:
         self.state.under_way[job.name] = running
@@ -244,26 +255,31 @@ class Predictor:
             yield from self._measured(job, max(at_ms - running.began_ms, 0))
 
     def _progressed(self, view: ClusterView, found: c.ReplicaProgress, at_ms: int) -> Iterator[c.ClusterEvent]:
-        """A starting job trains from here on, if it has done a step."""
+        """A starting job trains, if it has done a step."""
         job = view.jobs.get(found.job)
-        if found.job not in self.state.starting or job is None or found.step is None or found.replica != 0:
+        if found.job not in self.state.starting or job is None or found.replica != 0:
             return
         if found.incarnation != job.incarnation or not job.alive:
             return
         running = self.state.under_way.get(found.job)
         if running is None:
-            self._stop_watching(found.job)
-        elif running.kind is c.Overhead.RESUMPTION and found.step > (running.step or 0):
-            yield from self._measured(job, max(at_ms - running.began_ms, 0))
+            if found.step is not None:
+                self._stop_watching(found.job, at_ms)
+        elif running.kind is c.Overhead.RESUMPTION:
+            trained_ms = running.trained_from(found.step, at_ms, self.state.overheads.readings.loading(job))
+            if trained_ms is not None:
+                yield from self._measured(job, max(trained_ms - running.began_ms, 0))
 
     def _measured(self, job: Job, took_ms: int) -> Iterator[c.OverheadMeasured]:
-        running = self.state.under_way[job.name]
-        self._stop_watching(job.name)
+        running, readers = self.state.under_way[job.name], 1
+        ended_ms = running.began_ms + took_ms
         if running.kind is c.Overhead.SUSPENSION:
             self.state.overheads.learn_suspension(job.spec.model, running.epoch_left_ms, took_ms)
         else:
-            self.state.overheads.learn_resumption(job.spec.model, running.readers, took_ms)
-            self.state.overheads.trains_again(job.name, running.incarnation, running.began_ms + took_ms)
+            readers = self._started_beside(job.name, running.began_ms, ended_ms)
+            self.state.overheads.learn_resumption(job.spec.model, readers, took_ms)
+            self.state.overheads.trains_again(job.name, running.incarnation, ended_ms)
+        self._stop_watching(job.name, ended_ms)
         yield c.OverheadMeasured(
             plan=running.plan,
             job=job.name,
@@ -271,12 +287,18 @@ class Predictor:
             kind=running.kind,
             measured_ms=took_ms,
             predicted_ms=running.predicted_ms,
-            readers=running.readers,
+            readers=readers,
         )
 
-    def _stop_watching(self, job: str) -> None:
+    def _stop_watching(self, job: str, at_ms: int) -> None:
         self.state.under_way.pop(job, None)
-        self.state.starting.pop(job, None)
+        self._started(job, at_ms)
+
+    def _started(self, job: str, at_ms: int) -> None:
+        since_ms = self.state.starting.pop(job, None)
+        if since_ms is not None:
+            self.state.started.append((since_ms, at_ms))
+            del self.state.started[:-STARTS_KEPT]
 
 
 def _says_more(job: Job, now: c.RunTimePredicted, counted_ms: int) -> bool:

@@ -72,7 +72,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 3
+    logic = 4
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:

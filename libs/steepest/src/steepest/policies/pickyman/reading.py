@@ -1,7 +1,8 @@
 """How much of its epoch each incarnation has yet to read, and how long that takes at its present rate.
 
-It owns the counts of bytes in the pool's log: since when they count, and when they say nothing. Time alone never begins an
-epoch: one that is late is late, until the bytes of the next one come. What a process says of its steps is not looked at.
+It owns the counts of bytes in the pool's log: since when they count, and when they say nothing. Time alone begins an epoch
+only until the next count: one that is late is late, until the bytes of the next one come. What a process says of its steps
+is not looked at.
 
 A count that falls was reset or has wrapped: what is left is unknown for the rest of the incarnation, since the profiler
 counts on. One that rises by more than an epoch has jumped, or there were no heartbeats: what is left is unknown until an
@@ -30,6 +31,9 @@ STALE_MS = 15_000
 
 AHEAD_MS = 2_000
 """For so long after a count, the job is taken to read on at its rate."""
+
+SURELY_MS = 150
+"""By how much the end of an epoch must lie back to be taken for past: it is known to some tenths of a second."""
 
 LOST_AFTER = 4
 """Epochs without a measured end after which the counts contradict the measured epochs; three ends come before the first."""
@@ -70,6 +74,7 @@ class EpochReading(msgspec.Struct):
         points: Times and sums of the counts in the epoch under way, the oldest first.
         began: Time and count at which it began; None: no end of an epoch was measured in this incarnation.
         full_ms: When the last byte of it was read; None: some are left.
+        rises: When the sum of the counts rose last, and when before that.
         lost: A count fell.
         jumped: A count rose by more than an epoch, and no end was measured since.
     """
@@ -79,6 +84,7 @@ class EpochReading(msgspec.Struct):
     points: list[tuple[int, int]] = []
     began: tuple[int, int] | None = None
     full_ms: float | None = None
+    rises: list[int] = []
     lost: bool = False
     jumped: bool = False
 
@@ -104,17 +110,36 @@ class Readings(msgspec.Struct):
                 self.running.pop(event.job, None)
 
     def left_ms(self, job: Job, at_ms: int) -> int | None:
-        """Time until the epoch under way ends, its pause included; None: unknown. Never more than one epoch."""
+        """Time until the epoch under way ends, its pause included; None: unknown. Never more than one epoch.
+
+        An end that was to come since the newest count has come: then the next epoch is under way.
+        """
         known, reading = self.known(job), self.running.get(job.name)
         if known is None or reading is None or reading.incarnation != job.incarnation:
             return None
         left = _bytes_left(reading, known)
         if left is None or not 0 <= at_ms - reading.points[-1][0] <= STALE_MS:
             return None
-        if left == 0 and reading.full_ms is not None:
-            return round(max(known.idle_ms - max(at_ms - reading.full_ms, 0.0), 0.0))
-        to_read = left / _rate(reading, known)
-        return round(max(to_read - min(at_ms - reading.points[-1][0], AHEAD_MS), 0.0) + known.idle_ms)
+        counted_ms = reading.points[-1][0]
+        full_ms = reading.full_ms if reading.full_ms is not None or not reading.rises else float(reading.rises[-1])
+        now_ms = at_ms
+        if left or full_ms is None:
+            full_ms = counted_ms + left / _rate(reading, known)
+            now_ms = min(at_ms, counted_ms + AHEAD_MS)
+        ends_ms = full_ms + known.idle_ms
+        if ends_ms >= now_ms:
+            return round(ends_ms - now_ms)
+        is_over = counted_ms < ends_ms < now_ms - SURELY_MS and at_ms - counted_ms <= AHEAD_MS
+        return round(max(known.read_ms + known.idle_ms - (now_ms - ends_ms), 0.0)) if is_over else 0
+
+    def loading(self, job: Job) -> tuple[int, int] | None:
+        """What the incarnation has read, and what it reads before its first epoch; None: one of them is unknown."""
+        known, reading = self.known(job), self.running.get(job.name)
+        if known is None or not known.load_bytes or reading is None or reading.incarnation != job.incarnation:
+            return None
+        if reading.lost or len(reading.counts) < len(job.nodes):
+            return None
+        return sum(reading.counts.values()), known.load_bytes
 
     def known(self, job: Job) -> KnownEpoch | None:
         """The job's epochs; before one was measured, those of its model in proportion to the announced size."""
@@ -146,6 +171,8 @@ class Readings(msgspec.Struct):
         known, read = self.known(job), sum(reading.counts.values())
         if known is not None and reading.points and read - reading.points[-1][1] > known.epoch_bytes:
             reading.jumped, reading.points = True, []
+        if not reading.points or read > reading.points[-1][1]:
+            reading.rises = [*reading.rises[-1:], at_ms]
         while reading.points and reading.points[-1][0] >= at_ms:
             del reading.points[-1]
         reading.points.append((at_ms, read))
@@ -168,6 +195,9 @@ class Readings(msgspec.Struct):
                 weight = NEWEST if known is not None and known.idle_ms else 1.0
                 read_ms += weight * (took_ms - read_ms)
                 idle_ms += weight * (paused_ms - idle_ms)
+        elif known is None and reading is not None and reading.incarnation == event.incarnation:
+            idle_ms = min(_paused_ms(reading, seen.ended_ms), read_ms / 2)
+            read_ms -= idle_ms
         load = event.load_bytes if event.load_bytes is not None or known is None else known.load_bytes
         _put(self.jobs, job.name, now := KnownEpoch(event.epoch_bytes, read_ms, idle_ms, job.spec.data_bytes, load))
         if job.spec.model:
@@ -176,6 +206,16 @@ class Readings(msgspec.Struct):
             reading.began, reading.full_ms, reading.jumped = (seen.ended_ms, event.read_bytes), None, False
             newer = [point for point in reading.points if point[0] > seen.ended_ms and point[1] >= event.read_bytes]
             reading.points = [] if reading.lost else [reading.began, *newer]
+
+
+def _paused_ms(reading: EpochReading, ended_ms: int) -> float:
+    """How long nothing was read before an epoch ended; 0 unless a count says so that came in between.
+
+    The one with the first bytes of the next epoch may not be in the log yet.
+    """
+    rose_ms = max((at_ms for at_ms in reading.rises if at_ms < ended_ms), default=ended_ms)
+    is_seen = any(rose_ms < at_ms < ended_ms for at_ms, _ in reading.points)
+    return float(ended_ms - rose_ms) if is_seen else 0.0
 
 
 def _put(kept: dict[str, Any], name: str, value: object) -> None:
@@ -227,7 +267,7 @@ def _begin_or_end(reading: EpochReading, known: KnownEpoch) -> None:
         return
     if reading.full_ms is not None:
         return
-    at_ms = float(reading.points[-1][0])
+    at_ms = float(min([reading.points[-1][0], *reading.rises[-1:]]))
     if len(reading.points) > 1:
         before_ms, before = reading.points[-2]
         earlier = msgspec.structs.replace(reading, points=reading.points[:-1])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.demo.workload import DemoWorkload
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, SpeConParameters
 from steepest.policies.named import under
 from steepest.testbed.preemption import trainings
@@ -24,7 +23,7 @@ from steepest.testbed.preemption.outcomes import (
 
 TICK_MS = 500
 MIN_RUN_MS = 4_000
-SLICE_MS = 80_000
+SLICE_MS = 175_000
 """Several epochs: three must end in an incarnation before the traffic shows how long they are."""
 
 COMPARED = {"fifo": "none", "srtf": "predicted-srtf", "pickyman": "pickyman"}
@@ -36,7 +35,7 @@ SLICES = "time slices"
 OVERHEADS_WANTED = 40
 """Suspensions and resumptions together."""
 
-JOBS, GAP_S = 9, 12.0
+JOBS, GAP_S = 9, 5.0
 
 
 class RealPart(enum.StrEnum):
@@ -55,20 +54,18 @@ class RealPreemption(msgspec.Struct, frozen=True, kw_only=True):
     waiting: Sequence[WaitingOfRun] = ()
 
 
-def parameters(policy: str) -> PoolParameters:
-    """A pool's parameters under a policy, on the time scale of these trainings."""
+def parameters(policy: str, storage_bytes_s: int | None = None) -> PoolParameters:
+    """A pool's parameters under a policy, on the time scale of these trainings; None: its storage's bandwidth is unknown."""
     plain = PoolParameters(
         tick_ms=TICK_MS,
         specon=SpeConParameters(interval_ms=5_000),
         preemption=PreemptionLimits(min_run_ms=MIN_RUN_MS, max_suspensions=100),
-        pickyman=PickyManParameters(slice_ms=SLICE_MS),
+        pickyman=PickyManParameters(slice_ms=SLICE_MS, storage_bytes_s=storage_bytes_s),
     )
     return under(policy, plain)
 
 
-def reproduced(
-    repetitions: int, folder: Path, on_step: OnStep, parts: Collection[RealPart], *, brief: bool = False
-) -> RealPreemption:
+def reproduced(repetitions: int, folder: Path, on_step: OnStep, parts: Collection[RealPart]) -> RealPreemption:
     """Run the parts; a run whose recording in ``folder`` is complete is read from it.
 
     Args:
@@ -76,7 +73,6 @@ def reproduced(
         folder: For the recordings.
         on_step: Is called with what was done.
         parts: Which experiments.
-        brief: Fewer and smaller runs, which show that it works.
 
     Raises:
         InputError: There is no storage server.
@@ -84,34 +80,31 @@ def reproduced(
         RecordingError: A recording cannot be read.
         KeyboardInterrupt: It was interrupted.
     """
-    run_times = _run_times(repetitions, folder, on_step, brief=brief) if RealPart.RUN_TIMES in parts else ()
-    measured = _overheads(folder, on_step, brief=brief) if RealPart.OVERHEADS in parts else ()
-    waited, of_policies = (
-        _compared(repetitions, folder, on_step, brief=brief) if RealPart.CLUSTER in parts else ((), ())
-    )
+    run_times = _run_times(repetitions, folder, on_step) if RealPart.RUN_TIMES in parts else ()
+    measured = _overheads(folder, on_step) if RealPart.OVERHEADS in parts else ()
+    waited, of_policies = _compared(repetitions, folder, on_step) if RealPart.CLUSTER in parts else ((), ())
     return RealPreemption(predictions=run_times, overheads=(*measured, *of_policies), waiting=waited)
 
 
-def _run_times(repetitions: int, folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[PredictedRun]:
+def _run_times(repetitions: int, folder: Path, on_step: OnStep) -> Sequence[PredictedRun]:
     found: list[PredictedRun] = []
-    others = trainings.OTHERS[:2] if brief else trainings.OTHERS
-    features = trainings.FEATURES if brief else trainings.WIDE_FEATURES
     for number in range(repetitions):
-        given = trainings.predicted_workload(number, trainings.PROFILED, others, features)
+        given = trainings.predicted_workload(number, trainings.PROFILED, trainings.OTHERS)
         ran = run_once(given, parameters("predicted-sjf"), folder / f"predictions-{number}", on_step)
         found += [one for one in predictions(ran) if one.job.startswith("other-")]
         on_step(f"run times predicted and measured: {len(found)}")
     return found
 
 
-def _overheads(folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[MeasuredOverhead]:
+def _overheads(folder: Path, on_step: OnStep) -> Sequence[MeasuredOverhead]:
     measured: list[MeasuredOverhead] = []
     rounds, predicted = 0, 0
-    while predicted < (1 if brief else OVERHEADS_WANTED):  # few are missing after the first round
-        epochs = trainings.SLICED_EPOCHS // 4 if brief or rounds else trainings.SLICED_EPOCHS
+    while predicted < OVERHEADS_WANTED:  # few are missing after the first round
+        epochs = trainings.SLICED_EPOCHS // 4 if rounds else trainings.SLICED_EPOCHS
         name, given = f"overheads-{rounds}", trainings.sliced_workload(rounds, epochs)
         bytes_s = trainings.SLICED_STORAGE_BYTES_S
-        ran = run_once(given, parameters("round-robin"), folder / name, on_step, storage_bytes_s=bytes_s)
+        pool = parameters("round-robin", bytes_s)
+        ran = run_once(given, pool, folder / name, on_step, storage_bytes_s=bytes_s)
         measured += overheads(SLICES, name, ran)
         predicted = sum(one.predicted_ms is not None for one in measured)
         rounds += 1
@@ -120,19 +113,15 @@ def _overheads(folder: Path, on_step: OnStep, *, brief: bool) -> Sequence[Measur
 
 
 def _compared(
-    repetitions: int, folder: Path, on_step: OnStep, *, brief: bool
+    repetitions: int, folder: Path, on_step: OnStep
 ) -> tuple[Sequence[WaitingOfRun], Sequence[MeasuredOverhead]]:
     names, waited, measured = list(COMPARED), list[WaitingOfRun](), list[MeasuredOverhead]()
     for number in range(repetitions):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            given = _crowd(100 + number, brief=brief)
+            given = trainings.crowded_workload(100 + number, JOBS, GAP_S)
             ran = run_once(given, parameters(COMPARED[name]), folder / f"{name}-{number}", on_step)
             one = waiting(name, number, ran)
             on_step(f"{name}, repetition {number + 1}: mean waiting {one.mean_waiting_s:.1f} s")
             waited.append(one)
             measured += overheads(name, f"{name}-{number}", ran)
     return waited, measured
-
-
-def _crowd(seed: int, *, brief: bool) -> DemoWorkload:
-    return trainings.crowded_workload(seed, 4 if brief else JOBS, GAP_S)

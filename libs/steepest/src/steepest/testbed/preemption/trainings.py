@@ -30,8 +30,11 @@ EVALUATIONS = 8
 WORK = 1
 STORAGE_BYTES_S = 24_000_000
 PROFILED_EPOCHS, EPOCHS = 5, 4
-SLICED_EPOCHS = 38
+SLICED_EPOCHS = 44
 """Of a sliced training of ``SLICED_MEAN_IMAGES``; smaller ones have more, so that all are as long."""
+
+SLICED_WORK, SLICED_EVALUATIONS = 4, 4
+"""Their epochs take most of a minute: what is left of one is known to some tenths of a second."""
 
 SLICED_MEAN_IMAGES = 24_000
 SLICED_IMAGES = (18_000, 20_000, 24_000, 28_000)
@@ -40,7 +43,7 @@ SLICED_IMAGES = (18_000, 20_000, 24_000, 28_000)
 WIDE_FEATURES = 4096
 """Of trainings that are measured: an epoch takes ten seconds or more, and a start several, as nodes report each second."""
 
-SLICED_STORAGE_BYTES_S = 6_000_000
+SLICED_STORAGE_BYTES_S = 3_000_000
 """Starts take as long as their reading; epochs do not."""
 
 
@@ -98,9 +101,11 @@ def training(
     seed: int,
     after: int = 0,
     features: int = FEATURES,
+    work: int = WORK,
+    evaluations: int = EVALUATIONS,
 ) -> Arrival:
     """A training as it is submitted."""
-    options = {"--epochs": epochs, "--batch": setting.batch, "--work": WORK, "--evaluations": EVALUATIONS}
+    options = {"--epochs": epochs, "--batch": setting.batch, "--work": work, "--evaluations": evaluations}
     named = (*options.items(), ("--features", _features_file(features)), ("--seed", seed))
     words = [str(word) for option in named for word in option]
     each = Resources(cpu_m=NODE_M)
@@ -119,15 +124,17 @@ def training(
 
 
 def predicted_workload(
-    seed: int, profiled: Sequence[StreamedSetting], others: Sequence[StreamedSetting], features: int
+    seed: int, profiled: Sequence[StreamedSetting], others: Sequence[StreamedSetting]
 ) -> DemoWorkload:
     """Profiled trainings, and others that are submitted when all of those are over."""
     first = [
-        training(f"profiled-{number}", setting, at_s=0.0, epochs=PROFILED_EPOCHS, seed=seed, features=features)
+        training(f"profiled-{number}", setting, at_s=0.0, epochs=PROFILED_EPOCHS, seed=seed, features=WIDE_FEATURES)
         for number, setting in enumerate(profiled, 1)
     ]
     then = [
-        training(f"other-{number}", setting, at_s=0.0, epochs=EPOCHS, seed=seed, after=len(first), features=features)
+        training(
+            f"other-{number}", setting, at_s=0.0, epochs=EPOCHS, seed=seed, after=len(first), features=WIDE_FEATURES
+        )
         for number, setting in enumerate(others, 1)
     ]
     return DemoWorkload(nodes=nodes(), arrivals=(*first, *then))
@@ -156,6 +163,8 @@ def sliced_workload(seed: int, epochs: int) -> DemoWorkload:
             epochs=round(epochs * SLICED_MEAN_IMAGES / images),
             seed=seed,
             features=WIDE_FEATURES,
+            work=SLICED_WORK,
+            evaluations=SLICED_EVALUATIONS,
         )
         for number, images in enumerate(SLICED_IMAGES, 1)
     )
