@@ -189,7 +189,8 @@ def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
         return [*log(), *more]
 
     monkeypatch.setattr(real_run, "run_once", ran)
-    found = reproduced(1, tmp_path, lambda _: None, [RealPart.OVERHEADS, RealPart.CLUSTER], brief=True)
+    monkeypatch.setattr(real_run, "OVERHEADS_WANTED", 2)
+    found = reproduced(1, tmp_path, lambda _: None, [RealPart.OVERHEADS, RealPart.CLUSTER])
     rows = [line for line in page(found).splitlines() if "| resumption |" in line or "| suspension |" in line]
 
     assert rows == [
@@ -272,7 +273,7 @@ def test_an_error_of_a_profiled_epoch_does_not_grow_in_predictions() -> None:
 
 def every_workload() -> list[DemoWorkload]:
     """Of the demo and of the experiments."""
-    return [workload(3), predicted_workload(3, PROFILED, OTHERS, 64), crowded_workload(3, 9, 5), sliced_workload(3, 8)]
+    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3, 9, 5), sliced_workload(3, 8)]
 
 
 def test_the_workloads_fit_their_nodes() -> None:
