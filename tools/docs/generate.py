@@ -34,6 +34,9 @@ DOCS = ROOT / "docs"
 NAME_ENDS = {"counter": "_total", "info": "_info"}
 """What the names of a type end in where they are scraped."""
 
+WITHOUT_SETTINGS = ("admission-webhook",)
+"""Services that read no settings: a table in their READMEs would be empty."""
+
 METRICS = """# Metrics
 
 This page is generated from the registry (`make docs-generate`). A process serves its metrics at `/metrics` when it is given
@@ -112,7 +115,9 @@ def _parts_about_settings() -> Iterator[tuple[Path, str]]:
         page = DOCS / f"{section}.md"
         yield page, with_part(page.read_text(), "settings", markdown_table(r for r in rows() if r.section == section))
     for page in sorted(ROOT.glob("services/*/README.md")):
-        yield page, with_part(page.read_text(), "settings", markdown_table(rows_of(page.parent.name)))
+        service = page.parent.name
+        if service not in WITHOUT_SETTINGS:
+            yield page, with_part(page.read_text(), "settings", markdown_table(rows_of(service)))
 
 
 def metrics_page() -> str:

@@ -54,3 +54,20 @@ allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end -}}
+
+{{/* Who gates users' Jobs: a "policy" of the API server's own, or a "webhook" of this release; nothing where users' Jobs are not gated. */}}
+{{- define "steepest.gates" -}}
+{{- if .Values.optIn.enabled -}}
+{{- default (semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version | ternary "policy" "webhook") .Values.optIn.by -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The folders of those queues whose jobs' files are not in the state folder itself but in that of another pool, in JSON. */}}
+{{- define "steepest.queueFolders" -}}
+{{- $folders := dict }}
+{{- range rest .Values.pools }}
+{{- $pool := .name }}
+{{- range .queues }}{{- $_ := set $folders . (printf "/pools/%s" $pool) }}{{- end }}
+{{- end }}
+{{- $folders | toJson }}
+{{- end -}}

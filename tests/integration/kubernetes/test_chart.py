@@ -11,8 +11,10 @@ import os
 import secrets
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -35,6 +37,7 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import events_once_there
 
 from steepest.cli.main import main
+from steepest.cluster.kubernetes.objects import SCHEDULE
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 
@@ -49,7 +52,7 @@ CONTINUES_S = 90.0
 OURS = "app.kubernetes.io/instance=trial"
 ADMISSION = ("mutatingadmissionpolicies", "validatingadmissionpolicies")
 EVERYWHERE = (
-    *("clusterroles", "clusterrolebindings"),
+    *("clusterroles", "clusterrolebindings", "mutatingwebhookconfigurations.admissionregistration.k8s.io"),
     *(f"{kind}.admissionregistration.k8s.io" for kind in ADMISSION),
     *(f"{kind.removesuffix('ies')}ybindings.admissionregistration.k8s.io" for kind in ADMISSION),
 )
@@ -220,6 +223,37 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
     assert {_who(one) for one in asked if one["objectRef"]["resource"] == "jobs"} == {"migrator"}
 
 
+def test_a_recording_on_a_schedule_goes_on_where_it_ended(release: Release, tmp_path: Path) -> None:
+    """Each Job of the CronJob adds what the log got since the one before; the whole replays equal here."""
+    kept = {"enabled": True, "schedule": "0 0 1 1 *", "folder": "kept"}
+    release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values={**VALUES, "record": kept})
+    try:
+        submitted = []
+        for name in ("noted-1", "noted-2"):
+            release.submit(name)
+            release.kubectl("create", "job", f"record-{name}", f"--from=cronjob/{NAME}-record")
+            release.kubectl("wait", "--for=condition=Complete", f"job/record-{name}", f"--timeout={PATIENCE_S:g}s")
+            submitted.append(_submitted(release.volume / "kept"))
+            release.steepest("cancel", name)
+    finally:
+        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
+    shutil.copytree(release.volume / "kept", tmp_path / "recording")
+    for command in ("replay", "check"):
+        done = CliRunner().invoke(main, [command, str(tmp_path / "recording")])
+        assert done.exit_code == 0, done.output
+
+    assert "noted-1" in submitted[0]
+    assert "noted-2" not in submitted[0]
+    assert submitted[1][: len(submitted[0])] == submitted[0]
+    assert submitted[1][-1] == "noted-2"
+
+
+def _submitted(recording: Path) -> list[str]:
+    """The jobs of a recording, in the order of their submissions."""
+    records = (json.loads(line)["value"] for line in (recording / "cluster" / "0.jsonl").read_text().splitlines())
+    return [value["job"] for value in records if value.get("type") == "JobSubmitted"]
+
+
 def test_a_user_reaches_the_release_from_outside(
     release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,7 +288,44 @@ def test_a_user_reaches_the_release_from_outside(
 
 def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures) -> None:
     """The API server gates it, the release gives it a place, and it finishes as it would alone."""
-    eventually(lambda: _users_job(release, "--dry-run=server")["spec"].get("suspend"), "users' Jobs are gated")
+    _await_gates(release)
+    _run_users_job(release, figures)
+
+
+def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(release: Release, figures: Figures) -> None:
+    """It makes of a Job what the policy makes of it, and only of one with the label."""
+    by_policy = _await_gates(release)
+    try:
+        asked = {**VALUES, "optIn": {"enabled": True, "by": "webhook"}}
+        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=asked)
+        eventually(lambda: not release.items("mutatingadmissionpolicies", OURS), "the policy is gone")
+        by_webhook = _await_gates(release)
+        other = _users_job(release, "--dry-run=server", labels={})
+        _run_users_job(release, figures)
+    finally:
+        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
+
+    assert by_webhook == by_policy
+    assert other["spec"]["suspend"] is False
+    assert "schedulingGates" not in other["spec"]["template"]["spec"]
+
+
+def _await_gates(release: Release) -> dict[str, Any]:
+    """What a user's pod becomes once its Job is gated, with lists in the order of their names."""
+
+    def gated() -> dict[str, Any] | None:
+        spec = _users_job(release, "--dry-run=server")["spec"]
+        return {**spec["template"]["spec"], "replaced": spec["podReplacementPolicy"]} if spec["suspend"] else None
+
+    pod = eventually(gated, "users' Jobs are gated")
+    (container,) = pod["containers"]
+    container["env"].sort(key=itemgetter("name"))
+    container["volumeMounts"].sort(key=itemgetter("mountPath"))
+    return pod
+
+
+def _run_users_job(release: Release, figures: Figures) -> None:
+    """A user's Job runs on a node of the release's choice, and finishes."""
     made = _users_job(release)
     try:
         running = eventually(lambda: [one for one in release.items("pods", "job-name=users") if _runs(one)], "it runs")
@@ -275,7 +346,9 @@ def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures
     assert {_who(one) for one in changed if one["objectRef"].get("subresource") is None} == {"migrator"}
 
 
-def _users_job(release: Release, *options: str) -> dict[str, Any]:
+def _users_job(
+    release: Release, *options: str, labels: Mapping[str, str] = MappingProxyType({SCHEDULE: "true"})
+) -> dict[str, Any]:
     """What the API server makes of a Job as a user writes it, for a namespace that admits only pods that are closed."""
     source = Path(exclusive_training.__file__).read_text()
     container = {
@@ -294,7 +367,7 @@ def _users_job(release: Release, *options: str) -> dict[str, Any]:
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "users", "namespace": release.namespace, "labels": {"steepest.dev/schedule": "true"}},
+        "metadata": {"name": "users", "namespace": release.namespace, "labels": dict(labels)},
         "spec": {"backoffLimit": 0, "template": {"spec": pod}},
     }
     made: dict[str, Any] = json.loads(release.lab.kubectl("create", "-f", "-", "-o", "json", *options, content=job))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.unit.chart.chart_harness import CHART, TRIAL, containers, helm, of_kind, pods, rendered, variables
 
+from steepest.admission.webhook import PATH
 from steepest.app.installed_services import installed_services
 from steepest.app.settings.mounted_installation import read_installation
 from steepest.app.settings.rows import rows
@@ -38,13 +39,14 @@ EXTERNAL: dict[str, Any] = {
 
 
 RECORDED: dict[str, Any] = {**TRIAL, "record": {"enabled": True}}
+ASKED: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "by": "webhook"}}
 SCHEDULED: dict[str, Any] = {**EXTERNAL, "record": {"enabled": True, "schedule": "*/10 * * * *", "volumeClaim": "kept"}}
 
 
 @pytest.mark.parametrize(
     "values",
-    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED],
-    ids=["trial", "all on", "external", "recorded", "recorded on a schedule"],
+    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED, ASKED],
+    ids=["trial", "all on", "external", "recorded", "recorded on a schedule", "a webhook"],
 )
 def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
     """`helm lint --strict` passes, and no two objects have one name."""
@@ -86,7 +88,7 @@ def test_every_service_is_installed() -> None:
 
 def test_every_part_is_closed() -> None:
     """No root, no capabilities, a read-only file system and the runtime's seccomp profile, in every container."""
-    for name, pod in [*pods(ALL_ON).items(), *pods(RECORDED).items(), *pods(SCHEDULED).items()]:
+    for name, pod in [*pods(ALL_ON).items(), *pods(RECORDED).items(), *pods(SCHEDULED).items(), *pods(ASKED).items()]:
         assert pod["securityContext"]["runAsNonRoot"], name
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not pod.get("enableServiceLinks", True), name
@@ -231,14 +233,42 @@ def test_users_jobs_are_gated_on_request_only() -> None:
     assert "steepest:steepest" not in text
 
 
-def test_users_jobs_need_a_server_that_gates_them() -> None:
-    """An older one would run them beside Steepest."""
-    done = helm(
-        "template", "demo", str(CHART), "--kube-version", "1.35.0", values={**TRIAL, "optIn": {"enabled": True}}
-    )
+def test_an_older_server_asks_a_webhook_and_has_no_policy() -> None:
+    """It would run users' Jobs beside Steepest; what only newer servers have cannot be asked of it."""
+    opened = {**TRIAL, "optIn": {"enabled": True}}
+    template = ("template", "demo", str(CHART), "--kube-version", "1.35.0")
+    done = helm(*template, values=opened)
+    refused = helm(*template, values={**TRIAL, "optIn": {"enabled": True, "by": "policy"}})
+    kinds = {each["kind"] for each in yaml.safe_load_all(done.stdout) if each}
 
-    assert done.returncode
-    assert "1.36" in done.stderr
+    assert {"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"} <= kinds
+    assert "MutatingAdmissionPolicy" not in kinds
+    assert refused.returncode
+    assert "1.36" in refused.stderr
+
+
+def test_the_webhook_is_asked_about_opted_in_jobs_alone() -> None:
+    """By the label, in the release's namespace, when they are made; and who asks can check whom it has asked."""
+    pools = [{"name": "default"}, {"name": "second", "selector": "gpu=true", "queues": ["images"]}]
+    values = {**TRIAL, "optIn": {"enabled": True, "by": "webhook"}, "pools": pools}
+    (registered,) = of_kind("MutatingWebhookConfiguration", values).values()
+    (webhook,) = registered["webhooks"]
+    (rule,) = webhook["rules"]
+    service = of_kind("Service", values)["admission-webhook"]
+    secret = of_kind("Secret", values)["admission-webhook"]["data"]
+    (container,) = of_kind("Deployment", values)["admission-webhook"]["spec"]["template"]["spec"]["containers"]
+    asked = webhook["clientConfig"]
+
+    assert (rule["resources"], rule["operations"]) == (["jobs"], ["CREATE"])
+    assert webhook["objectSelector"] == {"matchLabels": {"steepest.dev/schedule": "true"}}
+    assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "training"}}
+    assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
+    assert asked["caBundle"] == secret["ca.crt"]
+    assert asked["service"] == {"name": service["metadata"]["name"], "namespace": "training", "path": PATH}
+    assert {"--claim=shared", "--folder=demo-steepest", "--queue=images=demo-steepest/pools/second"} <= set(
+        container["args"]
+    )
+    assert "MutatingAdmissionPolicy" not in {each["kind"] for each in rendered(values)}
 
 
 def test_users_reach_the_gateway_through_the_api_server() -> None:

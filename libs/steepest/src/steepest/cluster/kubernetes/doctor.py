@@ -7,7 +7,7 @@ not answer is unknown, and the others go on.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -19,8 +19,8 @@ from steepest.errors import ClusterError
 
 _T = TypeVar("_T")
 
-POLICY = "jobs.steepest.dev"
-"""How the name ends of the policy that gates users' Jobs."""
+GATES = "jobs.steepest.dev"
+"""How the name ends of the policy or the webhook that gates users' Jobs."""
 
 _NAMESPACE = "kubernetes.io/metadata.name"
 _NEEDED: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -108,6 +108,14 @@ class _BindingSpec(ObjectPart, frozen=True):
 
 class _Binding(ClusterObject, frozen=True):
     spec: _BindingSpec = _BindingSpec()
+
+
+class _Webhook(ObjectPart, frozen=True):
+    namespace_selector: _Selector = _Selector()
+
+
+class _WebhookConfiguration(ClusterObject, frozen=True):
+    webhooks: tuple[_Webhook, ...] = ()
 
 
 class _ReviewStatus(ObjectPart, frozen=True):
@@ -227,21 +235,28 @@ async def _users_jobs(api: KubernetesApi, patient: Patient) -> Finding:
         check="users-jobs",
         health=CheckHealth.OFF,
         found=f"Jobs that users make in {patient.namespace} are not gated",
-        mend="set the chart's optIn.enabled, or apply deploy/kubernetes/opt-in.yaml (Kubernetes 1.36)",
+        mend="set the chart's optIn.enabled, or, from Kubernetes 1.36 on, apply deploy/kubernetes/opt-in.yaml",
     )
-    path = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-    bindings = await _get(api, path, Listing[_Binding])
     place = await _get(api, f"/api/v1/namespaces/{patient.namespace}", ClusterObject)
-    if bindings is None or place is None:
+    if place is None:
         return off
     labels = {**place.metadata.labels, _NAMESPACE: patient.namespace}
-    for binding in bindings.items:
-        wanted = binding.spec.match_resources.namespace_selector.match_labels
-        if binding.spec.policy_name.endswith(POLICY) and wanted.items() <= labels.items():
-            return Finding(
-                check="users-jobs", health=CheckHealth.OK, found=f"{binding.spec.policy_name} gates users' Jobs"
-            )
+    async for name, wanted in _gates(api):
+        if name.endswith(GATES) and wanted.items() <= labels.items():
+            return Finding(check="users-jobs", health=CheckHealth.OK, found=f"{name} gates users' Jobs")
     return off
+
+
+async def _gates(api: KubernetesApi) -> AsyncIterator[tuple[str, Mapping[str, str]]]:
+    """Policies and webhooks that change objects: their names, and the labels of the namespaces for which they do."""
+    kinds = "/apis/admissionregistration.k8s.io/v1"
+    bindings = await _get(api, f"{kinds}/mutatingadmissionpolicybindings", Listing[_Binding])
+    for binding in bindings.items if bindings else ():
+        yield binding.spec.policy_name, binding.spec.match_resources.namespace_selector.match_labels
+    webhooks = await _get(api, f"{kinds}/mutatingwebhookconfigurations", Listing[_WebhookConfiguration])
+    for configuration in webhooks.items if webhooks else ():
+        for webhook in configuration.webhooks:
+            yield configuration.metadata.name, webhook.namespace_selector.match_labels
 
 
 async def _may(api: KubernetesApi, patient: Patient, namespace: str, of: tuple[str, str], verb: str) -> bool:

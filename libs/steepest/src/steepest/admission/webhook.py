@@ -1,0 +1,98 @@
+"""The webhook's process: HTTPS until it is stopped. It keeps nothing, and needs no log, no Kafka and no right."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from steepest.admission.gating import JobsVolume
+from steepest.admission.review import answer
+from steepest.errors import InputError, UntrustedError
+
+PATH = "/gate"
+"""Where the API server asks."""
+
+BODY_MOST = 8 << 20
+"""Bytes of a question. An object has at most 1.5 MiB in etcd, and a question can have it twice, with a longer spelling."""
+
+KEEP_ALIVE_S = 120
+"""Longer than the 90 s after which API servers close what is idle: they, not the webhook, end a connection."""
+
+AT_A_TIME = 64
+
+
+class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a webhook is started with.
+
+    Attributes:
+        volume: Where the files of the installation's jobs are.
+        certificate: A PEM file: its certificate, which names the Service.
+        key: A PEM file: the certificate's key.
+        host: On which of the machine's addresses it listens.
+        port: At which port.
+    """
+
+    volume: JobsVolume
+    certificate: Path
+    key: Path
+    host: str
+    port: int
+
+
+def application(volume: JobsVolume) -> Starlette:
+    """The ASGI application: questions at :data:`PATH`, and ``/healthz``."""
+
+    async def gate(request: Request) -> Response:
+        asked = bytearray()
+        async for part in request.stream():
+            asked += part
+            if len(asked) > BODY_MOST:
+                return PlainTextResponse(f"a question has at most {BODY_MOST} bytes\n", 413)
+        try:
+            return Response(answer(bytes(asked), volume), media_type="application/json")
+        except UntrustedError as error:
+            return PlainTextResponse(f"this is no AdmissionReview of a Job: {error}\n", 400)
+
+    async def alive(_: Request) -> Response:
+        return PlainTextResponse("yes\n")
+
+    return Starlette(routes=[Route(PATH, gate, methods=["POST"]), Route("/healthz", alive)])
+
+
+def server(settings: WebhookSettings) -> uvicorn.Server:
+    """The server, which does not listen yet: ``run()`` serves until SIGTERM or SIGINT.
+
+    Raises:
+        InputError: The certificate or its key cannot be used.
+    """
+    config = uvicorn.Config(
+        application(settings.volume),
+        host=settings.host,
+        port=settings.port,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+        access_log=False,
+        log_level="warning",
+        lifespan="off",
+        ws="none",
+        http="h11",
+        loop="asyncio",
+        server_header=False,
+        limit_concurrency=AT_A_TIME,
+        timeout_keep_alive=KEEP_ALIVE_S,
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(
+            f"{settings.certificate} and {settings.key} are no certificate and its key: {error}",
+            hint="name PEM files that belong together with --certificate and --key",
+        ) from error
+    return uvicorn.Server(config)

@@ -1,0 +1,5 @@
+"""``python -m steepest_admission_webhook``."""
+
+from steepest_admission_webhook import main
+
+main()

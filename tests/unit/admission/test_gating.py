@@ -1,0 +1,202 @@
+"""What a webhook puts into a Job: all that a start needs, nothing of its user's lost, and the same twice as once."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from steepest.admission.gating import JobsVolume, JobToGate, patch
+from steepest.admission.review import answer
+from steepest.errors import UntrustedError
+
+POLICY = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
+VOLUME = JobsVolume(claim="shared", folder="trial", folders={"images": "trial/pools/vision"})
+
+Job = dict[str, Any]
+
+
+def users_job(*, pod: Job | None = None, container: Job | None = None, labels: Job | None = None) -> Job:
+    """A Job as the API server hands it over when it is created."""
+    one = {"name": "train", "image": "trainer:3", **(container or {})}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "mine", "labels": {"steepest.dev/schedule": "true", **(labels or {})}},
+        "spec": {"backoffLimit": 2, "suspend": False, "template": {"spec": {"containers": [one], **(pod or {})}}},
+    }
+
+
+def gated(job: Job) -> Job:
+    """The Job with the patch applied; every operation adds or replaces a member of an object."""
+    found = copy.deepcopy(job)
+    for operation in patch(msgspec.convert(job, JobToGate), VOLUME):
+        assert operation["op"] == "add"
+        *way, last = operation["path"].split("/")[1:]
+        place: Any = found
+        for part in way:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        place[last] = operation["value"]
+    return found
+
+
+def named(items: list[Job], key: str = "name") -> dict[str, Job]:
+    """Items by their key, of which none is there twice."""
+    found = {item[key]: item for item in items}
+    assert len(found) == len(items)
+    return found
+
+
+def test_its_pod_waits_with_the_jobs_folders() -> None:
+    """It is suspended, its pods have the gate, and its container finds its folders and variables."""
+    spec = gated(users_job())["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    mounts = named(container["volumeMounts"], "mountPath")
+    variables = named(container["env"])
+
+    assert (spec["suspend"], spec["podReplacementPolicy"], spec["backoffLimit"]) == (True, "Failed", 2)
+    assert pod["schedulingGates"] == [{"name": "steepest.dev/placement"}]
+    assert pod["volumes"] == [{"name": "steepest", "persistentVolumeClaim": {"claimName": "shared"}}]
+    below = "trial/cluster/jobs/$(STEEPEST_JOB)"
+    assert mounts["/steepest/control"]["subPathExpr"] == f"{below}/0/$(STEEPEST_INCARNATION)/control"
+    assert mounts["/steepest/checkpoints"]["subPathExpr"] == f"{below}/checkpoints"
+    assert variables["STEEPEST_CONTROL"]["value"] == "/steepest/control"
+    of_annotation = variables["STEEPEST_JOB"]["valueFrom"]["fieldRef"]["fieldPath"]
+    assert of_annotation == "metadata.annotations['variable.steepest.dev/STEEPEST_JOB']"
+
+
+def test_what_its_user_has_written_stays() -> None:
+    """Gates, volumes, variables and mounts of other names; ours are once there, whatever the user calls his own."""
+    pod = gated(
+        users_job(
+            pod={
+                "schedulingGates": [{"name": "another.example/gate"}],
+                "volumes": [{"name": "data", "emptyDir": {}}, {"name": "steepest", "emptyDir": {}}],
+                "nodeSelector": {"disk": "fast"},
+            },
+            container={
+                "env": [{"name": "LR", "value": "0.1"}, {"name": "STEEPEST_JOB", "value": "another"}],
+                "volumeMounts": [
+                    {"name": "data", "mountPath": "/data"},
+                    {"name": "data", "mountPath": "/steepest/control"},
+                ],
+            },
+        )
+    )["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert set(named(pod["schedulingGates"])) == {"another.example/gate", "steepest.dev/placement"}
+    assert named(pod["volumes"])["data"] == {"name": "data", "emptyDir": {}}
+    assert named(pod["volumes"])["steepest"]["persistentVolumeClaim"] == {"claimName": "shared"}
+    assert named(container["env"])["LR"] == {"name": "LR", "value": "0.1"}
+    assert "valueFrom" in named(container["env"])["STEEPEST_JOB"]
+    assert named(container["volumeMounts"], "mountPath")["/data"]["name"] == "data"
+    assert named(container["volumeMounts"], "mountPath")["/steepest/control"]["name"] == "steepest"
+    assert pod["nodeSelector"] == {"disk": "fast"}
+
+
+@pytest.mark.parametrize(
+    ("queue", "folder"), [("images", "trial/pools/vision"), ("texts", "trial"), ("../../etc", "trial")]
+)
+def test_its_files_are_where_its_queues_pool_has_them(queue: str, folder: str) -> None:
+    """A queue that no pool names is the first pool's, whatever it is called."""
+    pod = gated(users_job(labels={"steepest.dev/queue": queue}))["spec"]["template"]["spec"]
+
+    for mount in pod["containers"][0]["volumeMounts"]:
+        assert mount["subPathExpr"].startswith(f"{folder}/cluster/jobs/$(STEEPEST_JOB)/")
+
+
+def test_the_policy_of_newer_servers_adds_the_same_names() -> None:
+    """Every text of the policy that ends up in a Job is in the webhook's patch too."""
+    mutations = POLICY.read_text().partition("mutations:")[2].partition("---")[0]
+    texts = set(re.findall(r'"(steepest\.dev/placement|Failed|/steepest/\w+|STEEPEST_\w+)"', mutations))
+    made = msgspec.json.encode(gated(users_job())).decode()
+
+    assert len(texts) == 10
+    assert not [text for text in texts if f'"{text}"' not in made]
+
+
+ITEMS = st.lists(st.fixed_dictionaries({"name": st.sampled_from(["a", "b", "steepest", "STEEPEST_JOB"])}), max_size=4)
+
+
+@given(volumes=st.none() | ITEMS, env=st.none() | ITEMS, queue=st.text(max_size=5))
+def test_a_second_time_changes_nothing(volumes: list[Job] | None, env: list[Job] | None, queue: str) -> None:
+    """Servers may ask again about what the webhook has changed."""
+    once = gated(users_job(pod={"volumes": volumes}, container={"env": env}, labels={"steepest.dev/queue": queue}))
+
+    assert gated(once) == once
+
+
+def question(job: Any, **fields: Any) -> bytes:
+    """The API server's question about a Job."""
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u-1", "object": job}}
+    return msgspec.json.encode({**review, **fields})
+
+
+def test_the_answer_admits_the_job_with_the_patch() -> None:
+    """Under the uid of the question, as the API has it."""
+    found = msgspec.json.decode(answer(question(users_job()), VOLUME))
+    response = found["response"]
+
+    assert (found["apiVersion"], found["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
+    assert (response["uid"], response["allowed"], response["patchType"]) == ("u-1", True, "JSONPatch")
+    assert msgspec.json.decode(base64.b64decode(response["patch"])) == patch(
+        msgspec.convert(users_job(), JobToGate), VOLUME
+    )
+
+
+def test_a_job_without_a_container_is_gated_all_the_same() -> None:
+    """The API server refuses it then, with its own words."""
+    operations = patch(msgspec.convert(users_job(pod={"containers": []}), JobToGate), VOLUME)
+
+    assert "/spec/template/spec/schedulingGates" in {one["path"] for one in operations}
+    assert not [one for one in operations if "containers" in one["path"]]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        b"",
+        b"{}",
+        b"[" * 100_000,
+        question(users_job(), kind="ConversionReview"),
+        question(users_job(), request=None),
+        question({"spec": {}}),
+        question(users_job(pod={"volumes": "all"})),
+        question(None),
+    ],
+)
+def test_what_is_no_question_about_a_job_is_refused(asked: bytes) -> None:
+    """With an error, and no answer that admits anything."""
+    with pytest.raises(UntrustedError):
+        answer(asked, VOLUME)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+PARTS = st.dictionaries(st.sampled_from(["env", "volumeMounts", "volumes", "containers", "schedulingGates"]), JSON)
+
+
+@given(
+    st.binary(max_size=50)
+    | st.builds(question, JSON)
+    | st.builds(lambda pod, container: question(users_job(pod=pod, container=container)), PARTS, PARTS)
+)
+def test_any_question_has_an_answer_or_an_error(asked: bytes) -> None:
+    """No input ends the process that answers."""
+    try:
+        found = msgspec.json.decode(answer(asked, VOLUME))
+    except UntrustedError:
+        return
+    assert found["response"]["allowed"] is True
