@@ -30,6 +30,9 @@ TOLD_S = (32.0, 40.0)
 OUTLASTING_STEPS = "40"
 """Of one job where a clock may be set back by more than an interval: its growth must be measured after that."""
 
+SELDOM = 0.06
+"""Probability that a fault is moved to a step, or drawn for it, at which chance alone has it strike least of all."""
+
 WITH_ENDLESS = 0.25
 """Probability of one more job, which ends only if its cancel is carried out."""
 
@@ -161,6 +164,8 @@ def drawn(seed: int) -> Schedule:
         deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": steps})
     if any(deed.verb in REMOVING for deed in deeds):
         world["snapshots"] = rng.choice(("8", "15"))
+    if at_steps and rng.random() < SELDOM:
+        deeds = [*(_at_scale_start(rng, deed) for deed in deeds), *_node_gone_before_gang_starts(rng, cast)]
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
     )
@@ -212,6 +217,27 @@ def _endless(rng: random.Random) -> Sequence[Deed]:
     endless = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
     submitted = Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "endless", endless)
     return submitted, Deed(When(at_s), "cancel", "endless"), refused
+
+
+def _node_gone_before_gang_starts(rng: random.Random, cast: Cast) -> Sequence[Deed]:
+    """A node that is gone before a gang that moved starts: few gangs are left by then, so that two wishes are for it."""
+    about, options = FAULT_KINDS["node-gone"](rng, cast)
+    gone = Deed(
+        When(0.0, "move.start", from_s=round(rng.uniform(*SOONER_OR_LATER["node-gone"]), 3)),
+        "node-gone",
+        about,
+        options,
+    )
+    return gone, *(_made_for(rng, gone, "gang-move") for _ in range(2))
+
+
+def _at_scale_start(rng: random.Random, deed: Deed) -> Deed:
+    """The same deed; parameters with all flags come when a gang that was scaled starts."""
+    if "flags" not in deed.options:
+        return deed
+    return msgspec.structs.replace(
+        deed, when=When(0.0, "scale.start", from_s=round(rng.uniform(BEGIN_S, LAST_AT_STEP_S), 3))
+    )
 
 
 def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:

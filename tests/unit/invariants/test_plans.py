@@ -35,6 +35,20 @@ def test_a_move_cannot_finish_and_fail() -> None:
     assert "failed (refused)" in message
 
 
+def test_failures_of_a_move_may_differ_by_the_end_of_its_job() -> None:
+    """One migrator has read that the job ended where it went back to, and the other has not; its reason is the same."""
+
+    def failed(node: str | None, code: str = "node-lost") -> c.MigrationFailed:
+        return c.MigrationFailed(plan="move", job="a", code=code, message="n2 is lost", node=node)
+
+    def story(*conclusions: c.MigrationFailed) -> LogBuilder:
+        return two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1").add(*conclusions)
+
+    holds(PlanOnce, story(failed("n1"), failed(None)))
+    assert "n2" in broken(PlanOnce, story(failed("n1"), failed("n2")))[1]
+    assert "refused" in broken(PlanOnce, story(failed("n1"), failed("n1", code="refused")))[1]
+
+
 def test_a_plan_that_is_over_is_not_acted_on() -> None:
     """The beginning no longer counts, and yet a migrator acted and reports it."""
     story = two_nodes().moved("a", "n1", "n2").stopped("move", "a", "n2", incarnation=2)

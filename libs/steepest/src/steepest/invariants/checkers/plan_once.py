@@ -25,7 +25,7 @@ class PlanOnce(Checker):
     the plan is not over and the step not done. So an outcome of an attempt without a counting beginning is a breach: a
     migrator acted on a plan that was over, or again on a step that was done. An outcome of an older attempt is no
     breach; it comes from a migrator that another one has overtaken. Two conclusions of one plan must agree: migrators
-    that overlap may both write the same one, but a move that finished did not fail. Where a gang's job is may differ by
+    that overlap may both write the same one, but a move that finished did not fail. Where its job is may differ by
     replicas that ended in between. A plan may be made again by another logic, to which the record that caused it gives
     other numbers: nothing follows from that, as the name is taken.
 
@@ -101,8 +101,10 @@ def _why_not_over(progress: ObservedPlan, event: Conclusion, *, is_wanted: bool)
 
 
 def _agree(one: c.ClusterEvent, two: c.ClusterEvent) -> bool:
-    """Whether they say the same; of a gang, replicas may have ended between the moments at which they were written."""
+    """Whether they say the same; replicas may have ended between the moments at which they were written."""
     match one, two:
+        case (c.MigrationFailed(code=code, node=node), c.MigrationFailed(code=other, node=elsewhere)):
+            return code == other and (node == elsewhere or node is None or elsewhere is None)
         case (c.TransitionFailed(code=code), c.TransitionFailed(code=other)) if code != other:
             return False
         case (c.TransitionFailed(nodes=nodes), c.TransitionFailed(nodes=others)) | (
