@@ -121,6 +121,8 @@ def stack(prometheus: str, page: str) -> Iterator[Stack]:
     """The running stack; it is removed with its volumes afterwards. The engine keeps its images for the next run."""
     if why := why_not():
         pytest.skip(why)
+    # An engine that has to turn forwarding on drops what others forward, and leaves the machine so.
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     engine = DockerEngine(HOME / "compose", options=("--iptables=true",))
     with (HOME / "compose.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the same checkout has the same engine

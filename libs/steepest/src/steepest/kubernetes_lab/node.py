@@ -9,6 +9,7 @@ import contextlib
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 from steepest.errors import ClusterError
 from steepest.kubernetes_lab import images
 from steepest.kubernetes_lab.daemons import Daemons
-from steepest.kubernetes_lab.layout import API_ADDRESS, DOMAIN, LabFolder, LabNode, daemon_environment
+from steepest.kubernetes_lab.layout import API_ADDRESS, DOMAIN, LabFolder, LabNode, daemon_environment, search_path
 
 CNI = Path("/usr/lib/cni")
 """Debian's ``containernetworking-plugins``."""
@@ -142,6 +143,8 @@ def stop(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
             subprocess.run(["umount", "-l", mount], check=False)
     _remove_groups(node)
     subprocess.run(["ip", "link", "delete", node.bridge], check=False, capture_output=True)
+    for rule in _rules(node):
+        _iptables("-D", rule)
     for link in _LOGS.glob("*.log") if _LOGS.is_dir() else ():
         if link.is_symlink() and link.readlink().is_relative_to(own):
             link.unlink()
@@ -154,6 +157,24 @@ def make_bridge(node: LabNode) -> None:
     subprocess.run(["ip", "address", "replace", f"{node.address}/24", "dev", node.bridge], check=True)
     subprocess.run(["ip", "link", "set", node.bridge, "up"], check=True)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    # An engine that has turned forwarding on drops what it has not allowed itself, and leaves that behind.
+    for rule in _rules(node):
+        if not _iptables("-C", rule):
+            _iptables("-I", rule)
+
+
+def _rules(node: LabNode) -> Sequence[Sequence[str]]:
+    """What lets its pods reach, and be reached from, the other node and all else that this machine forwards to."""
+    return [[side, node.bridge, "-j", "ACCEPT"] for side in ("-i", "-o")]
+
+
+def _iptables(order: str, rule: Sequence[str]) -> bool:
+    """Whether it was done, or with ``-C`` whether the rule is there."""
+    environment = {**os.environ, "PATH": search_path()}
+    asked = ["iptables", "-w", order, "FORWARD", *rule]
+    with contextlib.suppress(FileNotFoundError):
+        return not subprocess.run(asked, check=False, capture_output=True, env=environment).returncode
+    return False
 
 
 def _allow_watches() -> None:
