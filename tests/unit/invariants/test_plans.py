@@ -270,6 +270,24 @@ def test_a_plan_that_was_made_during_another_one_stays_void_afterwards() -> None
     assert "in flight" in broken(ValidPlans, story.saved("two", "a", "n1"))[1]
 
 
+def test_a_cancel_may_begin_behind_the_end_that_it_asked_for() -> None:
+    """Its node was declared gone while the beginning was on its way to the log."""
+    gone = (c.NodeLost(node="n1", silent_ms=15_000), c.NodeGone(node="n1"))
+    story = two_nodes().add(c.JobCancelRequested(job="a", request="cancel"), *gone)
+    story.add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, reason="cancelled"))
+
+    holds(ValidPlans, story.begun("cancel-9", c.Step.STOP, "a", 1, "n1"))
+
+
+def test_a_stop_whose_effect_is_unclear_goes_on_however_often_its_job_is_reported_as_stopped() -> None:
+    """A log-collector that starts again says once more how each process ended; none has ended by itself."""
+    ended = c.ReplicaStopped(job="a", replica=0, incarnation=1, node="n1", exit_status=85)
+    story = two_nodes().move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
+    story.begun("move", c.Step.STOP, "a", 1, "n1").add(ended).failed("move", c.Step.STOP, "a", definite=False)
+
+    holds(PlanOnce, story.add(ended).stopped("move", "a", "n1"))
+
+
 def test_a_step_of_no_plan_is_a_breach_unless_it_is_a_cancel() -> None:
     """Only the STOP of a job whose cancel was asked for needs no planning event."""
     asked = two_nodes().add(c.JobCancelRequested(job="a", request="cancel"))

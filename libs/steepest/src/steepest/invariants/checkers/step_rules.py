@@ -79,6 +79,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         given_up: Whether it is not retried there.
         gone: The nodes of a job's replicas that were gone for good while it was in flight.
         has_no_target: Whether a target was gone for good during the job's STOP: it goes back, and reserves nothing.
+        has_ended: Whether its process ended while STOP was under way: a later report of its end says nothing new.
         doomed: Whether it is given up once no step is under way: its process has ended, or a node that it needs is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
@@ -99,6 +100,7 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
     gone: tuple[str, ...] = ()
     has_no_target: bool = False
     done: dict[tuple[c.Step, int], None] = {}
+    has_ended: bool = False
     doomed: bool = False
     over: int | None = None
     end: c.ClusterEvent | None = None
@@ -311,7 +313,9 @@ class Steps:
                     continue
             if (incarnation, node) != (event.incarnation, event.node):
                 continue  # another process, or the report of a node that does not have it
-            if not progress.has_stopped and (not progress.stopping or event.exit_status == 0):
+            if progress.stopping and event.exit_status != 0:
+                progress.has_ended = True
+            elif not (progress.has_stopped or progress.has_ended):
                 progress.doomed = True
 
     def _close(self, event: c.JobEnded | c.RetryPlanned, offset: int) -> None:
