@@ -54,11 +54,8 @@ class ValidPlans(Checker):
             case c.JobPlaced() if event.incarnation == self._newest.get(event.job):
                 self._placed[event.job] = event.incarnation
             case c.JobEnded():
-                for fold in (
-                    self._begun,
-                    self._newest,
-                    self._placed,
-                ):  # a cancel may begin behind the end that it asked for
+                # Its cancel stays: the beginning may come behind the end that it asked for.
+                for fold in (self._begun, self._newest, self._placed):
                     fold.pop(event.job, None)
 
     def _attempt(self, event: c.ClusterEvent) -> int:
