@@ -141,6 +141,24 @@ async def test_a_job_that_runs_as_the_log_says_is_left_alone() -> None:
     assert cluster.asked.empty()
 
 
+async def test_what_was_started_behind_the_end_of_its_job_is_ended() -> None:
+    """Its report came while no janitor ran, so that one that starts looks; until the cluster has answered."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.phase = ReplicaPhase.RUNNING
+    pool.run("a", "w1")
+    pool.end("a")
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    while cluster.asked.qsize() < 2:
+        await asyncio.sleep(0)
+        pool.tick()
+        janitor.observe(pool.view, pool.log[-1].event)
+    tidying.cancel()
+
+    assert [cluster.asked.get_nowait() for _ in range(cluster.asked.qsize())] == [1, 1]  # the first had no answer
+
+
 async def test_what_is_started_on_a_node_that_came_back_is_ended() -> None:
     """Its job may go on elsewhere since the node was declared to be gone; while a plan is about the job, all is well."""
     pool, cluster = FoldedPool(**NODES), Notes()

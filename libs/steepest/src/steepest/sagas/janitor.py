@@ -9,7 +9,8 @@ A cluster starts an incarnation only once those before it have ended, so a job t
 stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while no
 janitor ran, so one that starts looks each running job up. It is astray if its job runs nowhere by the log
 and no plan is about it: the node was declared to be gone while the start was on its way there, and came back. And it is
-astray if a START of its job is refused because it still runs: plans start what has stopped by the log.
+astray if a START of its job is refused because it still runs: plans start what has stopped by the log. A START that takes
+effect late may have been reported while no janitor ran as well, so one that starts also looks up each job that is over.
 """
 
 from __future__ import annotations
@@ -66,11 +67,15 @@ class Stray(msgspec.Struct, frozen=True):
     replaced: Running = Running()
 
 
-class Blocked(msgspec.Struct, frozen=True):
-    """Replicas whose start is refused, and as which incarnation: those before it have ended by the log."""
+class Ended(msgspec.Struct, frozen=True):
+    """Replicas that have ended by the log.
+
+    Attributes:
+        before: Only their incarnations before this one; None: all.
+    """
 
     replicas: tuple[ReplicaId, ...]
-    incarnation: int
+    before: int | None = None
 
 
 class Janitor:
@@ -78,9 +83,9 @@ class Janitor:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._work: asyncio.Queue[Forget | Running | Stray | Blocked] = asyncio.Queue()
+        self._work: asyncio.Queue[Forget | Running | Stray | Ended] = asyncio.Queue()
         self._over: dict[str, int] = {}
-        self._left: dict[Running | Stray | Blocked, None] = {}
+        self._left: dict[Running | Stray | Ended, None] = {}
 
     def caught_up(self, view: ClusterView) -> None:
         """What ended while no janitor ran may be there still."""
@@ -89,6 +94,8 @@ class Janitor:
         for job in view.jobs:
             if job.alive:
                 self._work.put_nowait(_running(job))
+            elif job.phase is Phase.ENDED:
+                self._work.put_nowait(Ended(_replicas(job)))
 
     def observe(self, view: ClusterView, event: c.ClusterEvent) -> None:
         """Notice what is over, and what is astray."""
@@ -105,8 +112,7 @@ class Janitor:
             case c.StepFailed(job=name, step=c.Step.START, code="still-running"):
                 job = view.jobs.get(name)
                 if job is not None and not job.alive:
-                    replicas = tuple(ReplicaId(name, index) for index in range(job.spec.world))
-                    self._work.put_nowait(Blocked(replicas, job.incarnation))
+                    self._work.put_nowait(Ended(_replicas(job), before=job.incarnation))
             case c.Tick():
                 self._forget_due(view)
                 for left in self._left:
@@ -132,8 +138,8 @@ class Janitor:
                     self._left[running] = None
                 case Stray() as stray if not await self._try(self._stop(stray, send), stray):
                     self._left[stray] = None
-                case Blocked() as blocked if not await self._try(self._clear(blocked), blocked):
-                    self._left[blocked] = None
+                case Ended() as ended if not await self._try(self._clear(ended), ended):
+                    self._left[ended] = None
 
     async def _look_up(self, running: Running, send: Send) -> None:
         """Nothing is stopped here: a newer incarnation may be in the log since this was to be looked up."""
@@ -148,10 +154,12 @@ class Janitor:
             logger.warning("a process that should not run is ended", stray=stray)
         await self._report_ends(stray.replaced, stray.incarnation, send)
 
-    async def _clear(self, blocked: Blocked) -> None:
-        for replica in blocked.replicas:
+    async def _clear(self, ended: Ended) -> None:
+        for replica in ended.replicas:
             found = await self._cluster.lookup(replica, verify=False)
-            if found is not None and not found.has_ended and found.incarnation < blocked.incarnation:
+            if found is None or found.has_ended:
+                continue
+            if ended.before is None or found.incarnation < ended.before:
                 logger.warning("a process that has ended by the log is ended", replica=replica, of=found.incarnation)
                 await self._ended(replica, found.incarnation)
 
@@ -195,6 +203,10 @@ def _stray(started: c.ReplicaStarted, job: Job | None) -> Stray:
     if job is None or not job.alive or started.incarnation < job.incarnation:
         return stray
     return msgspec.structs.replace(stray, replaced=_running(job))
+
+
+def _replicas(job: Job) -> tuple[ReplicaId, ...]:
+    return tuple(ReplicaId(job.name, index) for index in range(job.spec.world))
 
 
 def _running(job: Job) -> Running:
