@@ -255,7 +255,8 @@ async def garbage(world: World, deed: Deed) -> None:
 def _armed(door: str) -> Act:
     async def arm(world: World, deed: Deed) -> None:
         only_acts = "acts" in deed.options
-        faults = [Armed(deed.verb, int(deed.number("n", 1)), deed.number("for", 5), only_acts, deed.when.step)]
+        times, for_s, starts = int(deed.number("n", 1)), deed.number("for", 5), deed.options.get("starts", "")
+        faults = [Armed(deed.verb, times, for_s, only_acts, deed.when.step, starts)]
         if refused := int(deed.number("refused", 0)):
             faults.append(Armed("call-refused", refused, 0.0, only_acts=True, step=deed.when.step))
         # Which of several replicas will make the calls of a step is not known; together they meet so many.

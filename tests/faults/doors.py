@@ -61,6 +61,7 @@ class Armed(msgspec.Struct):
         for_s: Seconds, where it takes time.
         only_acts: It strikes no call that looks what is there.
         step: Calls that it strikes: those made while a plan stands at that step; empty: all.
+        starts: The job of which it strikes a START, and no other call; empty: any.
     """
 
     kind: str
@@ -68,6 +69,7 @@ class Armed(msgspec.Struct):
     for_s: float = 0.0
     only_acts: bool = False
     step: str = ""
+    starts: str = ""
 
 
 class Broker:
@@ -195,13 +197,13 @@ class Doors:
         self._armed.clear()
         self._healed.set()
 
-    def meets(self, door: str, *, looks: bool = False) -> Armed | None:
-        """The fault that strikes a call, which may only look."""
+    def meets(self, door: str, *, looks: bool = False, starts: str = "") -> Armed | None:
+        """The fault that strikes a call, which may only look, or start a replica of a job."""
         waiting = self._armed.get(door)
         if not waiting:
             return None
         # Replicas share those that wait for a step.
-        left = [one for one in waiting if one.left > 0 and not (looks and one.only_acts)]
+        left = [one for one in waiting if one.left > 0 and not (looks and one.only_acts) and one.starts in {"", starts}]
         now = self._under_way() if any(one.step for one in left) else ()
         fault = next((one for one in left if not one.step or one.step in now), None)
         if fault is None:
@@ -394,10 +396,11 @@ class WorldCluster(FakeCluster):
 
     async def _call(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         doors, life = self._doors, self._doors.life
-        late, asked_s = self._late(effect, self._starts if name == "start" else ""), asyncio.get_running_loop().time()
+        starts = self._starts if name == "start" else ""
+        late, asked_s = self._late(effect, starts), asyncio.get_running_loop().time()
         await life.go()
         await asyncio.sleep(doors.broker.rng.uniform(*CALL_S))
-        match doors.meets("call", looks=name == "lookup"):
+        match doors.meets("call", looks=name == "lookup", starts=starts):
             case Armed(kind="call-refused"):
                 raise RefusedError("the cluster refuses it")
             case Armed(kind="call-unclear"):

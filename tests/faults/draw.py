@@ -166,6 +166,7 @@ def drawn(seed: int) -> Schedule:
         world["snapshots"] = rng.choice(("8", "15"))
     if at_steps and rng.random() < SELDOM:
         deeds = [*(_at_scale_start(rng, deed) for deed in deeds), *_node_gone_before_gang_starts(rng, cast)]
+        deeds += [*_starts_behind_its_end(rng), *_last_power_loss(rng, cast)]
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
     )
@@ -229,6 +230,29 @@ def _node_gone_before_gang_starts(rng: random.Random, cast: Cast) -> Sequence[De
         options,
     )
     return gone, *(_made_for(rng, gone, "gang-move") for _ in range(2))
+
+
+def _starts_behind_its_end(rng: random.Random) -> Sequence[Deed]:
+    """A job without end whose cancel comes before its START takes effect, which nothing waits for any more."""
+    at_s = round(rng.uniform(0.5, 14.0), 3)
+    endless = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
+    late = Deed(
+        When(0.0, "place.start", from_s=at_s), "call-zombie", "migrator", {"for": _seconds(rng), "starts": "unborn"}
+    )
+    cancelled = Deed(When(round(at_s + rng.uniform(0.02, 0.3), 3)), "cancel", "unborn")
+    return Deed(When(at_s), "submit", "unborn", endless), cancelled, late
+
+
+def _last_power_loss(rng: random.Random, cast: Cast) -> Sequence[Deed]:
+    """Jobs whose START is lost end while all machines are down, and nothing that starts then starts again later.
+
+    What plans starts last, so that their ends are reported before they have a plan again.
+    """
+    at_s, down_s = round(rng.uniform(END_S * 0.6, END_S), 3), round(rng.uniform(10, 20), 2)
+    lost = Deed(When(at_s), "power-loss", "", {"down": str(down_s), "lost": str(rng.choice((10, 40)))})
+    kills_s = round(at_s + down_s + rng.uniform(0.001, 0.03), 3)
+    planners = [name for name in cast.processes if name.startswith("deciders")]
+    return lost, *(Deed(When(kills_s), "kill", name, {"down": STEP_S}) for name in planners)
 
 
 def _at_scale_start(rng: random.Random, deed: Deed) -> Deed:
