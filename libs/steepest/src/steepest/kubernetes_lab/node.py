@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -170,11 +171,8 @@ def _rules(node: LabNode) -> Sequence[Sequence[str]]:
 
 def _iptables(order: str, rule: Sequence[str]) -> bool:
     """Whether it was done, or with ``-C`` whether the rule is there."""
-    environment = {**os.environ, "PATH": search_path()}
-    asked = ["iptables", "-w", order, "FORWARD", *rule]
-    with contextlib.suppress(FileNotFoundError):
-        return not subprocess.run(asked, check=False, capture_output=True, env=environment).returncode
-    return False
+    program = shutil.which("iptables", path=search_path()) or "iptables"
+    return not subprocess.run([program, "-w", order, "FORWARD", *rule], check=False, capture_output=True).returncode
 
 
 def _allow_watches() -> None:
