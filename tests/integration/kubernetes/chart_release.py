@@ -6,8 +6,10 @@ It owns how the release is installed and what the cluster itself says of it: obj
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import shutil
 import subprocess
 import threading
 import time
@@ -105,6 +107,12 @@ class Release:
         """Have it removed with everything in it, which takes as long as its broker and its jobs take to end."""
         self.lab.kubectl("delete", "namespace", self.namespace, "--wait=false")
         self.lab.kubectl("delete", "persistentvolume", self.namespace, "--wait=false")
+
+    def clear(self) -> None:
+        """Remove what a release has left that is gone: its jobs, and their files on the volume."""
+        self.kubectl("delete", "jobs", "-l", "steepest.dev/managed=true", "--cascade=foreground")
+        for left in self.volume.iterdir():
+            shutil.rmtree(left)
 
     def helm(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
         """What Helm prints.
@@ -264,7 +272,8 @@ class LimitSampler(threading.Thread):
         """Look until the block is over."""
         while not self._over.wait(0.05):
             for place in ("cpu/steepest-*/kubepods", "steepest-*/kubepods"):
-                for path in Path("/sys/fs/cgroup").glob(f"{place}/*/pod*/*/*"):
+                # Unlike pathlib's, this glob does not mind a group that vanishes.
+                for path in map(Path, glob.iglob(f"/sys/fs/cgroup/{place}/*/pod*/*/*")):  # noqa: PTH207 - as above
                     if path.name in ("cpu.cfs_quota_us", "cpu.max"):
                         self._note(path)
 

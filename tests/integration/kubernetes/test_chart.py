@@ -78,6 +78,7 @@ def place(lab: KubernetesLab) -> Iterator[Release]:
 def release(place: Release) -> Release:
     """The chart, installed with nothing but values, and ready; a test may have removed it, because tests have no order."""
     if "trial" not in place.helm("list", "--short").split():
+        place.clear()
         place.helm("install", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
     return place
 
