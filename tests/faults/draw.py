@@ -166,7 +166,7 @@ def drawn(seed: int) -> Schedule:
         world["snapshots"] = rng.choice(("8", "15"))
     if at_steps and rng.random() < SELDOM:
         deeds = [*(_at_scale_start(rng, deed) for deed in deeds), *_node_gone_before_gang_starts(rng, cast)]
-        deeds += [*_starts_behind_its_end(rng), *_last_power_loss(rng, cast)]
+        deeds += _starts_behind_its_end(rng) if rng.random() < 0.5 else _last_power_loss(rng, cast)
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
     )
