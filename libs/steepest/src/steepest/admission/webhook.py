@@ -15,6 +15,7 @@ from starlette.routing import Route
 from steepest.admission.gating import JobsVolume
 from steepest.admission.review import answer
 from steepest.errors import InputError, UntrustedError
+from steepest.untrusted.body import bounded_body
 
 PATH = "/gate"
 """Where the API server asks."""
@@ -50,13 +51,12 @@ def application(volume: JobsVolume) -> Starlette:
     """The ASGI application: questions at :data:`PATH`, and ``/healthz``."""
 
     async def gate(request: Request) -> Response:
-        asked = bytearray()
-        async for part in request.stream():
-            asked += part
-            if len(asked) > BODY_MOST:
-                return PlainTextResponse(f"a question has at most {BODY_MOST} bytes\n", 413)
         try:
-            return Response(answer(bytes(asked), volume), media_type="application/json")
+            asked = await bounded_body(request.stream(), BODY_MOST)
+        except InputError:
+            return PlainTextResponse(f"a question has at most {BODY_MOST} bytes\n", 413)
+        try:
+            return Response(answer(asked, volume), media_type="application/json")
         except UntrustedError as error:
             return PlainTextResponse(f"this is no AdmissionReview of a Job: {error}\n", 400)
 

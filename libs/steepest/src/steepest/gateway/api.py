@@ -27,6 +27,7 @@ from steepest.gateway.sse import LOGS_MOST, StreamResponse, Streams, TooManyStre
 from steepest.gateway.streams import changes_since, events_since, printed_since
 from steepest.read_models.comparison import compared
 from steepest.trace_context import trace_in
+from steepest.untrusted.body import bounded_body
 
 BODY_MOST = 512 * 1024
 """Bytes of a request: twice what a log takes of a submission."""
@@ -298,12 +299,7 @@ async def body(request: Request) -> bytes:
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise InputError("the body is not said to be JSON", hint="send `Content-Type: application/json`")
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > BODY_MOST:
-            raise InputError(f"the body has more than {BODY_MOST} bytes", code="too-large")
-    return bytes(data)
+    return await bounded_body(request.stream(), BODY_MOST)
 
 
 def _query(request: Request, kind: type[msgspec.Struct]) -> Any:
