@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, VARIABLE
+from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, from_annotation
 from steepest.cluster.kubernetes.objects import GATE, ObjectPart
 from steepest.cluster.kubernetes.users_jobs import QUEUE
 
@@ -21,7 +21,7 @@ VOLUME = "steepest"
 
 _POD = "/spec/template/spec"
 _FROM_ANNOTATIONS = ("STEEPEST_JOB", "STEEPEST_REPLICA", "STEEPEST_INCARNATION", "STEEPEST_RESTORE")
-"""Variables that differ between incarnations: the pod's annotations have them once it gets a place."""
+"""Variables that differ between incarnations."""
 
 Part = dict[str, Any]
 
@@ -111,10 +111,7 @@ def _variables() -> list[Part]:
     return [
         {"name": "STEEPEST_CONTROL", "value": CONTROL},
         {"name": "STEEPEST_CHECKPOINTS", "value": CHECKPOINTS},
-        *(
-            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{VARIABLE}{name}']"}}}
-            for name in _FROM_ANNOTATIONS
-        ),
+        *map(from_annotation, _FROM_ANNOTATIONS),
     ]
 
 

@@ -253,9 +253,13 @@ def _pod(
 
 def _variable(name: str, value: str, own: set[str]) -> dict[str, Any]:
     if name in own:
-        field = f"metadata.annotations['{VARIABLE}{name}']"
-        return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": field}}}
+        return from_annotation(name)
     return {"name": name, "value": _literally(value)}
+
+
+def from_annotation(name: str) -> dict[str, Any]:
+    """A container's variable whose value the pod's annotations have once it gets a place."""
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.annotations['{VARIABLE}{name}']"}}}
 
 
 def _literally(text: str) -> str:
