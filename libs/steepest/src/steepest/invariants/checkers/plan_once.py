@@ -6,14 +6,13 @@ from collections import Counter
 
 from steepest.events import cluster as c
 from steepest.events.received import LOGIC, Received
-from steepest.invariants.checkers.step_rules import EventKind, ObservedPlan, Steps
+from steepest.invariants.checkers.step_rules import Conclusion, EventKind, ObservedPlan, Steps
 from steepest.invariants.verdict import Checker
 
 Said = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed
 """The conclusions that say how a plan ended."""
 
 Finished = c.MigrationFinished | c.JobSuspended | c.TransitionFinished
-Conclusion = Finished | c.MigrationFailed | c.TransitionFailed | c.PlanAbandoned
 
 Acted = c.StepFailed | c.CheckpointSaved | c.JobStopped | c.SurplusStopped | c.JobPlaced | c.JobResumed
 
