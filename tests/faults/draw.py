@@ -30,6 +30,9 @@ TOLD_S = (32.0, 40.0)
 OUTLASTING_STEPS = "40"
 """Of one job where a clock may be set back by more than an interval: its growth must be measured after that."""
 
+ENDLESS: Mapping[str, str] = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
+"""Of a job that ends only if it is cancelled."""
+
 SELDOM = 0.06
 """Probability that a fault is moved to a step, or drawn for it, at which chance alone has it strike least of all."""
 
@@ -215,8 +218,7 @@ def _endless(rng: random.Random) -> Sequence[Deed]:
     """A job without end, and its cancel, which a cluster refuses several times that says what is there."""
     at_s = round(rng.uniform(4.0, 14.0), 3)
     refused = Deed(When(0.0, "cancel.stop", from_s=at_s), "call-refused", "migrator", {"n": "6", "acts": "yes"})
-    endless = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
-    submitted = Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "endless", endless)
+    submitted = Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "endless", ENDLESS)
     return submitted, Deed(When(at_s), "cancel", "endless"), refused
 
 
@@ -235,12 +237,11 @@ def _node_gone_before_gang_starts(rng: random.Random, cast: Cast) -> Sequence[De
 def _starts_behind_its_end(rng: random.Random) -> Sequence[Deed]:
     """A job without end whose cancel comes before its START takes effect, which nothing waits for any more."""
     at_s = round(rng.uniform(0.5, 14.0), 3)
-    endless = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
     late = Deed(
         When(0.0, "place.start", from_s=at_s), "call-zombie", "migrator", {"for": _seconds(rng), "starts": "unborn"}
     )
     cancelled = Deed(When(round(at_s + rng.uniform(0.02, 0.3), 3)), "cancel", "unborn")
-    return Deed(When(at_s), "submit", "unborn", endless), cancelled, late
+    return Deed(When(at_s), "submit", "unborn", ENDLESS), cancelled, late
 
 
 def _last_power_loss(rng: random.Random, cast: Cast) -> Sequence[Deed]:

@@ -11,7 +11,7 @@ from typing import Any
 from tests.faults.measured import ends, unmeasured
 from tests.faults.processes import SHARING
 from tests.faults.reports import Reported
-from tests.faults.world import Outcome, World
+from tests.faults.world import Outcome, World, readable
 
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
@@ -234,13 +234,7 @@ def _strays(events: Sequence[Received[Any]]) -> Mapping[Incarnation, int]:
 
 
 def _events(records: Sequence[Record]) -> list[Received[Any]]:
-    found = []
-    for record in records:
-        try:
-            found.append(received(record))
-        except UndecodableError:
-            continue
-    return found
+    return list(readable(records))
 
 
 async def records_of(log: Log, at: TopicPartition) -> list[Record]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
@@ -29,7 +29,7 @@ from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
-from steepest.events.received import DecisionId
+from steepest.events.received import DecisionId, Received
 from steepest.events.registry import FLAGS, Topic, reads_for
 from steepest.log.base import NewRecord, Record
 from steepest.log.memory import MemoryLog
@@ -143,12 +143,10 @@ class World:
         for process in self.processes.values():
             process.kill()
             process.lose_power()
-        for record in await self.broker.lose_tail(0 if self.needs_snapshots else most):
-            if record.at.topic != "cluster":
-                continue
-            with suppress(UndecodableError):
-                if isinstance(event := received(record).event, c.JobSubmitted):
-                    self.submitted[self.layout.pools[record.at.partition]].pop(event.job, None)
+        lost = await self.broker.lose_tail(0 if self.needs_snapshots else most)
+        for one in readable(record for record in lost if record.at.topic == "cluster"):
+            if isinstance(one.event, c.JobSubmitted):
+                self.submitted[self.layout.pools[one.partition]].pop(one.event.job, None)
 
     def views(self) -> Mapping[str, ClusterView]:
         """Each pool as the process that knows most of it sees it."""
@@ -161,12 +159,15 @@ class World:
 
     async def configured(self, pool: str) -> c.PoolConfigured:
         """A pool's parameters as its log says them: a process that has just been started may know none."""
-        log = await self.broker.recording()
-        for record in reversed(log._kept.partitions[self.layout.of_pool(pool)].records):
-            with suppress(UndecodableError):
-                if isinstance(event := received(record).event, c.PoolConfigured):
-                    return event
+        for event in await self._newest_first(pool):
+            if isinstance(event, c.PoolConfigured):
+                return event
         raise LookupError(pool)
+
+    async def _newest_first(self, pool: str) -> Iterator[Any]:
+        """The events of a pool's log, the newest first, those that were trimmed as well."""
+        log = await self.broker.recording()
+        return (one.event for one in readable(reversed(log._kept.partitions[self.layout.of_pool(pool)].records)))
 
     def note_strike(self, kind: str) -> None:
         """A fault strikes now: note what is under way."""
@@ -287,13 +288,8 @@ class World:
                 await self.append(pool, c.JobCancelRequested(job=deed.about, request=f"cancel-{deed.about}-again"))
 
     async def _is_cancelled(self, pool: str, job: str) -> bool:
-        log = await self.broker.recording()
-        for record in log._kept.partitions[self.layout.of_pool(pool)].records:
-            with suppress(UndecodableError):
-                event = received(record).event
-                if isinstance(event, c.JobCancelRequested) and event.job == job:
-                    return True
-        return False
+        events = await self._newest_first(pool)
+        return any(isinstance(event, c.JobCancelRequested) and event.job == job for event in events)
 
     async def _until_over(self) -> None:
         until_s = self.clock.monotonic() + PATIENCE_S
@@ -406,6 +402,13 @@ def parameters(world: Mapping[str, str]) -> PoolParameters:
         preemption=PreemptionLimits(min_run_ms=3_000, max_suspensions=3),
     )
     return under(world["policy"], given) if "policy" in world else given
+
+
+def readable(records: Iterable[Record]) -> Iterator[Received[Any]]:
+    """Those records that can be decoded."""
+    for record in records:
+        with suppress(UndecodableError):
+            yield received(record)
 
 
 Deeds = Callable[["World", Deed], Awaitable[None]]
