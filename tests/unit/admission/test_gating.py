@@ -74,7 +74,7 @@ def test_its_pod_waits_with_the_jobs_folders() -> None:
 
 
 def test_what_its_user_has_written_stays() -> None:
-    """Gates, volumes, variables and mounts of other names; ours are once there, whatever the user calls his own."""
+    """Those of other names stay; each of ours is there once, also where the user has one of that name."""
     pod = gated(
         users_job(
             pod={
@@ -107,7 +107,7 @@ def test_what_its_user_has_written_stays() -> None:
     ("queue", "folder"), [("images", "trial/pools/vision"), ("texts", "trial"), ("../../etc", "trial")]
 )
 def test_its_files_are_where_its_queues_pool_has_them(queue: str, folder: str) -> None:
-    """A queue that no pool names is the first pool's, whatever it is called."""
+    """The jobs of a queue that no pool names are the first pool's, also where its name is a path."""
     pod = gated(users_job(labels={"steepest.dev/queue": queue}))["spec"]["template"]["spec"]
 
     for mount in pod["containers"][0]["volumeMounts"]:

@@ -85,7 +85,7 @@ def test_it_is_within_the_reports(
     step: int | None,
     counted: bool,  # noqa: FBT001 - hypothesis gives it
 ) -> None:
-    """Whatever a job says of its steps: not before the resumption began, and not after the newest report."""
+    """Any steps that a job reports: it trained not before the resumption began, and not after the newest report."""
     running, at_ms = resumption(step), 50_000
     for later_ms, reported, read in reports:
         at_ms += later_ms
