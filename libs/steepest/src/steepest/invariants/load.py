@@ -54,10 +54,13 @@ class Reservations:
         self._sizes: dict[tuple[str, int], tuple[int, ...]] = {}
         self._places: dict[str, HeldCapacity] = {}
         self._gone: dict[str, None] = {}
+        self._reads = frozenset((*self.steps.reads, *self.processes.reads))
 
     def feed(self, received: Received[c.ClusterEvent]) -> list[str]:
         """Process a record; return the nodes whose reservations it increased."""
         event = received.event
+        if type(event) not in self._reads:
+            return []
         self._note(event)
         open_before = self.steps.in_flight(job) if (job := getattr(event, "job", None)) else []
         if isinstance(event, c.NodeGone):

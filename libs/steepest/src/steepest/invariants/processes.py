@@ -14,6 +14,9 @@ late: a report that an incarnation started may follow its stop, and then changes
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
 import msgspec
 
 from steepest.events import cluster as c
@@ -23,9 +26,10 @@ from steepest.invariants.checkers.step_rules import Steps
 ENDED_CODES = frozenset({"ended", "unknown-incarnation", "stale-incarnation"})
 """Codes of failed steps which say that the incarnation acted on does not run."""
 
-
 Key = tuple[int, int, str]
 """A process of a job: its incarnation, replica and node."""
+
+GivenUp = c.PlanAbandoned | c.MigrationFailed | c.TransitionFailed
 
 
 class RunningProcess(msgspec.Struct, kw_only=True):
@@ -46,6 +50,10 @@ class RunningProcess(msgspec.Struct, kw_only=True):
     proven: bool = False
 
 
+Fold = Callable[[Any, int], list[RunningProcess]]
+"""Takes in an event and its offset; gives the processes that may run because of it."""
+
+
 class RunningProcesses:
     """Folds starts and stops. The owner feeds ``steps`` first."""
 
@@ -54,6 +62,27 @@ class RunningProcesses:
         self._of: dict[str, dict[Key, RunningProcess]] = {}
         self._ended: dict[str, dict[tuple[int, int | None], None]] = {}
         self.left: list[RunningProcess] = []
+        self._facts: Mapping[type, Fold] = {
+            c.ReplicaStarted: self._started,
+            c.ReplicaStopped: self._replica_stopped,
+            c.JobEnded: self._job_ended,
+        }
+        self._outcomes: Mapping[type, Fold] = {
+            c.StepBegun: self._begin,
+            c.JobPlaced: self._placed,
+            c.StepFailed: self._failed,
+            c.JobStopped: self._job_stopped,
+            c.SurplusStopped: self._shed,
+            c.PlanAbandoned: self._given_up,
+            c.MigrationFailed: self._given_up,
+            c.TransitionFailed: self._given_up,
+            c.NodeGone: self._leave,
+        }
+
+    @property
+    def reads(self) -> Collection[type]:
+        """The events that change anything here."""
+        return (*self._facts, *self._outcomes)
 
     def of(self, job: str) -> list[RunningProcess]:
         """The processes of a job that may run, in the order of their starts."""
@@ -63,31 +92,12 @@ class RunningProcesses:
         """Process a record; return the processes that may run because of it. ``left`` has those that it ended."""
         self.left = []
         event = received.event
-        match event:
-            case c.StepBegun(step=c.Step.START) if accepted:
-                return self._begin(event, received.offset)
-            case c.ReplicaStarted():
-                return self._started(event, received.offset)
-            case c.JobPlaced() if accepted:
-                for replica, node in enumerate(event.nodes or (event.node,)):
-                    self._prove(event.job, (event.incarnation, replica, node))
-            case c.StepFailed() if accepted:
-                self._failed(event)
-            case c.ReplicaStopped() if self._may_know(event):
-                self._stop(event.job, event.incarnation, event.replica)
-            case c.JobStopped() if accepted:
-                self._stop(event.job, event.incarnation)
-            case c.SurplusStopped() if accepted:
-                self._shed(event)
-            case c.PlanAbandoned() | c.MigrationFailed() | c.TransitionFailed() if accepted:
-                self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
-            case c.JobEnded():
-                self._drop(event.job, self.of(event.job))
-            case c.NodeGone() if accepted:
-                self._leave(event.node)
-        return []
+        fold = self._facts.get(type(event)) or (self._outcomes.get(type(event)) if accepted else None)
+        return fold(event, received.offset) if fold else []
 
     def _begin(self, event: c.StepBegun, offset: int) -> list[RunningProcess]:
+        if event.step is not c.Step.START:
+            return []
         added = []
         for replica, node in enumerate(event.nodes or (event.node,)):
             process = RunningProcess(
@@ -117,15 +127,20 @@ class RunningProcesses:
         self._prove(event.job, (event.incarnation, event.replica, event.node))
         return added
 
+    def _placed(self, event: c.JobPlaced, _: int) -> list[RunningProcess]:
+        for replica, node in enumerate(event.nodes or (event.node,)):
+            self._prove(event.job, (event.incarnation, replica, node))
+        return []
+
     def _prove(self, job: str, key: Key) -> None:
         process = self._of.get(job, {}).get(key)
         if process is not None:
             process.proven = True
 
-    def _failed(self, event: c.StepFailed) -> None:
+    def _failed(self, event: c.StepFailed, _: int) -> list[RunningProcess]:
         begun = self._steps.plans[event.plan].begun
         if begun is None:
-            return
+            return []
         if begun.nodes:
             if (
                 event.definite
@@ -140,10 +155,29 @@ class RunningProcesses:
             self._drop(
                 event.job, [p for p in self.of(event.job) if (p.incarnation, p.node) == acted_on and not p.proven]
             )
+        return []
 
-    def _shed(self, event: c.SurplusStopped) -> None:
+    def _shed(self, event: c.SurplusStopped, _: int) -> list[RunningProcess]:
         for answer in event.replicas:
             self._stop(event.job, event.incarnation, answer.replica)
+        return []
+
+    def _given_up(self, event: GivenUp, _: int) -> list[RunningProcess]:
+        self._drop(event.job, [p for p in self.of(event.job) if p.plan == event.plan and not p.proven])
+        return []
+
+    def _replica_stopped(self, event: c.ReplicaStopped, _: int) -> list[RunningProcess]:
+        if self._may_know(event):
+            self._stop(event.job, event.incarnation, event.replica)
+        return []
+
+    def _job_stopped(self, event: c.JobStopped, _: int) -> list[RunningProcess]:
+        self._stop(event.job, event.incarnation)
+        return []
+
+    def _job_ended(self, event: c.JobEnded, _: int) -> list[RunningProcess]:
+        self._drop(event.job, self.of(event.job))
+        return []
 
     def _may_know(self, event: c.ReplicaStopped) -> bool:
         """Whether a report counts: a node knows nothing about processes on other nodes."""
@@ -151,12 +185,13 @@ class RunningProcesses:
         nodes = [process.node for process in self.of(event.job) if (process.incarnation, process.replica) == named]
         return not nodes or event.node in nodes
 
-    def _leave(self, node: str) -> None:
-        there = [process for job in self._of.values() for process in job.values() if process.node == node]
+    def _leave(self, event: c.NodeGone, _: int) -> list[RunningProcess]:
+        there = [process for job in self._of.values() for process in job.values() if process.node == event.node]
         for process in there:
             self._ended.setdefault(process.job, {})[process.incarnation, process.replica] = None
             del self._of[process.job][process.incarnation, process.replica, process.node]
         self.left.extend(there)
+        return []
 
     def _stop(self, job: str, incarnation: int, replica: int | None = None) -> None:
         """End a replica of an incarnation; None: all of them."""

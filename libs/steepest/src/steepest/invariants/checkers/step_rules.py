@@ -15,6 +15,8 @@ end, but for those of gangs; of a migration that goes on without it, nothing beg
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, get_args
 
 import msgspec
 
@@ -144,45 +146,50 @@ class Steps:
         self._cancelled: dict[str, None] = {}
         self._lost = LostNodes()
         self._tries = PoolParameters().limits.tries
+        # Many checkers have a fold of their own, and most events are for none of them: a look-up is all that those cost.
+        self._folds: Mapping[type, Callable[[Any, int], bool]] = {
+            **dict.fromkeys(get_args(Planned), self._plan),
+            c.StepBegun: self._begin,
+            c.StepFailed: self._fail,
+            **dict.fromkeys(get_args(Outcome), self._succeed),
+            **dict.fromkeys(get_args(Conclusion), self._conclude),
+            c.JobSubmitted: self._submit,
+            c.JobCancelRequested: self._cancel,
+            c.ReplicaStopped: self._doom,
+            c.JobEnded: self._close,
+            c.RetryPlanned: self._close,
+            c.NodeLost: self._hear,
+            c.NodeUsage: self._hear,
+            c.NodeJoined: self._hear,
+            c.NodeGone: self._leave,
+            c.PoolConfigured: self._configure,
+        }
+
+    @property
+    def reads(self) -> Collection[type]:
+        """The events that change anything here."""
+        return self._folds.keys()
 
     def feed(self, received: Received[c.ClusterEvent]) -> bool:
         """Process a record; return False for a beginning, outcome, conclusion or end of a node that does not count."""
-        counts = self._fold(received)
-        self._lost.feed(received.event)
-        return counts
+        fold = self._folds.get(type(received.event))
+        return fold is None or fold(received.event, received.offset)
 
-    def _fold(self, received: Received[c.ClusterEvent]) -> bool:
-        event = received.event
-        match event:
-            case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
-                self._plan(event, received.offset)
-            case c.StepBegun():
-                return self._begin(event, received.offset)
-            case c.StepFailed():
-                return self._fail(event)
-            case c.CheckpointSaved() | c.JobStopped() | c.SurplusStopped() | c.JobPlaced() | c.JobResumed():
-                return self._succeed(event, received.offset)
-            case (
-                c.MigrationFinished()
-                | c.MigrationFailed()
-                | c.JobSuspended()
-                | c.TransitionFinished()
-                | c.TransitionFailed()
-                | c.PlanAbandoned()
-            ):
-                return self._conclude(event, received.offset)
-            case c.JobSubmitted():
-                self._submitted.setdefault(event.job, event.spec.is_gang)
-            case c.JobCancelRequested() if event.job in self._submitted:
-                self._cancelled[event.job] = None
-            case c.ReplicaStopped():
-                self._doom(event)
-            case c.JobEnded() | c.RetryPlanned():
-                self._close(event, received.offset)
-            case c.NodeGone():
-                return self._leave(event, received.offset)
-            case c.PoolConfigured():
-                self._tries = event.parameters.limits.tries
+    def _submit(self, event: c.JobSubmitted, _: int) -> bool:
+        self._submitted.setdefault(event.job, event.spec.is_gang)
+        return True
+
+    def _cancel(self, event: c.JobCancelRequested, _: int) -> bool:
+        if event.job in self._submitted:
+            self._cancelled[event.job] = None
+        return True
+
+    def _configure(self, event: c.PoolConfigured, _: int) -> bool:
+        self._tries = event.parameters.limits.tries
+        return True
+
+    def _hear(self, event: c.ClusterEvent, _: int) -> bool:
+        self._lost.feed(event)
         return True
 
     def is_cancelled(self, job: str) -> bool:
@@ -197,7 +204,7 @@ class Steps:
         """The plans of a job that are not over, including void ones."""
         return list(self._open.get(job, {}).values())
 
-    def _plan(self, event: Planned, offset: int) -> None:
+    def _plan(self, event: Planned, offset: int) -> bool:
         if event.plan not in self.plans:
             match event:
                 case c.TransitionPlanned(kind=transition):
@@ -205,6 +212,7 @@ class Steps:
                 case _:
                     kind = EventKind.PLACE if isinstance(event, c.PlacementPlanned) else EventKind.MIGRATE
             self._add(ObservedPlan(plan=event.plan, job=event.job, kind=kind, made=offset, planned=event))
+        return True
 
     def _add(self, progress: ObservedPlan) -> ObservedPlan:
         self.plans[progress.plan] = progress
@@ -245,7 +253,7 @@ class Steps:
         progress.under_way = False
         return progress
 
-    def _fail(self, event: c.StepFailed) -> bool:
+    def _fail(self, event: c.StepFailed, _: int) -> bool:
         progress = self._take_outcome(event.plan, event.step, event.attempt)
         if progress is not None:
             progress.unclear = not event.definite
@@ -277,6 +285,7 @@ class Steps:
     def _leave(self, event: c.NodeGone, offset: int) -> bool:
         if event.node not in self._lost:
             return False  # it sends heartbeats, so it is not gone
+        self._lost.feed(event)
         for progress in self.all_in_flight():
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
                 if event.node in _destinations(progress):
@@ -299,10 +308,10 @@ class Steps:
                     progress.doomed = True
         return True
 
-    def _doom(self, event: c.ReplicaStopped) -> None:
+    def _doom(self, event: c.ReplicaStopped, _: int) -> bool:
         """Mark the plans of a process that ended by itself before its move or suspension: nothing is left to act on."""
         if self._submitted.get(event.job):
-            return  # whether a gang goes on without a replica is not known here
+            return True  # whether a gang goes on without a replica is not known here
         for progress in self.in_flight(event.job):
             match progress.planned:
                 case c.MigrationPlanned(incarnation=incarnation, source=node):
@@ -317,8 +326,9 @@ class Steps:
                 progress.has_ended = True
             elif not (progress.has_stopped or progress.has_ended):
                 progress.doomed = True
+        return True
 
-    def _close(self, event: c.JobEnded | c.RetryPlanned, offset: int) -> None:
+    def _close(self, event: c.JobEnded | c.RetryPlanned, offset: int) -> bool:
         """A job that is over, or waits again, has no plan: that of a gang may have ended with a node that was gone."""
         is_over = isinstance(event, c.JobEnded)
         for progress in self.in_flight(event.job):
@@ -327,6 +337,7 @@ class Steps:
         if is_over:
             self._submitted.pop(event.job, None)
             self._cancelled.pop(event.job, None)
+        return True
 
     def _end(self, progress: ObservedPlan, event: c.ClusterEvent, offset: int) -> None:
         progress.over, progress.end, progress.under_way = offset, event, False
