@@ -47,6 +47,11 @@ FIRST_RECORDS = 3
 POLL_S = 5.0
 """How long a poll waits at least, if it waits."""
 
+HEARTBEAT_S = 5.0
+"""A node is lost to its pool once two of them are missing."""
+
+FETCH_S = 0.02
+"""How long a poll takes. What is appended meanwhile comes with it, so that a batch has several records, as from a broker."""
 
 PAUSED_S = 1.0
 """A call that takes effect after more seconds was held up by a pause of its process."""
@@ -359,6 +364,8 @@ class WorldReader:
 
     async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
         """See ``Reader.poll``."""
+        if timeout_s:
+            await asyncio.sleep(FETCH_S)
         await self._log._reads()
         # A reader is woken when there is something. Looking in between costs, and shows nothing.
         longer_s = timeout_s and max(timeout_s, POLL_S)
@@ -376,7 +383,7 @@ class WorldCluster(FakeCluster):
 
     def __init__(self, nodes: FakeNodes, pool: str, clock: Clock, doors: Doors, silent: Mapping[str, object]) -> None:
         """``silent``: the nodes whose heartbeats are lost."""
-        super().__init__(nodes, pool, clock, heartbeat_s=3.0, life=doors.life)
+        super().__init__(nodes, pool, clock, heartbeat_s=HEARTBEAT_S, life=doors.life)
         self._doors = doors
         self._silent = silent
         self._starts = ""

@@ -82,6 +82,9 @@ MADE_BY = {
 MADE = 0.7
 """Probability that a fault at a step comes with a deed that makes such a plan; others are made anyway."""
 
+TOPOLOGY_LOTS = {"embedded": 3, "split": 2, "doubled": 1, "shared": 1}
+"""How often each is drawn: in the time of one with replicas two others are played, which find more."""
+
 POLICIES_DRAWN = ("flowcon", "specon+flowcon", "dragon", "dragon-fixed", "pickyman", "round-robin", "steepest")
 """Policies of an installation besides that of the schedule's own parameters, SpeCon."""
 
@@ -125,7 +128,7 @@ def drawn(seed: int) -> Schedule:
     """The schedule of a seed."""
     rng = random.Random(seed)
     at_steps = seed % 3 > 0
-    topology = rng.choice(("embedded", "split", "doubled", "shared"))
+    topology = rng.choices(tuple(TOPOLOGY_LOTS), tuple(TOPOLOGY_LOTS.values()))[0]
     pools = ("default", "blue") if topology == "shared" else ("default",)
     nodes = {f"n{number}": {"cpu": str(rng.choice((1000, 1500, 2000)))} for number in range(1, rng.randint(3, 5) + 1)}
     nodes |= {f"b{number}": {"cpu": "1500", "pool": "blue"} for number in range(1, 3) if len(pools) > 1}
@@ -133,7 +136,7 @@ def drawn(seed: int) -> Schedule:
         "seed": str(seed),
         "topology": topology,
         "pools": ",".join(pools),
-        "snapshots": rng.choice(("15", "60", "20000")),
+        "snapshots": rng.choice(("25", "60", "20000")),
         "placement": rng.choice(("spread", "spread", "flowcon2")),
     }
     if rng.random() < 0.5:
@@ -166,7 +169,7 @@ def drawn(seed: int) -> Schedule:
         steps = LASTING_STEPS if is_told else OUTLASTING_STEPS
         deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": steps})
     if any(deed.verb in REMOVING for deed in deeds):
-        world["snapshots"] = rng.choice(("8", "15"))
+        world["snapshots"] = rng.choice(("10", "20"))
     if at_steps and rng.random() < SELDOM:
         deeds = [*(_at_scale_start(rng, deed) for deed in deeds), *_node_gone_before_gang_starts(rng, cast)]
         deeds += _starts_behind_its_end(rng) if rng.random() < 0.5 else _last_power_loss(rng, cast)

@@ -39,24 +39,10 @@ class NumberedTask(asyncio.Task[Any]):
         return self is other
 
 
-class _Timer(asyncio.TimerHandle):
-    """A timer that is compared with timers alone."""
-
-    _when: float
-    _scheduled: bool
-    _cancelled: bool
-
-    def __lt__(self, other: _Timer) -> bool:  # type: ignore[override]
-        return self._when < other._when
-
-    __hash__ = asyncio.TimerHandle.__hash__
-
-
 class WorldLoop(asyncio.SelectorEventLoop):
     """Virtual time: the clock jumps to the next timer as soon as no task can go on."""
 
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[_Timer]
+    _ready: deque[Any]  # of asyncio.Handle, whose fields are not typed
     _stopping: bool
     _timer_cancelled_count: int
     _clock_resolution: float
@@ -64,6 +50,8 @@ class WorldLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now_s = START_S
         super().__init__()
+        self._timers: list[tuple[float, int, Any]] = []  # tuples, because they are compared without a frame
+        self._timer_numbers = itertools.count()
         self.get_debug = bool  # type: ignore[method-assign]  # asked for every future; this answers False without a frame
 
     def time(self) -> float:
@@ -82,47 +70,63 @@ class WorldLoop(asyncio.SelectorEventLoop):
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> _Timer:
-        """As everywhere, likewise."""
-        timer = _Timer(when, callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)
+    ) -> asyncio.TimerHandle:
+        """As everywhere, likewise. Of timers for one moment, the first that was set is due first."""
+        timer: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
         timer._scheduled = True
-        return timer
+        return timer  # type: ignore[no-any-return]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As everywhere, likewise."""
+        return self.call_at(self._now_s + delay, callback, *args, context=context)
 
     def run_in_executor(self, _executor: Executor | None, func: Callable[..., T], *_: Any) -> asyncio.Future[T]:  # type: ignore[override]
         """Refuse: what a thread does first is decided by no seed."""
         raise RuntimeError(f"there are no threads in this world, and {func} wants one")
 
     def _run_once(self) -> None:
-        """As in asyncio, without looking for events of files, of which there are none: time passes instead."""
-        self._forget_cancelled()
-        ready, scheduled = self._ready, self._scheduled
-        if not (ready or self._stopping):
-            if not scheduled:
-                raise EverybodyWaitsError("every task waits, and no timer is set")
-            self._now_s += max(0.0, scheduled[0]._when - self._now_s)
-        end_s = self._now_s + self._clock_resolution
-        while scheduled and scheduled[0]._when < end_s:
-            timer = heapq.heappop(scheduled)
-            timer._scheduled = False
-            ready.append(timer)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+        """Run until the loop is stopped, and not once: a frame for each turn costs as much as what is done in it.
 
-    def _forget_cancelled(self) -> None:
+        Files have no events here; time passes instead.
+        """
+        ready, timers = self._ready, self._timers
+        while True:
+            self._forget_cancelled(timers)
+            if not (ready or self._stopping):
+                if not timers:
+                    raise EverybodyWaitsError("every task waits, and no timer is set")
+                self._now_s = max(self._now_s, timers[0][0])
+            end_s = self._now_s + self._clock_resolution
+            while timers and timers[0][0] < end_s:
+                timer = heapq.heappop(timers)[2]
+                timer._scheduled = False
+                ready.append(timer)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    try:
+                        handle._context.run(handle._callback, *handle._args)
+                    except (SystemExit, KeyboardInterrupt):
+                        raise
+                    except BaseException as error:  # noqa: BLE001 - as asyncio does
+                        self.call_exception_handler({"message": f"{handle} failed", "exception": error})
+            if self._stopping:
+                return
+
+    def _forget_cancelled(self, timers: list[tuple[float, int, Any]]) -> None:
         """Timers that were cancelled go when they are due, or many."""
-        scheduled = self._scheduled
-        if len(scheduled) > MANY_TIMERS and self._timer_cancelled_count > MOST_CANCELLED * len(scheduled):
-            for timer in scheduled:
+        if len(timers) > MANY_TIMERS and self._timer_cancelled_count > MOST_CANCELLED * len(timers):
+            for _, _, timer in timers:
                 timer._scheduled = not timer._cancelled
-            scheduled[:] = [timer for timer in scheduled if timer._scheduled]
-            heapq.heapify(scheduled)
+            timers[:] = [one for one in timers if one[2]._scheduled]
+            heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while scheduled and scheduled[0]._cancelled:
+        while timers and timers[0][2]._cancelled:
             self._timer_cancelled_count -= 1
-            heapq.heappop(scheduled)._scheduled = False
+            heapq.heappop(timers)[2]._scheduled = False
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from steepest.view.validity import Planned, void_migration, void_transition
 
 T = TypeVar("T")
 
-LOOK_S = 0.5
+LOOK_S = 1.0
 """How often an operator looks for a job that a plan fits."""
 
 

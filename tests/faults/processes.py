@@ -22,6 +22,7 @@ from steepest.app.state_folder import Installation, PoolSpec
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.errors import LogEpochError
 from steepest.log.snapshot_store import MemorySnapshots
+from steepest.pool_metrics.effector import PoolMetrics
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
@@ -261,7 +262,7 @@ class Process:
 
     def _built(self, service: str, context: ServiceContext) -> Service:
         if service != AGENT:
-            return installed_services()[service](context)
+            return _unsampled(installed_services()[service](context))
 
         def effectors(held: HeldPool) -> Sequence[Any]:
             nodes, cluster = self._site.nodes[held.pool], context.clusters[held.pool]
@@ -280,6 +281,13 @@ class Process:
             cluster_deciders=tuple(_later(kind, self.raised) for kind in service.cluster_deciders),
             stream_deciders=tuple(_later(kind, self.raised) for kind in service.stream_deciders),
         )
+
+
+def _unsampled(service: Service) -> Service:
+    """The service without gauges of its pools: they sample the view after every tick, and nobody reads them."""
+    return msgspec.structs.replace(
+        service, effectors=lambda held: [one for one in service.effectors_of(held) if one.name != PoolMetrics.name]
+    )
 
 
 def _later(kind: DeciderType[Any, Any], by: int) -> Any:

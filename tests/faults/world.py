@@ -10,14 +10,12 @@ import asyncio
 import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
+from contextlib import suppress
 from typing import Any
 from unittest import mock
 
 import msgspec
 import structlog
-from prometheus_client.metrics import MetricWrapperBase
 from tests.faults.doors import Broker
 from tests.faults.groups import Group
 from tests.faults.loop import run_seeded
@@ -29,15 +27,14 @@ from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
-from steepest.events.received import DecisionId, Received
-from steepest.events.registry import FLAGS, Topic, reads_for
+from steepest.events.received import Received
+from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import NewRecord, Record
 from steepest.log.memory import MemoryLog
 from steepest.policies.named import under
 from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
-from steepest.runtime.recovery import checksum_marks
 from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.testing.virtual_time import VirtualClock
 from steepest.view.cluster_view import ClusterView
@@ -45,6 +42,9 @@ from steepest.view.state import Phase
 
 PATIENCE_S = 900.0
 """Virtual seconds in which everything is over once nothing disturbs it any more."""
+
+POOL_RECORDS = 3
+"""Records of a pool for each of another topic's partitions: their loops keep snapshots about as often."""
 
 IDLE = "nothing under way"
 """Stands for a step in the table of what was struck, where no plan was in flight."""
@@ -418,54 +418,20 @@ Deeds = Callable[["World", Deed], Awaitable[None]]
 async def _played(schedule: Schedule) -> Outcome:
     from tests.faults.deeds import do  # noqa: PLC0415 - deeds are done to a world
     from tests.faults.judge import judge  # noqa: PLC0415 - likewise
+    from tests.faults.spared import what_repeats_is_spared  # noqa: PLC0415 - it spares the judge something, too
 
     world = World(schedule)
     every = int(schedule.world.get("snapshots", "20000"))
     with (
-        mock.patch.object(pool_loop, "SNAPSHOT_EVERY", every),
+        mock.patch.object(pool_loop, "SNAPSHOT_EVERY", POOL_RECORDS * every),
         mock.patch.object(stream_loop, "SNAPSHOT_EVERY", every),
-        what_repeats_is_remembered(),
+        what_repeats_is_spared(),
     ):
         try:
             await world.play(do)
             return await judge(world)
         finally:
             await world.close()
-
-
-@contextmanager
-def what_repeats_is_remembered() -> Iterator[None]:
-    """Look at each record once, however many processes read it, and find a metric's series without spelling its labels.
-
-    It gives the same as without. What it leaves out takes a sixth of a world's time.
-    """
-    events: dict[tuple[str, bytes], Any] = {}
-    sums: dict[int, tuple[Record, int]] = {}
-    decode, labels, crc = Topic.decode, MetricWrapperBase.labels, checksum_marks._crc
-
-    def decoded(topic: Topic[Any], value: bytes) -> Any:
-        key = (topic.name, value)
-        if key not in events:
-            events[key] = decode(topic, value)
-        return events[key]
-
-    def summed(record: Record) -> int:
-        known = sums.get(id(record))
-        if known is None:  # the record is kept, so that no other one gets its address
-            known = sums[id(record)] = (record, crc(record))
-        return known[1]
-
-    def series(metric: MetricWrapperBase, *values: str, **named: str) -> Any:
-        known: Mapping[tuple[str, ...], MetricWrapperBase] = getattr(metric, "_metrics", {})
-        return known.get(values) or labels(metric, *values, **named)
-
-    with (
-        mock.patch.object(Topic, "decode", decoded),
-        mock.patch.object(DecisionId, "parse", cache(DecisionId.parse)),
-        mock.patch.object(checksum_marks, "_crc", summed),
-        mock.patch.object(MetricWrapperBase, "labels", series),
-    ):
-        yield
 
 
 class _Silent(structlog.BoundLoggerBase):

@@ -35,7 +35,7 @@ async def until_stopped(
     try:
         while not (task.done() or stopped.done()):
             tick()
-            await asyncio.wait((task, stopped), timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
+            await _first(task, stopped, interval_s)
         return task.result() if task.done() else None
     finally:
         if stopped is not stop:
@@ -46,6 +46,27 @@ async def until_stopped(
             await asyncio.gather(task, return_exceptions=True)
         elif not task.cancelled():
             task.exception()  # seen, also where the caller was cancelled as it failed
+
+
+async def _first(one: asyncio.Future[Any], other: asyncio.Future[Any], timeout_s: float | None) -> None:
+    """``asyncio.wait`` for the first of two, at half the cost: loops wait so for each batch."""
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def wake(_: object = None) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    timer = loop.call_later(timeout_s, wake) if timeout_s is not None else None
+    one.add_done_callback(wake)
+    other.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        if timer is not None:
+            timer.cancel()
+        one.remove_done_callback(wake)
+        other.remove_done_callback(wake)
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -58,10 +58,12 @@ async def _marks_from(log: Log, starts: Positions, positions: Positions) -> tupl
     try:
         while left:
             for record in await reader.poll():
-                if record.offset < left.get(record.at, 0):
-                    crcs[record.at].append(_crc(record))
-                if record.offset + 1 >= left.get(record.at, 0):
-                    left.pop(record.at, None)
+                at, offset = record.at, record.offset
+                position = left.get(at, 0)
+                if offset < position:
+                    crcs[at].append(_crc(record))
+                if offset + 1 >= position:
+                    left.pop(at, None)
     finally:
         await reader.close()
     return tuple(Mark(at, position, tuple(crcs[at])) for at, position in positions.items())

@@ -33,6 +33,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@functools.cache
+def _parsed(arguments: tuple[str, ...]) -> argparse.Namespace:
+    return _parser().parse_args(arguments)
+
+
 def model_of(replica: ReplicaId, spec: ReplicaSpec) -> Model:
     """What a command does.
 
@@ -42,7 +47,7 @@ def model_of(replica: ReplicaId, spec: ReplicaSpec) -> Model:
     name, *arguments = spec.command
     if name != PROGRAM:
         raise RefusedError(f"there is no program {name!r}", code="no-such-program")
-    given = _parser().parse_args(arguments)
+    given = _parsed(tuple(arguments))
     return Model(
         mode=given.mode,
         steps=given.steps,
