@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import msgspec
 from tests.faults import operations
 from tests.faults.doors import Armed
-from tests.faults.processes import Process
+from tests.faults.processes import AGENT, Process
 from tests.faults.reports import Reported
 from tests.faults.schedule import Deed
 from tests.faults.world import World
@@ -33,7 +33,8 @@ READY_AFTER = 10
 async def do(world: World, deed: Deed) -> None:
     """Do what a line says. What is not there any more, nothing happens to.
 
-    At a step of any plan it is done as often as such a step is reached, until something has happened.
+    At a step of any plan it is done as often as such a step is reached, until something has happened; with ``starts``, as
+    often as that job's plans reach it.
     """
     act = VERBS[deed.verb]
     if not deed.when.step or deed.verb in WAIT_THEMSELVES:
@@ -41,6 +42,8 @@ async def do(world: World, deed: Deed) -> None:
         return
     while not world.has_struck():
         job = await world.reached(deed.when.point)
+        if deed.options.get("starts", job) != job:
+            continue
         if deed.when.at_s:  # otherwise before any process has read it
             await asyncio.sleep(deed.when.at_s)
         if world.healed:
@@ -137,21 +140,26 @@ def _processes(world: World, deed: Deed) -> list[Process]:
 
 
 async def power_loss(world: World, deed: Deed) -> None:
-    """All machines lose their power, and with it up to ``lost`` of each partition's newest records; all start again.
+    """All machines lose their power, and with it up to ``lost`` of each partition's newest records, or ``exactly`` so many.
 
-    With ``again`` it is lost once more so many seconds later, and no record with it.
+    All start again.
+
+    With ``again`` it is lost once more so many seconds later, and no record with it. With ``later``, all that does not
+    watch the nodes starts so many seconds after what does.
     """
-    await _lose_power(world, deed, int(deed.number("lost", 5)))
+    exactly = int(deed.number("exactly", 0))
+    await _lose_power(world, deed, exactly, exactly or int(deed.number("lost", 5)))
     if "again" in deed.options:
         await asyncio.sleep(deed.number("again", 0))
-        await _lose_power(world, deed, 0)
+        await _lose_power(world, deed, 0, 0)
 
 
-async def _lose_power(world: World, deed: Deed, records: int) -> None:
+async def _lose_power(world: World, deed: Deed, least: int, most: int) -> None:
     world.note_strike(deed.verb)
-    await world.lose_power(records)
+    await world.lose_power(least, most)
     for process in world.processes.values():
-        process.start_after(deed.number("down", 1))
+        waits_s = 0.0 if AGENT in process.services else deed.number("later", 0)
+        process.start_after(deed.number("down", 1) + waits_s)
 
 
 async def trim(world: World, deed: Deed) -> None:

@@ -97,14 +97,14 @@ class Broker:
         self._answers = asyncio.Event()
         self._answers.set()
 
-    async def lose_tail(self, most: int) -> Sequence[Record]:
-        """Lose up to so many of each partition's newest records, as a page cache does with the power; return them."""
+    async def lose_tail(self, least: int, most: int) -> Sequence[Record]:
+        """Lose so many of each partition's newest records, as a page cache does with the power; return them."""
         self.losses += 1
         lost: list[Record] = []
         for topic in TOPICS:
             for at in await self.log.partitions(topic):
                 kept = self.log._kept.partitions[at].records
-                count = min(self.rng.randint(0, most), len(kept) - FIRST_RECORDS)
+                count = min(self.rng.randint(least, most), len(kept) - FIRST_RECORDS)
                 if count > 0:
                     lost += kept[-count:]
                     del kept[-count:]

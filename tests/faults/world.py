@@ -135,7 +135,7 @@ class World:
         """Whether no process can do without its own."""
         return self.is_trimmed or self.trimming > 0
 
-    async def lose_power(self, most: int) -> None:
+    async def lose_power(self, least: int, most: int) -> None:
         """All machines stop, and the newest records are lost; what was submitted in them was never submitted.
 
         None are lost of a trimmed log: what an operator removes is days old, and the snapshots before the loss are kept.
@@ -143,7 +143,7 @@ class World:
         for process in self.processes.values():
             process.kill()
             process.lose_power()
-        lost = await self.broker.lose_tail(0 if self.needs_snapshots else most)
+        lost = await self.broker.lose_tail(*((0, 0) if self.needs_snapshots else (least, most)))
         for one in readable(record for record in lost if record.at.topic == "cluster"):
             if isinstance(one.event, c.JobSubmitted):
                 self.submitted[self.layout.pools[one.partition]].pop(one.event.job, None)
