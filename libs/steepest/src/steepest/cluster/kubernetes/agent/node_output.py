@@ -58,10 +58,24 @@ class NodeOutput(ContainerOutput):
         super().__init__(folder, patience_s=patience_s)
 
     async def _copy_into(self, copy: OutputCopy) -> bool:
-        lines = CriLines()
+        while True:
+            try:
+                await self._read_into(copy)
+            except ReadAgainError as error:
+                _log.info("log read again", incarnation=str(self._folder), why=str(error))
+                await asyncio.sleep(LOOK_S)
+            else:
+                return False
+
+    async def _read_into(self, copy: OutputCopy) -> None:
+        """Read the log from the copy's place to its end.
+
+        Raises:
+            ReadAgainError: Begin again.
+        """
+        lines, is_last = CriLines(), False
         files = await uncancelled(asyncio.to_thread(self._files, copy))
         self._opened.set()
-        is_last = False
         try:
             while True:
                 # Asked before the look: what a container printed before its end is in its log before the end is known.
@@ -73,15 +87,11 @@ class NodeOutput(ContainerOutput):
                         await self._pause(self._pace.pause_s())
                         self._pace.begin()
                 elif ends and is_last:
-                    return False
+                    return
                 else:
                     is_last = ends  # the first look may only have shown that another file is written now
                     if not ends:
                         await self._pause(LOOK_S)
-        except ReadAgainError as error:
-            _log.info("log read again", incarnation=str(self._folder), why=str(error))
-            await asyncio.sleep(LOOK_S)
-            return True
         finally:
             files.close()
             if lines.malformed:
