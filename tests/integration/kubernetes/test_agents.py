@@ -122,7 +122,7 @@ def test_an_agent_that_was_away_loses_no_line_and_disturbs_no_other_node(release
     _mark(release, "second")
     eventually(lambda: _rotated(release), "the node rotates the log while the agent is away")
     assert not _ready(_agent(release, "node-a"))
-    during = _shown(release, "quiet")
+    during = eventually(lambda: _shown(release, "quiet"), "the other node is reported")
     eventually(lambda: _ready(_agent(release, "node-a")), "the agent is back")
     _mark(release, "enough")
     (_folder(release, "quiet") / "checkpoints" / "enough").touch()
