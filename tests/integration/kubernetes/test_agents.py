@@ -1,4 +1,4 @@
-"""A release with a log-collector on each of two real nodes: it reads the node's own files, and is concerned with no other node.
+"""A release with a log-collector on each of two real nodes: it reads the node's own files, and minds no other node.
 
 The witnesses are what jobs have counted themselves, the API server's own answers and objects, and the files on the volume.
 """
@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from steepest.kubernetes_lab.lab import KubernetesLab
 pytestmark = pytest.mark.timeout(600)
 
 SEES_PODS = SEES - {("get", "pods/log")}
-KILLS = 3
-"""After the second one a kubelet waits 10 s until it starts a container again, and 20 s after the third one."""
+KILLS = 2
+"""After the second one a kubelet waits 10 s until it starts a container again."""
 
-POOLS = {"loud": "first", "quiet": "second"}
+POOLS = {"loud": "first", "quiet": "second", "brief": "second"}
+UNNEEDED = ("categorizer", "gang-scheduler", "limit-planner", "node-scorer", "preemption-planner", "rebalancer")
 
 BURST_LINES = 11_000
 """Of a kilobyte: more than a kubelet leaves in one file."""
@@ -50,6 +52,19 @@ print("the end", flush=True)
 """.replace("LINES", str(BURST_LINES))
 
 
+BRIEF = """
+import signal, sys, time
+def leave(*_):
+    for number in range(1_000):
+        print(f"last {number}")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("begun", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
 @pytest.fixture(scope="module")
 def release(lab: KubernetesLab) -> Iterator[Release]:
     """The release, of two pools with one node each, in a namespace that admits only closed pods."""
@@ -67,6 +82,7 @@ def release(lab: KubernetesLab) -> Iterator[Release]:
             {"name": "second", "selector": "kubernetes.io/hostname=node-b", "queues": ["second"]},
         ],
         "parameters": {"policy": "none", "interval_ms": 1000},
+        "services": {name: {"replicas": 0} for name in UNNEEDED},
     }
     try:
         made.helm("install", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=values)
@@ -120,7 +136,7 @@ def test_an_agent_that_was_away_loses_no_line_and_disturbs_no_other_node(release
         agent = _agent(release, "node-a")
         os.kill(process_in(agent["metadata"]["uid"], "steepest-log-collector"), signal.SIGKILL)
     _mark(release, "second")
-    eventually(lambda: _rotated(release), "the node rotates the log while the agent is away")
+    eventually(partial(_rotated, release), "the node rotates the log while the agent is away")
     assert not _ready(_agent(release, "node-a"))
     during = eventually(lambda: _shown(release, "quiet"), "the other node is reported")
     eventually(lambda: _ready(_agent(release, "node-a")), "the agent is back")
@@ -129,18 +145,36 @@ def test_an_agent_that_was_away_loses_no_line_and_disturbs_no_other_node(release
     eventually(
         lambda: all(each["status"].get("succeeded") for each in release.jobs("loud", "quiet")), "both have finished"
     )
-    output = _folder(release, "loud") / "0" / "1" / "output.log"
-    eventually(lambda: output.read_bytes().endswith(b"the end\n"), "all is copied")
+    eventually(lambda: _printed(release, "loud").endswith("the end\n"), "all is copied")
 
-    printed = output.read_bytes()
+    printed = _printed(release, "loud")
     numbers = [int(line.split()[1]) for line in printed.splitlines()[:-1]]
-    assert MISSING not in printed
+    assert MISSING.decode() not in printed
     assert numbers == list(range(1, numbers[-1] + 1))
     assert (loud["node"], before["node"]) == ("node-a", "node-b")
     assert during["step"] > before["step"]
     assert _agent(release, "node-b")["metadata"]["uid"] == other["metadata"]["uid"]
     assert {_restarts(_agent(release, "node-b"))} == {0}
     assert list(_folder(release, "quiet").glob("checkpoints/*.twice")) == []
+
+
+def test_what_a_job_prints_while_it_is_stopped_is_kept(release: Release) -> None:
+    """Its pod goes, and its log with it, as soon as it has ended."""
+    source = ("--", "python3", "-c", BRIEF)
+    release.steepest("submit", "--name", "brief", "--queue", "second", "--cpu", "0.1", "--memory", "64Mi", *source)
+    wanted = "begun\n" + "".join(f"last {number}\n" for number in range(1_000))
+    eventually(lambda: _printed(release, "brief") == "begun\n", "it runs")
+    release.steepest("cancel", "brief", "--pool", "second")
+    eventually(lambda: len(_printed(release, "brief")) >= len(wanted), "all is copied", within_s=30.0)
+
+    assert _printed(release, "brief") == wanted
+
+
+def _printed(release: Release, job: str) -> str:
+    """What its only incarnation has printed, as far as it is kept."""
+    outputs = list(_folder(release, job).glob("0/*/output.log"))
+    assert len(outputs) <= 1
+    return outputs[0].read_text() if outputs else ""
 
 
 def _shown(release: Release, job: str) -> dict[str, Any] | None:

@@ -35,7 +35,10 @@ V1_MEMORY = {
 PLACES = {
     "cgroupfs": f"kubepods/burstable/pod{UID}/{DIGITS}",
     "cgroupfs, guaranteed, below a group of the node": f"node-a/kubepods/pod{UID}/{DIGITS}",
-    "systemd": f"kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{SYSTEMD_UID}.slice/cri-containerd-{DIGITS}.scope",
+    "systemd": (
+        f"kubepods.slice/kubepods-besteffort.slice/"
+        f"kubepods-besteffort-pod{SYSTEMD_UID}.slice/cri-containerd-{DIGITS}.scope"
+    ),
     "systemd, below a slice": (
         f"kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/"
         f"kubelet-kubepods-burstable-pod{SYSTEMD_UID}.slice/crio-{DIGITS}.scope"

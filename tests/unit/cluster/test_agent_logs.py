@@ -1,9 +1,10 @@
-"""A container's log is read from its node's files: every line once, in order, whatever a kubelet does to the files meanwhile."""
+"""A container's log is read from its node's files: every line once, in order, whatever a kubelet does to them meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -111,7 +112,7 @@ def test_a_long_line_is_handed_on_as_it_comes() -> None:
 def chunks(file: bytes, cuts: list[int]) -> Iterator[bytes]:
     """The file, cut at these places."""
     places = [0, *sorted(cut % (len(file) + 1) for cut in cuts), len(file)]
-    return (file[begin:end] for begin, end in zip(places, places[1:], strict=False))
+    return (file[begin:end] for begin, end in itertools.pairwise(places))
 
 
 def joined(pieces: Sequence[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
@@ -189,7 +190,7 @@ async def ended(copies: NodeOutput) -> None:
 
 
 def kept(folder: IncarnationFolder) -> Callable[[bytes], bool]:
-    """Whether the output is exactly this."""
+    """Tells whether the output is exactly some text."""
     return lambda wanted: folder.output.exists() and folder.output.read_bytes() == wanted
 
 

@@ -112,11 +112,15 @@ async def test_an_agent_speaks_for_its_node_alone(place: Place, stub: Kubernetes
     assert (set(first.newest), set(second.newest)) == ({"n1"}, {"n2"})
     assert (set(first.reports("n1")), set(second.reports("n2"))) == ({"mine"}, {"theirs"})
     lists = [path for path in stub.paths if path.startswith("/api/v1/") and "nodeName" in path]
-    assert {"n1", "n2"} == {path.partition("nodeName%3D")[2][:2] or path.partition("nodeName=")[2][:2] for path in lists}
+    assert {"n1", "n2"} == {
+        path.partition("nodeName%3D")[2][:2] or path.partition("nodeName=")[2][:2] for path in lists
+    }
     assert not [path for path in stub.paths if "/log" in path or "/proxy" in path]
 
 
-async def test_what_a_pod_prints_and_uses_is_read_from_the_node(place: Place, stub: KubernetesStub, tmp_path: Path) -> None:
+async def test_what_a_pod_prints_and_uses_is_read_from_the_node(
+    place: Place, stub: KubernetesStub, tmp_path: Path
+) -> None:
     """Its output is whole once its end is reported, and only its agent has copied it."""
     first = place.agent("n1")
     await place.migrator.start(MINE, 1, "n1", SPEC, None)
