@@ -140,7 +140,7 @@ class KubernetesStub:
 
     def _listed(self, request: web.Request, kind: str) -> web.Response:
         items = list(self.objects[kind].values()) if "/namespaces/" in request.path or kind == "nodes" else []
-        items = [each for each in items if _matches(each, request.query)]
+        items = [each for each in items if _matches(kind, each, request.query)]
         return web.json_response({"items": items, "metadata": {"resourceVersion": str(self._version)}})
 
     async def _watched(self, request: web.Request, kind: str) -> web.StreamResponse:
@@ -150,7 +150,7 @@ class KubernetesStub:
         while not self._is_over:
             news = self._news
             for version, line in [one for one in self._history[kind] if one[0] > sent]:
-                if _matches(json.loads(line)["object"], request.query):
+                if _matches(kind, json.loads(line)["object"], request.query):
                     await answer.write(line)
                 sent = version
             await news.wait()
@@ -163,10 +163,11 @@ class KubernetesStub:
         self._news = asyncio.Event()
 
 
-def _matches(found: Object, query: Mapping[str, str]) -> bool:
-    """Whether an object has the fields and labels that are asked for."""
+def _matches(kind: str, found: Object, query: Mapping[str, str]) -> bool:
+    """Whether an object has the fields that are asked for, and a node the labels; all pods have the adapter's own."""
     fields = {"spec.nodeName": found.get("spec", {}).get("nodeName"), "metadata.name": found["metadata"]["name"]}
-    for has, asked in ((fields, "fieldSelector"), (found["metadata"].get("labels", {}), "labelSelector")):
+    labels = found["metadata"].get("labels", {})
+    for has, asked in ((fields, "fieldSelector"), *(((labels, "labelSelector"),) if kind == "nodes" else ())):
         for one in filter(None, query.get(asked, "").split(",")):
             name, _, value = one.partition("=")
             if (has.get(name.removesuffix("!")) == value) == name.endswith("!"):

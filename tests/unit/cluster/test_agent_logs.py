@@ -22,7 +22,7 @@ from steepest.cluster.kubernetes.agent.cri_lines import HEAD_BYTES_MOST, CriLine
 from steepest.cluster.kubernetes.agent.log_files import LogFiles, ReadAgainError
 from steepest.cluster.kubernetes.agent.node_output import ContainerLog, NodeOutput
 from steepest.cluster.kubernetes.output import TimedLines, complete
-from steepest.cluster.output_copy import MISSING
+from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
 from steepest.testing.waiting import until
 
@@ -225,6 +225,30 @@ async def test_what_was_rotated_while_the_agent_was_away_is_read(folder: Incarna
     node.has_ended = True
     copies = node.copy(folder)
     await copies.task
+
+    assert folder.output.read_bytes() == printed(0, 300)
+
+
+async def test_an_agent_goes_on_where_the_api_servers_log_was_copied_to(folder: IncarnationFolder, node: Node) -> None:
+    """And the other way round: both know a place by the same time of a line."""
+    pieces = [("stdout", "F", b"%d" % number) for number in range(300)]
+    shown = list(TimedLines().of(kubelets(pieces)))
+    copy = OutputCopy.locked(folder, 0.0)
+    assert copy is not None
+    copy.begin()
+    for at, text in shown[:100]:
+        copy.add(at, text)
+    copy.close()
+    node.write(0, 200)
+    node.has_ended = True
+    await node.copy(folder).task
+    assert folder.output.read_bytes() == printed(0, 200)
+    copy = OutputCopy.locked(folder, 0.0)
+    assert copy is not None
+    copy.begin()
+    for at, text in shown:
+        copy.add(at, text)
+    copy.close()
 
     assert folder.output.read_bytes() == printed(0, 300)
 

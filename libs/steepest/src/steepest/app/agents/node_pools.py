@@ -37,7 +37,7 @@ class NodePools:
     def __init__(self, node: str, installation: Installation, api: KubernetesApi | None = None) -> None:
         if not installation.has_agents:
             raise InputError(
-                f"the installation has no agents, and this is to be that of {node}",
+                f"the installation has no agents, and a setting says that this is the one of {node}",
                 code="no-agents",
                 hint="write node_agents = true into its file, and end the log-collector that is for all nodes",
             )

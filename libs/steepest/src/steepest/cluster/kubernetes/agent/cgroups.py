@@ -87,7 +87,7 @@ class ContainerGroups:
         return None if used is None else used / _NANOS
 
     def _memory_mib(self, group: str) -> int | None:
-        """Memory in use without the file cache that can be dropped at once, as the kubelet counts it."""
+        """Memory in use without the file cache that can be dropped immediately, as the kubelet counts it."""
         place = self._hierarchy("memory") / group
         is_new = self._is_version_2
         used = _number(self._read(place / ("memory.current" if is_new else "memory.usage_in_bytes")))
