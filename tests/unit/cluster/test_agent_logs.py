@@ -6,18 +6,19 @@ import asyncio
 import gzip
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.harness.set_clock import SetClock
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.kubernetes import output
-from steepest.cluster.kubernetes.agent import node_output
+from steepest.cluster.kubernetes.agent import log_files, node_output
 from steepest.cluster.kubernetes.agent.cri_lines import HEAD_BYTES_MOST, CriLines
 from steepest.cluster.kubernetes.agent.log_files import LogFiles, ReadAgainError
 from steepest.cluster.kubernetes.agent.node_output import ContainerLog, NodeOutput
@@ -25,6 +26,7 @@ from steepest.cluster.kubernetes.output import TimedLines, complete
 from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
 from steepest.testing.waiting import until
+from steepest.untrusted.files import open_file
 
 from .conftest import SetPace
 
@@ -305,7 +307,7 @@ async def test_a_flood_is_copied_in_pieces(
     """With pauses; once its container has ended, without."""
     set_pace(500, 0.1, 1)  # a pause is hours long
     monkeypatch.setattr(output, "SystemClock", SetClock)
-    monkeypatch.setattr("steepest.cluster.kubernetes.agent.log_files.CHUNK_BYTES", 1_000)
+    monkeypatch.setattr(log_files, "CHUNK_BYTES", 1_000)
     node.write(0, 2_000)
     copies = node.copy(folder)
     await until(lambda: folder.output.exists() and folder.output.stat().st_size > 0)
@@ -314,6 +316,75 @@ async def test_a_flood_is_copied_in_pieces(
     await complete(copies, lambda _: node.copy(folder))
 
     assert folder.output.read_bytes() == printed(0, 2_000)
+
+
+class Copier:
+    """An agent's copy, a step at a time."""
+
+    def __init__(self, node: Node, folder: IncarnationFolder) -> None:
+        self._node = node
+        copy = OutputCopy.locked(folder, 0.0)
+        assert copy is not None
+        self._copy = copy
+        self._begin()
+
+    def _begin(self) -> None:
+        log = self._node.log
+        self._lines = CriLines()
+        self._files = LogFiles(log.folder, log.name, below=log.below, since=self._copy.begin())
+
+    def read(self) -> bool:
+        """Read what comes next; whether there was something."""
+        try:
+            data = self._files.read()
+        except ReadAgainError:
+            self._files.close()
+            self._begin()
+            return True
+        for at, text in self._lines.of(data):
+            self._copy.add(at, text)
+        return bool(data)
+
+    def close(self) -> None:
+        """Die."""
+        self._files.close()
+        self._copy.close()
+
+
+ACTS = st.lists(st.sampled_from(["write", "write", "rotate", "compress", "read", "die"]), max_size=30)
+
+
+@given(acts=ACTS)
+@example(acts=["write", "rotate"])
+@example(
+    acts=["write", "die", "rotate", "write", "rotate", "compress"]
+)  # the newest file may have the oldest one's inode
+def test_whatever_a_kubelet_and_an_agent_do_every_line_is_kept_once(acts: list[str]) -> None:
+    """As long as no file is removed: written, rotated, compressed and read in any order, by agents that die."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = AdapterFolder(Path(place) / "state").incarnation(ReplicaId("mnist"), 1)
+        folder.make(SpecRecord(node="a", command=("x",)))
+        node, count, rotated = Node(Path(place) / "logs"), 0, list[Path]()
+        copier = Copier(node, folder)
+        for act in [*acts, "write"]:
+            if act == "write":
+                node.write(count, count + 3)
+                count += 3
+            elif act == "rotate" and node.file.exists():
+                rotated.append(node.rotate())
+            elif act == "compress" and len(rotated) > 1:
+                node.compress(rotated.pop(0))
+            elif act == "read":
+                copier.read()
+            elif act == "die":
+                copier.close()
+                copier = Copier(node, folder)
+        idle = 0
+        while idle < 3:
+            idle = 0 if copier.read() else idle + 1
+        copier.close()
+
+        assert folder.output.read_bytes() == printed(0, count)
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
@@ -331,16 +402,26 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
         files.close()
 
 
-def test_a_rotation_between_the_list_and_the_opening_is_noticed(tmp_path: Path) -> None:
-    """Else the file that was written until then would be left out."""
+def test_a_rotation_between_the_list_and_the_opening_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the file that was written until then would be left out; what is open already is closed."""
     node = Node(tmp_path / "logs")
     node.write(0, 10)
-    files = LogFiles(node.log.folder, "0.log", below=node.log.below, since=None)
     node.rotate()
     node.write(10, 20)
 
+    def opened(path: Path, *, below: Path) -> int:
+        if path == node.file:
+            node.rotate()
+            node.write(20, 30)
+        return open_file(path, below=below)
+
+    monkeypatch.setattr(log_files, "open_file", opened)
+    files = LogFiles(node.log.folder, "0.log", below=node.log.below, since=None)
     with pytest.raises(ReadAgainError):
         files.read()
+    files.close()
 
 
 def test_older_files_than_needed_are_not_opened(tmp_path: Path) -> None:

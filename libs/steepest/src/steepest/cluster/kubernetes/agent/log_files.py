@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,10 +31,19 @@ class ReadAgainError(Exception):
     """The order of the files is not known any more, or one of them was cut: read again from the copy's place."""
 
 
-class _LogFile(NamedTuple):
+class _Listed(NamedTuple):
     name: str
     inode: int
     written_s: float
+
+
+class _Opened(NamedTuple):
+    """An open file: as long as it is, no other one gets its inode."""
+
+    file: int
+    inode: int
+    is_written: bool
+    inflate: zlib._Decompress | None
 
 
 class LogFiles:
@@ -50,18 +60,20 @@ class LogFiles:
         self._folder = folder
         self._name = name
         self._below = below
-        self._file: int | None = None
+        self._since = since
         self._offset = 0
-        self._is_written = False
-        self._inflate: zlib._Decompress | None = None
         self._is_left = False
-        self._waiting = [each for each in self._listed() if since is None or each.written_s >= since]
+        self._read_last: _Opened | None = None
+        self._now: _Opened | None = None
+        self._waiting = deque[_Opened]()
 
     def close(self) -> None:
         """Close what is open."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+        for each in (self._read_last, self._now, *self._waiting):
+            if each is not None:
+                os.close(each.file)
+        self._read_last = self._now = None
+        self._waiting.clear()
 
     def read(self) -> bytes:
         """The next bytes; none where there are none now.
@@ -70,31 +82,40 @@ class LogFiles:
             ReadAgainError: Begin again with new files.
             OSError: The node lacks something, such as memory.
         """
-        while self._file is not None or self._open_next():
-            if data := self._chunk():
+        while (now := self._now) is not None or self._begin_next():
+            if now is None:
+                continue
+            if data := self._chunk(now):
                 self._is_left = False
                 return data
-            if self._is_written and not self._is_replaced():
+            if now.is_written and not self._is_replaced(now):
                 return b""
-            self.close()
+            if self._read_last is not None:
+                os.close(self._read_last.file)
+            self._read_last, self._now = now, None
         return b""
 
-    def _chunk(self) -> bytes:
-        assert self._file is not None  # noqa: S101 - read() has opened it
-        if self._inflate is not None:
-            return self._inflated(self._inflate)
-        if os.fstat(self._file).st_size < self._offset:
+    def _begin_next(self) -> bool:
+        if not self._waiting:
+            self._open_behind()
+        if self._waiting:
+            self._now, self._offset, self._is_left = self._waiting.popleft(), 0, False
+        return self._now is not None
+
+    def _chunk(self, now: _Opened) -> bytes:
+        if now.inflate is not None:
+            return self._inflated(now.file, now.inflate)
+        if os.fstat(now.file).st_size < self._offset:
             raise ReadAgainError("a log file was cut")
-        data = os.pread(self._file, CHUNK_BYTES, self._offset)
+        data = os.pread(now.file, CHUNK_BYTES, self._offset)
         self._offset += len(data)
         return data
 
-    def _inflated(self, inflate: zlib._Decompress) -> bytes:
-        assert self._file is not None  # noqa: S101 - as above
+    def _inflated(self, file: int, inflate: zlib._Decompress) -> bytes:
         while not inflate.eof:
             packed = inflate.unconsumed_tail
             if not packed:
-                packed = os.pread(self._file, CHUNK_BYTES, self._offset)
+                packed = os.pread(file, CHUNK_BYTES, self._offset)
                 self._offset += len(packed)
                 if not packed:
                     break  # it was cut off
@@ -105,12 +126,29 @@ class LogFiles:
                 break  # the rest of it is lost; the lines behind show that
         return b""
 
-    def _open_next(self) -> bool:
-        if not self._waiting:
-            self._waiting = [each for each in self._listed() if each.name == self._name]
-            if not self._waiting:
-                return False
-        wanted = self._waiting.pop(0)
+    def _is_replaced(self, now: _Opened) -> bool:
+        """Whether another file is written now, and this one was read to its end after that."""
+        written = next((each for each in self._listed() if each.name == self._name), None)
+        if written is None or written.inode == now.inode:
+            return False  # a log that was removed is not replaced by anything
+        is_left, self._is_left = self._is_left, True
+        return is_left  # the runtime may have been writing its last lines: look once more
+
+    def _open_behind(self) -> None:
+        """Open the files behind the one that was read to its end; where none was, all that may have something new."""
+        listed = self._listed()
+        if self._read_last is None:
+            wanted = [each for each in listed if self._since is None or each.written_s >= self._since]
+        else:
+            inode = self._read_last.inode
+            at = next((at for at, each in enumerate(listed) if each.inode == inode), None)
+            if at is None and listed:
+                raise ReadAgainError("the log was rotated more than once")
+            wanted = listed[at + 1 :] if at is not None else []
+        for each in wanted:
+            self._waiting.append(self._opened(each))
+
+    def _opened(self, wanted: _Listed) -> _Opened:
         try:
             file = open_file(self._folder / wanted.name, below=self._below)
         except FileNotFoundError as error:
@@ -121,43 +159,20 @@ class LogFiles:
         if os.fstat(file).st_ino != wanted.inode:
             os.close(file)
             raise ReadAgainError("the log was rotated meanwhile")
-        self._file, self._offset = file, 0
-        self._is_written = wanted.name == self._name
-        self._inflate = zlib.decompressobj(_GZIP) if wanted.name.endswith(".gz") else None
-        return True
+        inflate = zlib.decompressobj(_GZIP) if wanted.name.endswith(".gz") else None
+        return _Opened(file, wanted.inode, wanted.name == self._name, inflate)
 
-    def _is_replaced(self) -> bool:
-        """Whether another file is written now, and this one was read to its end after that; then those behind it wait."""
-        assert self._file is not None  # noqa: S101 - as above
-        listed = self._listed()
-        mine = os.fstat(self._file).st_ino
-        written = next((each for each in listed if each.name == self._name), None)
-        if written is None or written.inode == mine:
-            return False  # a log that was removed is not replaced by anything
-        if not self._is_left:
-            self._is_left = True  # the runtime may have been writing its last lines: look once more
-            return False
-        at = next((at for at, each in enumerate(listed) if each.inode == mine), None)
-        if at is None:
-            raise ReadAgainError("the log was rotated more than once")
-        self._waiting = listed[at + 1 :]
-        return True
-
-    def _listed(self) -> list[_LogFile]:
+    def _listed(self) -> list[_Listed]:
         """The files of the log, the oldest first; none where the folder is gone, or a link."""
-        found: dict[str, _LogFile] = {}
+        found: dict[str, _Listed] = {}
         try:
             for entry in walk(self._folder, below=self._below, most=ENTRIES_MOST, deepest=1):
                 rotated = _ROTATED.fullmatch(entry.name.removeprefix(self._name))
-                if (
-                    not entry.is_file
-                    or not entry.name.startswith(self._name)
-                    or not (rotated or entry.name == self._name)
-                ):
-                    continue
+                is_log = entry.name == self._name or (entry.name.startswith(self._name) and rotated)
                 plain = entry.name.removesuffix(".gz")
-                if plain not in found or not entry.name.endswith(".gz"):  # while it is compressed both are there
-                    found[plain] = _LogFile(entry.name, entry.stat.st_ino, entry.stat.st_mtime)
+                # While a file is compressed both are there, and the other one is not whole.
+                if entry.is_file and is_log and (plain not in found or plain == entry.name):
+                    found[plain] = _Listed(entry.name, entry.stat.st_ino, entry.stat.st_mtime)
         except FileNotFoundError:
             return []
         except UntrustedError as error:
