@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steepest.app.agents.one_writer import OneWriter
 from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
@@ -88,7 +87,11 @@ def open_snapshots(settings: Settings, log: Log, service: str = "", seen: SeenSn
         from steepest.log.kafka.kafka_snapshots import LogSnapshots  # noqa: PLC0415 - with files it is not needed
 
         store = LogSnapshots(log, SNAPSHOTS, service or SYSTEM, seen)
-        return OneWriter(store, settings.folder.agents) if settings.agent.node else store
+        if not settings.agent.node:
+            return store
+        from steepest.app.agents.one_writer import OneWriter  # noqa: PLC0415 - only agents need it
+
+        return OneWriter(store, settings.folder.agents)
     return FolderSnapshots(settings.folder.snapshots / service)
 
 
