@@ -155,6 +155,7 @@ def test_an_agent_runs_on_every_node_in_place_of_the_log_collector() -> None:
     assert "replicas" not in agent["spec"]
     assert "topologySpreadConstraints" not in pod
     assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert agent["spec"]["template"]["metadata"]["labels"]["steepest.dev/api-server"] == "true"
     assert env["STEEPEST_AGENT_NODE"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
     assert not of_kind("DaemonSet")
     assert not of_kind("PersistentVolume")
