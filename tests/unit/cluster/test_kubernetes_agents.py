@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 
-from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.agent import node_claim, node_output
 from steepest.cluster.kubernetes.agent.node_claim import NodeClaims
@@ -43,11 +43,11 @@ class Heard:
     def __init__(self, cluster: KubernetesCluster) -> None:
         self.newest: dict[str, NodeHeartbeat] = {}
         self.count: dict[str, int] = {}
-        self._cluster = cluster
+        self.cluster = cluster
         self._task = asyncio.create_task(self._hear())
 
     async def _hear(self) -> None:
-        async for each in self._cluster.heartbeats():
+        async for each in self.cluster.heartbeats():
             self.newest[each.node] = each
             self.count[each.node] = self.count.get(each.node, 0) + 1
 
@@ -59,7 +59,7 @@ class Heard:
         """Close the adapter."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        await self._cluster.close()
+        await self.cluster.close()
 
 
 class Place:
@@ -174,6 +174,35 @@ async def test_what_ended_while_an_agent_was_away_is_reported(place: Place) -> N
 
     assert again.reports("n1")["mine"].state is ReplicaState.EXITED
     assert set(again.reports("n1")) == {"mine"}
+
+
+async def test_an_agent_learns_of_its_jobs_by_its_nodes_pods(
+    place: Place, stub: KubernetesStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not list the incarnations of all nodes to find its own, and believes no pod that is not on record."""
+    first = place.agent("n1")
+    await until(lambda: bool(first.count))
+    background = first.cluster._background
+    assert background is not None
+    listed = 0
+
+    def untracked() -> list[IncarnationFolder]:
+        nonlocal listed
+        listed += 1
+        return []
+
+    monkeypatch.setattr(background.roster, "untracked", untracked)
+    await place.migrator.start(MINE, 1, "n1", SPEC, None)
+    await until(lambda: "mine" in first.reports("n1"))
+    (pod,) = stub.objects["pods"].values()
+    false = {**pod, "metadata": {**pod["metadata"], "name": "false", "uid": "false", "ownerReferences": []}}
+    annotations = {**false["metadata"]["annotations"], "steepest.dev/incarnation": "7"}
+    stub.put("pods", {**false, "metadata": {**false["metadata"], "annotations": annotations}})
+    now = first.count["n1"]
+    await until(lambda: first.count["n1"] > now + 3)
+
+    assert listed == 0
+    assert first.reports("n1")["mine"].incarnation == 1
 
 
 async def test_one_process_speaks_for_a_node(place: Place, tmp_path: Path) -> None:

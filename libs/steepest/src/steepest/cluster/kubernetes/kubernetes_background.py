@@ -267,17 +267,17 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     async def _track_new(self) -> None:
         """Track the incarnations of pods that are new on an agent's node, once their folders can be read."""
-        for uid in list(self._untracked):
+        for uid in list(itertools.islice(self._untracked, _STARTING_A_LOOK)):
+            del self._untracked[uid]
             pod = self.pods.get(uid)
             folder = incarnation_of(self._state, pod.metadata) if pod is not None else None
             if folder is None:
-                del self._untracked[uid]
                 continue
             record = await asyncio.to_thread(pod_of, folder)
-            if record is not None:
-                del self._untracked[uid]
-                if record.uid == uid:
-                    self.track(folder)
+            if record is None:
+                self._untracked[uid] = None  # the volume does not show it yet, or it is not Steepest's
+            elif record.uid == uid:
+                self.track(folder)
 
     def _looked_at(self) -> list[ReplicaId]:
         """Whose pods must be observed now; at the first look all, because the first heartbeats list what runs."""
