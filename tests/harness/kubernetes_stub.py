@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from steepest.cluster.kubernetes import KubernetesCluster
+from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.events.common import Resources
 
 Object = dict[str, Any]
@@ -29,12 +31,14 @@ class KubernetesStub:
         objects: By kind (``jobs``, ``pods``, ``nodes``) and name.
         asked: Method, kind and body of each request for one object.
         before: Called with method, kind and name of each of them before it takes effect.
+        paths: Path and query of every request.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Object]] = {"jobs": {}, "pods": {}, "nodes": {}}
         self.asked: list[tuple[str, str, Any]] = []
         self.before: Callable[[str, str, str], None] = lambda *_: None
+        self.paths: list[str] = []
         self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in self.objects}
         self._version = 0
         self._news = asyncio.Event()
@@ -71,6 +75,7 @@ class KubernetesStub:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
+        self.paths.append(request.path_qs)
         kind = next((each for each in ("nodes", "pods", "jobs") if f"/{each}" in request.path), "")
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
         if not kind or "/" in name:
@@ -114,7 +119,8 @@ class KubernetesStub:
         """What Kubernetes' own controllers do then."""
         if kind == "pods" and not changed["spec"].get("schedulingGates"):
             changed["spec"]["nodeName"] = changed["spec"]["nodeSelector"]["kubernetes.io/hostname"]
-            running = [{"name": "job", "state": {"running": {}}}]
+            digits = hashlib.sha256(changed["metadata"]["uid"].encode()).hexdigest()
+            running = [{"name": "job", "state": {"running": {}}, "containerID": f"containerd://{digits}"}]
             changed["status"] = {"phase": "Running", "containerStatuses": running}
             self.put("pods", changed)
         elif kind == "jobs":
@@ -134,6 +140,7 @@ class KubernetesStub:
 
     def _listed(self, request: web.Request, kind: str) -> web.Response:
         items = list(self.objects[kind].values()) if "/namespaces/" in request.path or kind == "nodes" else []
+        items = [each for each in items if _matches(kind, each, request.query)]
         return web.json_response({"items": items, "metadata": {"resourceVersion": str(self._version)}})
 
     async def _watched(self, request: web.Request, kind: str) -> web.StreamResponse:
@@ -143,7 +150,8 @@ class KubernetesStub:
         while not self._is_over:
             news = self._news
             for version, line in [one for one in self._history[kind] if one[0] > sent]:
-                await answer.write(line)
+                if _matches(kind, json.loads(line)["object"], request.query):
+                    await answer.write(line)
                 sent = version
             await news.wait()
         return answer
@@ -153,6 +161,18 @@ class KubernetesStub:
         self._history[kind].append((self._version, line))
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _matches(kind: str, found: Object, query: Mapping[str, str]) -> bool:
+    """Whether an object has the fields that are asked for, and a node the labels; all pods have the adapter's own."""
+    fields = {"spec.nodeName": found.get("spec", {}).get("nodeName"), "metadata.name": found["metadata"]["name"]}
+    labels = found["metadata"].get("labels", {})
+    for has, asked in ((fields, "fieldSelector"), *(((labels, "labelSelector"),) if kind == "nodes" else ())):
+        for one in filter(None, query.get(asked, "").split(",")):
+            name, _, value = one.partition("=")
+            if (has.get(name.removesuffix("!")) == value) == name.endswith("!"):
+                return False
+    return True
 
 
 def _merge(into: Object, change: Object) -> None:
@@ -186,7 +206,13 @@ async def served(stub: KubernetesStub, kubeconfig: Path) -> AsyncIterator[None]:
             stub.end()
 
 
-def adapter_on(folder: Path, nodes: Sequence[tuple[str, Resources]] | str) -> KubernetesCluster:
+def adapter_on(
+    folder: Path,
+    nodes: Sequence[tuple[str, Resources]] | str,
+    *,
+    agent: AgentNode | None = None,
+    has_agents: bool = False,
+) -> KubernetesCluster:
     """An adapter over the server whose kubeconfig is in this folder, which is its volume as well."""
     return KubernetesCluster(
         folder / "state",
@@ -198,4 +224,6 @@ def adapter_on(folder: Path, nodes: Sequence[tuple[str, Resources]] | str) -> Ku
         image="trainer:3",
         kubeconfig=folder / "kubeconfig",
         heartbeat_s=0.1,
+        agent=agent,
+        has_agents=has_agents,
     )

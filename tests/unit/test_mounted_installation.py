@@ -41,6 +41,9 @@ def test_pools_have_selected_or_listed_nodes_of_one_cluster(tmp_path: Path) -> N
     assert found.in_containers("default")
     assert not found.isolates("default")
     assert (found.image, found.heartbeat_ms, found.pool_of_queue("images")) == ("trainer:3", 1000, "vision")
+    assert not found.has_agents
+    (tmp_path / "i.toml").write_text("node_agents = true\n" + TWO)
+    assert read_installation(tmp_path / "i.toml").has_agents
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,8 @@ def test_pools_have_selected_or_listed_nodes_of_one_cluster(tmp_path: Path) -> N
         (ONE + 'queues = ["q"]', "is the first pool"),
         ('cluster = "docker"\n' + ONE, r"\$.cluster: write it like kubernetes="),
         ("heartbeat_ms = 0\n" + ONE, r"heartbeat_ms"),
+        ("node_agents = true\n" + ONE, r"\$.node_agents: agents are for nodes of a cluster"),
+        ('node_agents = true\nstorage = "http://s:1/"\n' + TWO.lstrip(), r"\$.storage: an agent cannot count"),
         ("what = 1\n" + ONE, "unknown field"),
         ("[[pool", "i.toml"),
     ],

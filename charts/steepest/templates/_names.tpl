@@ -55,6 +55,11 @@ readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end -}}
 
+{{/* Whether a part runs on each node, as the agent there: (dict "root" $ "part" "placer"). */}}
+{{- define "steepest.isAgent" -}}
+{{- if and .root.Values.nodeAgent.enabled (eq .part "log-collector") -}}true{{- end -}}
+{{- end -}}
+
 {{/* Who gates users' Jobs: a "policy" of the API server's own, or a "webhook" of this release; nothing where users' Jobs are not gated. */}}
 {{- define "steepest.gates" -}}
 {{- if .Values.optIn.enabled -}}

@@ -6,23 +6,28 @@ The three that act on jobs see the jobs' pods and the nodes; only one of them ma
 {{- define "steepest.rights" -}}
 {{- $selects := false -}}
 {{- range .Values.pools -}}{{- if not .nodes -}}{{- $selects = true -}}{{- end -}}{{- end -}}
+{{- $agents := .Values.nodeAgent.enabled -}}
 log-collector:
   namespace:
     - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
+    {{- if not $agents }}
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
+    {{- end }}
   cluster:
     - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }
     {{- if $selects }}
     # What pods of others request on a pool's nodes is not the pool's.
     - { apiGroups: [""], resources: [pods], verbs: [list, watch] }
     {{- end }}
-    {{- if .Values.jobs.usage }}
+    {{- if and .Values.jobs.usage (not $agents) }}
     - { apiGroups: [""], resources: [nodes/proxy], verbs: [get] }
     {{- end }}
 migrator:
   namespace:
     - { apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch, delete] }
+    {{- if not $agents }}
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
+    {{- end }}
     - { apiGroups: [batch], resources: [jobs], verbs: [get, list, watch, create, patch, delete] }
     - { apiGroups: [""], resources: [services], verbs: [create, delete] }
     - { apiGroups: [events.k8s.io], resources: [events], verbs: [create] }
@@ -35,7 +40,9 @@ migrator:
 resizer:
   namespace:
     - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
+    {{- if not $agents }}
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
+    {{- end }}
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
   cluster: *nodes
 {{- end -}}

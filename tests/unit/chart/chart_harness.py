@@ -53,7 +53,8 @@ def of_kind(kind: str, values: Mapping[str, Any] = TRIAL) -> dict[str, Thing]:
 
 def pods(values: Mapping[str, Any] = TRIAL) -> dict[str, Thing]:
     """The specs of all pods, by kind and name."""
-    made = [each for each in rendered(values) if each["kind"] in ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")]
+    kinds = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "DaemonSet")
+    made = [each for each in rendered(values) if each["kind"] in kinds]
     return {f"{each['kind']}/{each['metadata']['name']}": _pod_of(each) for each in made}
 
 

@@ -15,6 +15,7 @@ from steepest.app.installed_services import installed_services
 from steepest.app.settings.mounted_installation import read_installation
 from steepest.app.settings.rows import rows
 from steepest.client import calls, kubernetes
+from steepest.cluster.kubernetes.agent.node_sources import GROUPS, LOGS
 from steepest.events.common import Resources
 
 ROOT = CHART.parents[1]
@@ -40,13 +41,14 @@ EXTERNAL: dict[str, Any] = {
 
 RECORDED: dict[str, Any] = {**TRIAL, "record": {"enabled": True}}
 ASKED: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "by": "webhook"}}
+AGENTS: dict[str, Any] = {**TRIAL, "nodeAgent": {"enabled": True}}
 SCHEDULED: dict[str, Any] = {**EXTERNAL, "record": {"enabled": True, "schedule": "*/10 * * * *", "volumeClaim": "kept"}}
 
 
 @pytest.mark.parametrize(
     "values",
-    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED, ASKED],
-    ids=["trial", "all on", "external", "recorded", "recorded on a schedule", "a webhook"],
+    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED, ASKED, AGENTS],
+    ids=["trial", "all on", "external", "recorded", "recorded on a schedule", "a webhook", "agents"],
 )
 def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
     """`helm lint --strict` passes, and no two objects have one name."""
@@ -68,6 +70,9 @@ def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
         ({**TRIAL, "pools": []}, "pools"),
         ({**TRIAL, "record": {"enabled": True, "folder": "../jobs"}}, "record"),
         ({**EXTERNAL, "kafka": {"bootstrap": "a:9092", "security": "SASL_SSL"}}, "loginSecret"),
+        ({**AGENTS, "jobs": {"volumeClaim": "shared", "storage": "http://s/"}}, "jobs.storage"),
+        ({**AGENTS, "services": {"log-collector": {"autoscaling": {"enabled": True}}}}, "autoscaling"),
+        ({**AGENTS, "nodeAgent": {"enabled": True, "podLogs": "logs"}}, "podLogs"),
     ],
 )
 def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
@@ -88,7 +93,7 @@ def test_every_service_is_installed() -> None:
 
 def test_every_part_is_closed() -> None:
     """No root, no capabilities, a read-only file system and the runtime's seccomp profile, in every container."""
-    for name, pod in [*pods(ALL_ON).items(), *pods(RECORDED).items(), *pods(SCHEDULED).items(), *pods(ASKED).items()]:
+    for name, pod in (one for values in (ALL_ON, RECORDED, SCHEDULED, ASKED, AGENTS) for one in pods(values).items()):
         assert pod["securityContext"]["runAsNonRoot"], name
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert not pod.get("enableServiceLinks", True), name
@@ -112,7 +117,7 @@ def test_only_who_acts_on_jobs_has_a_token_and_the_volume() -> None:
 def test_every_variable_is_a_setting() -> None:
     """A service refuses a variable that it does not know."""
     known = {row.variable for row in rows()}
-    for values in (ALL_ON, EXTERNAL, RECORDED, SCHEDULED):
+    for values in (ALL_ON, EXTERNAL, RECORDED, SCHEDULED, AGENTS):
         for name, pod in pods(values).items():
             ours = {v for container in containers(pod) for v in variables(container) if v.startswith("STEEPEST_")}
             assert ours <= known, name
@@ -129,11 +134,87 @@ def test_services_read_the_installation(tmp_path: Path) -> None:
     file.write_text(of_kind("ConfigMap", values)["installation"]["data"]["installation.toml"])
     found = read_installation(file)
 
+    assert not found.has_agents
     assert found.kubernetes("second") == "kubernetes://training/shared:/var/lib/steepest"
     assert found.selector("first") == "gpu=yes"
     assert found.nodes_of("second")[0].capacity == Resources(cpu_m=1500, memory_mib=4096)
     assert found.pool_of_queue("text") == "second"
     assert found.storage == "http://storage:8080/data"
+    file.write_text(of_kind("ConfigMap", AGENTS)["installation"]["data"]["installation.toml"])
+    assert read_installation(file).has_agents
+
+
+def test_an_agent_runs_on_every_node_in_place_of_the_log_collector() -> None:
+    """Also on a node with taints, and knows which one it is; no part of it is scaled or counted."""
+    agent = of_kind("DaemonSet", AGENTS)["log-collector"]
+    pod = agent["spec"]["template"]["spec"]
+    env = {each["name"]: each for each in pod["containers"][0]["env"]}
+
+    assert set(of_kind("Deployment")) - set(of_kind("Deployment", AGENTS)) == {"log-collector"}
+    assert "log-collector" not in of_kind("PodDisruptionBudget", AGENTS)
+    assert "replicas" not in agent["spec"]
+    assert "topologySpreadConstraints" not in pod
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert agent["spec"]["template"]["metadata"]["labels"]["steepest.dev/api-server"] == "true"
+    assert env["STEEPEST_AGENT_NODE"]["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert not of_kind("DaemonSet")
+    assert not of_kind("PersistentVolume")
+
+
+def test_an_agent_reads_two_folders_of_its_node_and_writes_none() -> None:
+    """As a user without rights who is in root's group; the volumes are bound to this release's claims alone."""
+    pod = of_kind("DaemonSet", AGENTS)["log-collector"]["spec"]["template"]["spec"]
+    claims = {each["name"]: each["persistentVolumeClaim"] for each in pod["volumes"] if "persistentVolumeClaim" in each}
+    mounts = {each["name"]: each for each in pod["containers"][0]["volumeMounts"]}
+    volumes = of_kind("PersistentVolume", AGENTS)
+
+    assert not any("hostPath" in each for each in pod["volumes"])
+    assert (pod["securityContext"]["runAsUser"], pod["securityContext"]["supplementalGroups"]) == (10001, [0])
+    for name, path in (("pod-logs", "/var/log/pods"), ("cgroups", "/sys/fs/cgroup")):
+        assert claims[name] == {"claimName": f"demo-steepest-{name}", "readOnly": True}
+        assert (mounts[name]["readOnly"], mounts[name]["recursiveReadOnly"]) == (True, "IfPossible")
+        assert volumes[name]["spec"]["hostPath"]["path"] == path
+        assert volumes[name]["spec"]["claimRef"] == {"namespace": "training", "name": f"demo-steepest-{name}"}
+    assert (mounts["pod-logs"]["mountPath"], mounts["cgroups"]["mountPath"]) == (str(LOGS), str(GROUPS))
+
+
+def test_an_agent_may_be_left_without_the_control_groups_or_find_its_logs_by_its_name() -> None:
+    """Use is then unknown; and nodes that share a machine have a folder each."""
+    blind = {**AGENTS, "jobs": {"volumeClaim": "shared", "usage": False}}
+    named = {**AGENTS, "nodeAgent": {"enabled": True, "podLogs": "/srv/$(NODE)/logs"}}
+    pod = of_kind("DaemonSet", named)["log-collector"]["spec"]["template"]["spec"]
+    (mount,) = (each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "pod-logs")
+
+    assert set(of_kind("PersistentVolume", blind)) == {"pod-logs"}
+    assert of_kind("PersistentVolume", named)["pod-logs"]["spec"]["hostPath"]["path"] == "/srv"
+    assert mount["subPathExpr"] == "$(STEEPEST_AGENT_NODE)/logs"
+
+
+def test_with_agents_no_one_reads_logs_or_kubelets_through_the_api_server() -> None:
+    """Who acts on jobs leaves their output to the agents too."""
+    rules = [
+        rule
+        for kind in ("Role", "ClusterRole")
+        for name, each in of_kind(kind, AGENTS).items()
+        if name != "users"
+        for rule in each["rules"]
+    ]
+    asked = {resource for rule in rules for resource in rule["resources"]}
+
+    assert not asked & {"pods/log", "nodes/proxy"}
+
+
+def test_only_the_agents_pods_may_mount_the_files_of_a_node() -> None:
+    """A policy of the API server refuses all others in the namespace."""
+    policy = of_kind("ValidatingAdmissionPolicy", AGENTS)["node-files"]["spec"]
+    binding = of_kind("ValidatingAdmissionPolicyBinding", AGENTS)["node-files"]["spec"]
+
+    assert '["demo-steepest-cgroups","demo-steepest-pod-logs"]' in policy["matchConditions"][0]["expression"]
+    assert 'o.name == "demo-steepest-log-collector"' in policy["validations"][0]["expression"]
+    assert binding["policyName"] == "training-demo-steepest-node-files"
+    assert binding["matchResources"]["namespaceSelector"] == {
+        "matchLabels": {"kubernetes.io/metadata.name": "training"}
+    }
 
 
 def test_parameters_reach_the_job_that_applies_them() -> None:

@@ -133,7 +133,7 @@ def on_kubernetes(settings: AdapterSettings, story: Story, monkeypatch: pytest.M
     monkeypatch.setattr(background.sight, "observe", observe)
     monkeypatch.setattr(background, "_follow", lambda folder, _: story.meet(folder))
     monkeypatch.setattr(background, "complete_output", complete)
-    monkeypatch.setattr(background._usage, "measure", lambda _: None)
+    monkeypatch.setattr(background._usage, "measure_pods", lambda _: None)
     monkeypatch.setattr(background._usage, "of", lambda _: USE)
     return background
 

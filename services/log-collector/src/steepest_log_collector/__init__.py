@@ -9,18 +9,26 @@ from steepest.app.service_main import run_service
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.collector.losses import LossCollector
 from steepest.collector.progress import ProgressBoard
+from steepest.errors import InputError
 from steepest.runtime.effector import Effector
 from steepest.runtime.service import HeldPool, Service
 
 
 def build(context: ServiceContext) -> Service:
-    """The service's parts."""
+    """The service's parts.
+
+    Raises:
+        InputError: Each node is to have a log-collector, and this one is for all of them.
+    """
+    node = context.settings.agent.node or None
+    if node is None and context.installation.has_agents:
+        raise InputError("each node has a log-collector, and this one names no node", hint="set STEEPEST_AGENT_NODE")
 
     def effectors(held: HeldPool) -> Sequence[Effector]:
         cluster, folder = context.cluster_of(held), context.folder_of(held.pool).collector
         board = ProgressBoard()
         sender = HeartbeatSender(cluster, board)
-        return sender, LossCollector(cluster, context.clock, held.pool, folder, board)
+        return sender, LossCollector(cluster, context.clock, held.pool, folder, board, node=node)
 
     mqtt = context.settings.mqtt
     if not mqtt.broker or mqtt.device is None:

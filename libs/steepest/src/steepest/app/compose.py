@@ -65,7 +65,7 @@ async def composed(
     log = open_log(settings, installation)
     layout = installation.layout
     pools = layout.pools if settings.pool is None else (settings.pool,)
-    clusters = OpenedClusters(folder, installation, pools)
+    clusters = OpenedClusters(folder, installation, pools, settings.agent.node)
     try:
         context = ServiceContext(
             settings=settings, installation=installation, log=log, clusters=clusters, clock=clock, metrics=metrics

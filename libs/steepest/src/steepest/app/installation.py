@@ -86,7 +86,12 @@ def open_snapshots(settings: Settings, log: Log, service: str = "", seen: SeenSn
     if settings.kafka.bootstrap:
         from steepest.log.kafka.kafka_snapshots import LogSnapshots  # noqa: PLC0415 - with files it is not needed
 
-        return LogSnapshots(log, SNAPSHOTS, service or SYSTEM, seen)
+        store = LogSnapshots(log, SNAPSHOTS, service or SYSTEM, seen)
+        if not settings.agent.node:
+            return store
+        from steepest.app.agents.one_writer import OneWriter  # noqa: PLC0415 - only agents need it
+
+        return OneWriter(store, settings.folder.agents)
     return FolderSnapshots(settings.folder.snapshots / service)
 
 
@@ -101,7 +106,17 @@ def shares_of(settings: Settings, layout: Layout) -> Callable[[StreamDeciderType
 
 
 def pool_share_of(settings: Settings, layout: Layout, service: str) -> Assignment | None:
-    """How processes of a service share the pools: as above. A process that is for one pool shares nothing."""
+    """How processes of a service share the pools: as above. A process that is for one pool shares nothing.
+
+    A node's agent has the pools of its node.
+
+    Raises:
+        InputError: An agent is not for an installation like this one.
+    """
+    if settings.agent.node:
+        from steepest.app.agents.node_pools import NodePools  # noqa: PLC0415 - the cluster's client is an extra
+
+        return NodePools(settings.agent.node, settings.folder.read())
     kafka = kafka_of(settings)
     if kafka is None or settings.pool is not None:
         return None
@@ -152,15 +167,21 @@ def running_cluster(settings: Settings) -> Iterator[KafkaSettings]:
         broker.stop()
 
 
-def open_cluster(folder: StateFolder, installation: Installation, pool: str) -> Cluster:
+def open_cluster(folder: StateFolder, installation: Installation, pool: str, agent: str = "") -> Cluster:
     """The nodes of a pool: Docker engines, or emulated ones. They are connected when first called.
+
+    Args:
+        folder: The state folder.
+        installation: What it is.
+        pool: The pool.
+        agent: The node of a Kubernetes cluster that this process is the agent of: then it is the only one.
 
     Raises:
         InputError: The client that engines need is not installed, or there is no such pool.
     """
     folder, nodes = folder.of_pool(installation, pool), installation.nodes_of(pool)
     if installation.kubernetes(pool):
-        return _kubernetes_cluster(folder, installation, pool, nodes)
+        return _kubernetes_cluster(folder, installation, pool, nodes, agent)
     if any(node.engine for node in nodes):
         return _docker_cluster(folder, installation, pool, nodes)
     from steepest.cluster.local.cluster import LocalCluster, LocalNode  # noqa: PLC0415 - few commands need it
@@ -182,17 +203,18 @@ class OpenedClusters(Mapping[str, Cluster]):
     So a service that only decides needs neither the state folder nor the rights of one that acts.
     """
 
-    def __init__(self, folder: StateFolder, installation: Installation, pools: Sequence[str]) -> None:
+    def __init__(self, folder: StateFolder, installation: Installation, pools: Sequence[str], agent: str = "") -> None:
         self._folder = folder
         self._installation = installation
         self._pools = pools
+        self._agent = agent
         self._opened: dict[str, Cluster] = {}
 
     def __getitem__(self, pool: str) -> Cluster:
         if pool not in self._pools:
             raise KeyError(pool)
         if pool not in self._opened:
-            self._opened[pool] = open_cluster(self._folder, self._installation, pool)
+            self._opened[pool] = open_cluster(self._folder, self._installation, pool, self._agent)
         return self._opened[pool]
 
     def __iter__(self) -> Iterator[str]:
@@ -212,10 +234,11 @@ def _data_of(installation: Installation) -> DataSource | None:
 
 
 def _kubernetes_cluster(
-    folder: StateFolder, installation: Installation, pool: str, nodes: Sequence[NodeSpec]
+    folder: StateFolder, installation: Installation, pool: str, nodes: Sequence[NodeSpec], agent: str
 ) -> Cluster:
     try:
         from steepest.cluster.kubernetes import KubernetesCluster, address  # noqa: PLC0415 - the client is an extra
+        from steepest.cluster.kubernetes.agent.node_sources import AgentNode  # noqa: PLC0415 - as above
     except ImportError as error:
         raise InputError(
             f"the nodes are Kubernetes', and its client is missing: {error}", hint="install steepest[kubernetes]"
@@ -232,6 +255,8 @@ def _kubernetes_cluster(
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
         data=_data_of(installation),
+        agent=AgentNode(agent) if agent else None,
+        has_agents=installation.has_agents,
     )
 
 

@@ -120,6 +120,11 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         self.layout.of_pool(pool)
         return None
 
+    @property
+    def has_agents(self) -> bool:
+        """Whether each of its nodes has an agent, which copies, measures and sends heartbeats there."""
+        return False
+
     def in_containers(self, pool: str) -> bool:
         """Whether a pool's jobs run in containers, and so have an image's programs."""
         return bool(self.kubernetes(pool)) or any(node.engine for node in self.nodes_of(pool))
@@ -163,6 +168,7 @@ class StateFolder:
         self.services = root / "services"
         self.kafka_file = root / "kafka.json"
         self.gateway = root / "gateway.json"
+        self.agents = root / "agents"
         self.opening_lock: Path | None = root / "opening.lock"
         self._up_lock = root / "up.lock"
         self._installation = root / "steepest.json"

@@ -64,10 +64,27 @@ class LossCollector(Effector):
     name = "log-collector"
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, pool: str, folder: Path, board: ProgressBoard | None = None
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        pool: str,
+        folder: Path,
+        board: ProgressBoard | None = None,
+        *,
+        node: str | None = None,
     ) -> None:
-        """Store the reading cursors under ``folder``; ``board``: where to note how far the jobs are."""
+        """Store the reading cursors under ``folder``.
+
+        Args:
+            cluster: The pool's nodes.
+            clock: The time.
+            pool: The pool's name.
+            folder: Where the cursors are; all log-collectors of a pool share it.
+            board: Where to note how far the jobs are.
+            node: The only node whose jobs are read: where each node has a log-collector; None: all are.
+        """
         self._cluster = cluster
+        self._node = node
         self._board = board or ProgressBoard()
         self._clock = clock
         self._pool = pool
@@ -104,10 +121,22 @@ class LossCollector(Effector):
                 self._end(name, before=incarnation + 1)
             case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs[name].phase is Phase.ENDED:
                 self._end(name)
-                self._work.put_nowait(EndedJob(name))
+                if self._is_ours(view.jobs[name].started_on):
+                    self._work.put_nowait(EndedJob(name))
+                else:
+                    self._leave(name)
+
+    def _is_ours(self, node: str | None) -> bool:
+        """Whether a job on this node is read here, and its end is said here if this is its last node."""
+        return self._node is None or node == self._node
+
+    def _leave(self, job: str) -> None:
+        """Forget a job that ended on another node, once what it did here is read."""
+        self._reading.pop(job, None)
+        self._board.forget(job)
 
     def _follow(self, job: Job) -> None:
-        if job.incarnation in self._stops.get(job.name, ()) or not job.nodes:
+        if job.incarnation in self._stops.get(job.name, ()) or not job.nodes or not self._is_ours(job.nodes[0]):
             return
         self._stops.setdefault(job.name, {})[job.incarnation] = asyncio.Event()
         follow = Follow(job=job.name, incarnation=job.incarnation, spec=job.spec)
@@ -140,7 +169,8 @@ class LossCollector(Effector):
 
     async def _catch_up(self, group: asyncio.TaskGroup, missed: CatchUp, send: Send) -> None:
         """Read incarnations that ended while no collector ran, and remove cursors that are no longer needed."""
-        kept = await self._kept()
+        everywhere = await self._kept()
+        kept = everywhere if self._node is None else await self._kept(self._node)
         for job, incarnation in sorted(kept):
             if job in missed.jobs and incarnation not in self._stops.get(job, ()):
                 stop = self._stops.setdefault(job, {})[incarnation] = asyncio.Event()
@@ -149,10 +179,12 @@ class LossCollector(Effector):
                 follow = Follow(job=job, incarnation=incarnation, spec=spec)
                 self._begin(group, follow, kept[job, incarnation], send)
         names = await asyncio.to_thread(_names, self._folder)
-        for job in dict.fromkeys([*sorted(job for job, _ in kept), *names]):
+        last = dict(sorted(everywhere))
+        ours = [job for job, incarnation in sorted(kept) if last[job] == incarnation]
+        for job in dict.fromkeys([*ours, *(names if self._node is None else ())]):
             if job in missed.jobs and missed.jobs[job][1]:
                 group.create_task(self._unwatch(job, send))
-        wanted = {job for job, _ in kept} | self._stops.keys()
+        wanted = {job for job, _ in everywhere} | self._stops.keys()
         await asyncio.to_thread(_clear, self._folder, [name for name in names if name not in wanted])
 
     async def _unwatch(self, job: str, send: Send) -> None:

@@ -288,6 +288,7 @@ def _write_settings(folder: LabFolder, node: LabNode) -> None:
         "evictionHard": {"memory.available": "100Mi"},
         "containerRuntimeEndpoint": f"unix://{own}/containerd.sock",
         "podLogsDir": f"{own}/logs",
+        "containerLogMonitorInterval": "3s",  # tests wait for a rotation
         "clusterDNS": [API_ADDRESS],
         "clusterDomain": DOMAIN,
         "resolvConf": f"{own}/resolv.conf",

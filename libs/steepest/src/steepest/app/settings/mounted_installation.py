@@ -28,10 +28,17 @@ class MountedInstallation(Installation, frozen=True, kw_only=True, forbid_unknow
     Attributes:
         cluster: The address of the Kubernetes cluster whose nodes it has; empty: its nodes are emulated.
         selectors: By pool, the labels of its nodes; the nodes of other pools are listed.
+        node_agents: Whether each node has an agent.
     """
 
     cluster: str = ""
     selectors: Mapping[str, str] = {}
+    node_agents: bool = False
+
+    @property
+    def has_agents(self) -> bool:
+        """See ``Installation.has_agents``."""
+        return self.node_agents
 
     def kubernetes(self, pool: str) -> str:
         """See ``Installation.kubernetes``."""
@@ -59,6 +66,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     heartbeat_ms: Positive = 500
     loss_partitions: Positive = 4
     storage: str = ""
+    node_agents: bool = False
 
 
 class MountedFolder(StateFolder):
@@ -110,7 +118,8 @@ def read_installation(path: Path) -> MountedInstallation:
 
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
-    ``image``, ``heartbeat_ms``, ``loss_partitions`` and ``storage``, as for ``--storage``.
+    ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, and ``node_agents``: whether a
+    log-collector runs on each node of the cluster.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -128,6 +137,10 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
     pools = [_pool(number, pool, cluster) for number, pool in enumerate(found.pool)]
     if not pools:
         raise InputError(f"{path}: describes no pool", hint="write [[pool]] and its name below it")
+    if found.node_agents and not cluster:
+        raise ValueError("$.node_agents: agents are for nodes of a cluster, and none is named")
+    if found.node_agents and found.storage:
+        raise ValueError("$.storage: an agent cannot count what a pod receives; leave storage or node_agents out")
     first, *others = pools
     if first.queues:
         raise InputError(
@@ -150,6 +163,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         loss_partitions=found.loss_partitions,
         storage=data_source(found.storage).url if found.storage else "",
         cluster=cluster,
+        node_agents=found.node_agents,
         selectors={pool.name: pool.selector for pool in found.pool if pool.selector is not None},
     )
 

@@ -21,7 +21,7 @@ HIDDEN = "********"
 UP_ONLY = ("cluster", "parameters", "services", "client")
 """Sections that the command line alone reads."""
 
-ONLY_READ_BY = {"mqtt": ("log-collector", "mqtt-bridge"), "gateway": ("gateway",)}
+ONLY_READ_BY = {"mqtt": ("log-collector", "mqtt-bridge"), "agent": ("log-collector",), "gateway": ("gateway",)}
 """Sections that have a meaning for some services only."""
 
 

@@ -99,6 +99,12 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = ""
 
 
+class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The node of a Kubernetes cluster on which a log-collector runs, where each node has one of its own."""
+
+    node: Annotated[str, means("The node's name: only its jobs are read and measured, from the node's own files.")] = ""
+
+
 class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The nodes of a new state folder, which keeps them."""
 
@@ -224,6 +230,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tracing: TracingSettings = TracingSettings()
     kafka: KafkaSettings = KafkaSettings()
     mqtt: MqttSettings = MqttSettings()
+    agent: AgentSettings = AgentSettings()
     cluster: ClusterSettings = ClusterSettings()
     parameters: ParameterSettings = ParameterSettings()
     services: ServiceSettings = ServiceSettings()

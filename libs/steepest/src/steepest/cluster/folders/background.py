@@ -111,6 +111,17 @@ class Background(abc.ABC, Generic[T]):
         """Whether a node answers: only then is a heartbeat sent for it."""
         return node in self._capacities
 
+    def speaks_for(self, node: str) -> bool:
+        """Whether a node's heartbeats are this process's to send."""
+        del node
+        return True
+
+    async def follow_others(self) -> None:
+        """Another process may run an adapter on the same folder: report what it starts and forgets as well."""
+        for folder in await asyncio.to_thread(self.roster.untracked):
+            self.track(folder)
+        await self.drop_retired()
+
     # --- what calls of the port use -----------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -160,6 +171,11 @@ class Background(abc.ABC, Generic[T]):
             verifying.cancel()
         self._send(each.node for each in dropped)
 
+    async def drop_retired(self) -> None:
+        """Stop tracking the jobs that another process has forgotten."""
+        for job in await asyncio.to_thread(self.roster.retired):
+            self.drop(job)
+
     async def look(self) -> None:
         """Observe everything now; send the heartbeats of the nodes where something changed."""
         async with self._looking:
@@ -203,7 +219,7 @@ class Background(abc.ABC, Generic[T]):
             await asyncio.wait(self._settling)  # not gather: a consumer that leaves must not cancel them
         listener = Listener()
         for node in self._capacities:
-            if self.answers(node):
+            if self.answers(node) and self.speaks_for(node):
                 listener.put(self._heartbeat(node))
         self._listeners.append(listener)
         try:
@@ -229,23 +245,15 @@ class Background(abc.ABC, Generic[T]):
             await asyncio.sleep(max(self._heartbeat_s - (time.monotonic() - began), 0.0))
 
     async def _send_all(self) -> None:
-        await self._follow_others()
+        began = time.monotonic()
+        if began >= self._follows_others_s:
+            await self.follow_others()
+            ended = time.monotonic()
+            self._follows_others_s = ended + (ended - began) * (1 / FOLLOWING_SHARE - 1)
         async with self._looking:
             await self.measure()
         await self.changed(measured=True)
         self._send(self._capacities)
-
-    async def _follow_others(self) -> None:
-        """Another process may run an adapter on the same folder: report what it starts and forgets as well."""
-        began = time.monotonic()
-        if began < self._follows_others_s:
-            return
-        for folder in await asyncio.to_thread(self.roster.untracked):
-            self.track(folder)
-        for job in await asyncio.to_thread(self.roster.retired):
-            self.drop(job)
-        ended = time.monotonic()
-        self._follows_others_s = ended + (ended - began) * (1 / FOLLOWING_SHARE - 1)
 
     async def _verify_loop(self) -> None:
         """Verify in a loop of its own: hashing gigabytes must not delay a heartbeat and make a node look dead."""
@@ -285,7 +293,7 @@ class Background(abc.ABC, Generic[T]):
 
     def _send(self, nodes: Iterable[str]) -> None:
         for node in sorted(set(nodes)):
-            if self.answers(node):
+            if self.answers(node) and self.speaks_for(node):
                 newest = self._heartbeat(node)
                 for listener in self._listeners:
                     listener.put(newest)

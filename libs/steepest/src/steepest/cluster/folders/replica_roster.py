@@ -96,11 +96,15 @@ class Roster(Generic[T]):
 
     Args:
         make: Creates the record of an incarnation.
+        node: Only of those on this node; None: of all.
     """
 
-    def __init__(self, state: AdapterFolder, make: Callable[[IncarnationFolder, SpecRecord], T]) -> None:
+    def __init__(
+        self, state: AdapterFolder, make: Callable[[IncarnationFolder, SpecRecord], T], node: str | None = None
+    ) -> None:
         self._state = state
         self._make = make
+        self._node = node
         self._newest: dict[ReplicaId, T] = {}
         self._by_node: dict[str, dict[ReplicaId, T]] = {}
         self._by_job: dict[str, dict[ReplicaId, T]] = {}
@@ -121,12 +125,21 @@ class Roster(Generic[T]):
         """Tracked jobs that are no longer in the folder: another adapter has forgotten them."""
         return [job for job in sorted(self._by_job) if not self._state.job(job).exists()]
 
+    def superseded(self) -> list[T]:
+        """Tracked incarnations that have ended, and after which another one was started."""
+        found = []
+        for tracked in [each for each in self.all() if each.settled]:
+            started = self._state.incarnations(tracked.folder.replica)
+            if started and started[-1].incarnation > tracked.folder.incarnation:
+                found.append(tracked)
+        return found
+
     @staticmethod
     def _is_new(folder: IncarnationFolder, known: T | None) -> bool:
         return known is None or known.folder.incarnation < folder.incarnation
 
     def track(self, folder: IncarnationFolder, spec: SpecRecord | None = None) -> T | None:
-        """Track an incarnation, unless it or a newer one is tracked already or its spec cannot be read.
+        """Track an incarnation of the node, unless it or a newer one is tracked already or its spec cannot be read.
 
         ``spec``: what it was started with, if that is known: a job may have damaged its own folder.
         """
@@ -134,7 +147,7 @@ class Roster(Generic[T]):
         if not self._is_new(folder, known):
             return None
         spec = spec or folder.planned()
-        if spec is None:
+        if spec is None or self._node not in (None, spec.node):
             return None
         self._newest[folder.replica] = tracked = self._make(folder, spec)
         if known is not None:
@@ -150,6 +163,18 @@ class Roster(Generic[T]):
             del self._newest[tracked.folder.replica]
             self._leave(tracked)
         return dropped
+
+    def drop_one(self, tracked: T) -> None:
+        """Stop tracking one incarnation, if it is tracked."""
+        replica = tracked.folder.replica
+        if self._newest.get(replica) is not tracked:
+            return
+        del self._newest[replica]
+        self._leave(tracked)
+        of_job = self._by_job[replica.job]
+        del of_job[replica]
+        if not of_job:
+            del self._by_job[replica.job]
 
     def _leave(self, tracked: T) -> None:
         on_node = self._by_node[tracked.node]

@@ -31,11 +31,14 @@ from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.folders.replica_roster import Roster
+from steepest.cluster.kubernetes.agent.node_sources import AgentNode, NodeSources
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
+from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.kubernetes.steps.launch import PodLaunch, launch
 from steepest.cluster.kubernetes.steps.resize import resize
@@ -66,6 +69,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         events: True uses the file system's events, which a network file system does not have.
         retention: How much is kept of forgotten jobs.
         data: Where jobs read their data; what the pod of a job of one replica receives then counts as read from there.
+        agent: The node that this is the agent of: it has no other one then.
+        has_agents: Whether every node has an agent, which copies and measures there.
 
     Raises:
         InputError: A node's name is invalid or appears twice, or the state folder is not on the volume.
@@ -87,10 +92,14 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         events: bool = False,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
+        agent: AgentNode | None = None,
+        has_agents: bool = False,
     ) -> None:
         self._data = data
+        self._agent = agent
+        self._has_agents = has_agents
         self._selected = SelectedNodes(nodes) if isinstance(nodes, str) else None
-        listed = [] if isinstance(nodes, str) else nodes
+        listed = [] if isinstance(nodes, str) else [each for each in nodes if agent is None or each[0] == agent.name]
         super().__init__(
             state_dir, listed, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
         )
@@ -247,7 +256,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
     async def _open(self) -> KubernetesBackground:
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._state.make)
-        roster: Roster[KubernetesTracked] = Roster(self._state, KubernetesTracked)
+        node = self._agent.name if self._agent is not None else None
+        roster: Roster[KubernetesTracked] = Roster(self._state, KubernetesTracked, node)
         api = KubernetesApi(self._kubeconfig)
         settings = self._jobs_settings
         path = f"/api/v1/namespaces/{settings.namespace}/pods"
@@ -259,6 +269,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             settings.label,
             selected=self._selected,
             counts_reads=self._data is not None,
+            agent=self._agent,
+            sources=self._sources if self._has_agents else None,
         )
         self._jobs = BatchJobs(api, settings, background.pods)
         self._sight = background.sight
@@ -266,6 +278,11 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             background.watch_incarnation(tracked.folder)
         await background.open()
         return background
+
+    def _sources(self, pods: PodReflector) -> PodSources:
+        if self._agent is None:
+            return ElsewhereSources()
+        return NodeSources(self._agent, self._jobs_settings.namespace, pods)
 
     async def _observe(self, folder: IncarnationFolder) -> Observation:
         return await self._sight.observe(folder)

@@ -219,7 +219,10 @@ async def _rights(api: KubernetesApi, patient: Patient) -> Finding:
 async def _usage(api: KubernetesApi, patient: Patient) -> Finding:
     if await _may(api, patient, "", ("", "nodes/proxy"), "get"):
         return Finding(check="usage", health=CheckHealth.OK, found="what jobs use is measured")
-    mend = "give the account get on nodes/proxy, which lets it read all that a kubelet tells"
+    mend = (
+        "give the account get on nodes/proxy, which lets it read all that a kubelet tells,"
+        " or set the chart's nodeAgent.enabled"
+    )
     return Finding(check="usage", health=CheckHealth.OFF, found="what jobs use is unknown", mend=mend)
 
 

@@ -9,19 +9,22 @@ import asyncio
 import functools
 import itertools
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import msgspec
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked, isolated
+from steepest.cluster.kubernetes.agent.incarnations import incarnation_of
+from steepest.cluster.kubernetes.agent.node_claim import NodeSpeaker
+from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.manifest import CLUSTER
+from steepest.cluster.kubernetes.nodes.pod_sources import ApiServerSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
-from steepest.cluster.kubernetes.nodes.usage import PodUsage
-from steepest.cluster.kubernetes.objects import CONTAINER, ClusterNode, Pod
-from steepest.cluster.kubernetes.output import LEFT_S, PodOutput, complete
+from steepest.cluster.kubernetes.objects import ClusterNode, Pod
+from steepest.cluster.kubernetes.output import LEFT_S, ContainerOutput, complete
 from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
 from steepest.cluster.port import NodeTerms, ReplicaId
@@ -63,6 +66,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
         label: The label of the adapter's pods.
         selected: Kept as the cluster has them; None: the nodes are listed.
         counts_reads: Whether what the pod of a job of one replica receives is what it reads from the pool's storage.
+        agent: The node that this is the agent of: it is then concerned with no other one.
+        sources: Where what pods print and use is read; None: from the API server.
     """
 
     def __init__(
@@ -75,15 +80,25 @@ class KubernetesBackground(Background[KubernetesTracked]):
         *,
         selected: SelectedNodes | None,
         counts_reads: bool = False,
+        agent: AgentNode | None = None,
+        sources: Callable[[PodReflector], PodSources] | None = None,
     ) -> None:
         super().__init__(settings, roster)
         self._api = api
         self._path = pods_path
-        self.pods: PodReflector = Reflector(api, pods_path, Pod, labelled({CLUSTER: label}), self._pod_changed)
-        nodes = {"labelSelector": selected.selector if selected is not None else ""}
+        of_node = f"spec.nodeName={agent.name}" if agent is not None else ""
+        pods = {**labelled({CLUSTER: label}), "fieldSelector": of_node}
+        self.pods: PodReflector = Reflector(api, pods_path, Pod, pods, self._pod_changed)
+        nodes = {
+            "labelSelector": selected.selector if selected is not None else "",
+            "fieldSelector": f"metadata.name={agent.name}" if agent is not None else "",
+        }
         self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, nodes, self._node_changed)
         # Every pod of the cluster but the pool's own ones. It is read only where heartbeats are sent, and only if it may be.
-        others = {"labelSelector": f"{CLUSTER}!={label}", "fieldSelector": NOT_ENDED}
+        others = {
+            "labelSelector": f"{CLUSTER}!={label}",
+            "fieldSelector": ",".join(filter(None, (NOT_ENDED, of_node))),
+        }
         self._others: PodReflector = Reflector(api, "/api/v1/pods", Pod, others, self._others_changed)
         self._others_begun: asyncio.Task[bool] | None = None
         self._selected = selected
@@ -92,8 +107,12 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
         self.sight = Sight(api, pods_path, self.pods)
-        self._usage = PodUsage(api)
-        self._outputs: dict[str, PodOutput] = {}
+        self._sources = sources(self.pods) if sources is not None else ApiServerSources(api, pods_path)
+        self._usage = self._sources.usage
+        self._agent = agent
+        self._speaker = NodeSpeaker(settings.state, agent.name if agent is not None else None)
+        self._untracked: dict[str, None] = {}  # UIDs of pods on an agent's node whose incarnations are not tracked yet
+        self._outputs: dict[str, ContainerOutput] = {}
         self._completing: dict[ReplicaId, asyncio.Task[None]] = {}
         self._doubtful: dict[str, None] = {}  # UIDs of pods that changed since they were observed
         self._by_pod: dict[str, ReplicaId] = {}  # those that have begun, by the UID of their pod
@@ -128,12 +147,17 @@ class KubernetesBackground(Background[KubernetesTracked]):
         for copy in copies:
             copy.cancel()
         await asyncio.gather(*copies, return_exceptions=True)
+        await asyncio.to_thread(self._speaker.close)
         await self._api.close()
 
     def answers(self, node: str) -> bool:
         """Whether the node's kubelet answers, as far as the API server says and itself answers."""
         found = self.node(node)
         return node in self._capacities and self.nodes.is_live and found is not None and found.is_ready
+
+    def speaks_for(self, node: str) -> bool:
+        """See ``Background.speaks_for``: a node's agent, and no other process while it does."""
+        return self._speaker.speaks_for(node)
 
     def node(self, name: str) -> ClusterNode | None:
         """A node, if the cluster has it."""
@@ -151,6 +175,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """See ``Background.heartbeats``. Where nodes are selected, the first ones take the pods of others into account."""
+        await self._speaker.look()
         if self._selected is not None:
             if self._others_begun is None:
                 self._others.start()
@@ -163,6 +188,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     def _pod_changed(self, pod: Pod) -> None:
         self._doubtful[pod.metadata.uid] = None
+        if self._agent is not None and pod.metadata.uid not in self._by_pod:
+            self._untracked[pod.metadata.uid] = None
         self._is_stale = True
         self.watch.pulse.fire()
 
@@ -206,6 +233,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
         The work grows with what has changed, and not with the number of incarnations that run.
         """
         changed = []
+        if self._untracked:
+            await self._track_new()
         for replica in self._looked_at():
             tracked = self.roster.get(replica)
             if tracked is None or tracked.seen.ended:
@@ -226,6 +255,29 @@ class KubernetesBackground(Background[KubernetesTracked]):
                 if tracked.note(seen):
                     changed.append(tracked)
         return changed
+
+    async def follow_others(self) -> None:
+        """See ``Background.follow_others``. An agent learns of its node's pods by its watch: it lists no other jobs."""
+        if self._agent is None:
+            await super().follow_others()
+            return
+        await self.drop_retired()
+        for tracked in await asyncio.to_thread(self.roster.superseded):
+            self.roster.drop_one(tracked)  # it goes on elsewhere, and another agent reports it
+
+    async def _track_new(self) -> None:
+        """Track the incarnations of pods that are new on an agent's node, once their folders can be read."""
+        for uid in list(itertools.islice(self._untracked, _STARTING_A_LOOK)):
+            del self._untracked[uid]
+            pod = self.pods.get(uid)
+            folder = incarnation_of(self._state, pod.metadata) if pod is not None else None
+            if folder is None:
+                continue
+            record = await asyncio.to_thread(pod_of, folder)
+            if record is None:
+                self._untracked[uid] = None  # the volume does not show it yet, or it is not Steepest's
+            elif record.uid == uid:
+                self.track(folder)
 
     def _looked_at(self) -> list[ReplicaId]:
         """Whose pods must be observed now; at the first look all, because the first heartbeats list what runs."""
@@ -264,7 +316,9 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if found is None or (found.state.running is None and found.state.terminated is None):
             return
         if output is None or not (output.is_complete and found.state.running is None):
-            self._outputs[pod.uid] = self._copy(folder, pod, delay_s=0.0 if self._listeners else LEFT_S)
+            begun = self._copy(folder, pod, delay_s=0.0 if self._listeners else LEFT_S)
+            if begun is not None:
+                self._outputs[pod.uid] = begun
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -302,13 +356,10 @@ class KubernetesBackground(Background[KubernetesTracked]):
             await asyncio.wait([completing])
 
     def _copy(
-        self, folder: IncarnationFolder, pod: PodRecord, patience_s: float = 0.0, delay_s: float = 0.0
-    ) -> PodOutput:
-        known = self.pods.get(pod.uid) or self.pods.last(pod.uid)
-        container = known.container if known is not None else CONTAINER
-        return PodOutput(
-            self._api, f"{self._path}/{pod.name}", container, folder, patience_s=patience_s, delay_s=delay_s
-        )
+        self, folder: IncarnationFolder, record: PodRecord, patience_s: float = 0.0, delay_s: float = 0.0
+    ) -> ContainerOutput | None:
+        known = self.pods.get(record.uid) or self.pods.last(record.uid)
+        return self._sources.output(folder, record, known, patience_s=patience_s, delay_s=delay_s)
 
     # --- measuring ----------------------------------------------------------------------------------------------------
 
@@ -317,7 +368,11 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._renew()
         running = [each for each in self.roster.running() if self.answers(each.node)]
         if self._listeners:
-            self._usage.measure(sorted({each.node for each in running}))
+            await self._speaker.look()
+            pods = [
+                pod for each in running if each.pod is not None and (pod := self.pods.get(each.pod.uid)) is not None
+            ]
+            self._usage.measure_pods(pods)
         for tracked in running:
             with isolated(tracked.folder):
                 if tracked.pod is not None:

@@ -99,6 +99,8 @@ class ContainerStatus(ObjectPart, frozen=True):
 
     name: str
     state: ContainerState = ContainerState()
+    container_id: str = msgspec.field(default="", name="containerID")
+    restart_count: int = 0
     resources: ContainerCaps | None = None
 
 

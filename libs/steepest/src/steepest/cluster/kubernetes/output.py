@@ -1,16 +1,17 @@
-"""Copies a container's output into its incarnation's folder.
+"""Copies a container's output into its incarnation's folder, through the API server.
 
-It owns the asking. The API server shows the newest part of a container's log, which its node bounds (10 MiB by default). A
-container that prints faster than is copied is read piece by piece, each from where the one before ended; where that is
-not shown any more, ``OutputCopy`` says that lines may be missing.
+It owns the asking, and how adapters that might all copy leave it to one. The API server shows the newest part of a
+container's log, which its node bounds (10 MiB by default). A container that prints faster than is copied is read piece by
+piece, each from where the one before ended; where that is not shown any more, ``OutputCopy`` says that lines may be missing.
 """
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 import aiohttp
@@ -37,31 +38,16 @@ ANOTHER_S = 60.0
 """How long another adapter is left to copy before this one asks again whether it does."""
 
 
-class PodOutput:
-    """Follows one container's output until it ends.
+class ContainerOutput(abc.ABC):
+    """Copies one container's output until it ends.
 
     Args:
-        api: The API server.
-        path: Of the pod.
-        container: The one that trains.
         folder: The incarnation.
         patience_s: How long to wait for another adapter that copies.
         delay_s: How long to leave it to another adapter before.
     """
 
-    def __init__(
-        self,
-        api: KubernetesApi,
-        path: str,
-        container: str,
-        folder: IncarnationFolder,
-        *,
-        patience_s: float = 0.0,
-        delay_s: float = 0.0,
-    ) -> None:
-        self._api = api
-        self._path = path
-        self._container = container
+    def __init__(self, folder: IncarnationFolder, *, patience_s: float = 0.0, delay_s: float = 0.0) -> None:
         self._folder = folder
         self._patience_s = patience_s
         self._pace = CopyPace(SystemClock())
@@ -116,21 +102,14 @@ class PodOutput:
         if copy is None:
             return None
         try:
-            query = {"container": self._container, "follow": "true", "timestamps": "true"}
-            if (since := copy.begin()) is not None:
-                query["sinceTime"] = f"{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
-            lines = TimedLines()
             self._pace.begin()
-            async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
-                self._opened.set()
-                async for chunk in body.iter_any():
-                    # The files are closed after a cancellation.
-                    is_new = await uncancelled(asyncio.to_thread(_add, copy, list(lines.of(chunk))))
-                    if self._pace.is_enough(len(chunk), is_new=is_new) and not self._hurry.is_set():
-                        return True
+            return await self._copy_into(copy)
         finally:
             copy.close()
-        return False
+
+    @abc.abstractmethod
+    async def _copy_into(self, copy: OutputCopy) -> bool:
+        """The same, with the files open. It sets ``_opened`` once what is copied is open as well."""
 
     async def _open(self) -> OutputCopy | None:
         opening = asyncio.ensure_future(asyncio.to_thread(OutputCopy.locked, self._folder, self._patience_s))
@@ -139,6 +118,48 @@ class PodOutput:
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unused)
             raise
+
+
+class PodOutput(ContainerOutput):
+    """Copies what the API server shows of one container's log.
+
+    Args:
+        api: The API server.
+        path: Of the pod.
+        container: The one that trains.
+        folder: The incarnation.
+        patience_s: How long to wait for another adapter that copies.
+        delay_s: How long to leave it to another adapter before.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        path: str,
+        container: str,
+        folder: IncarnationFolder,
+        *,
+        patience_s: float = 0.0,
+        delay_s: float = 0.0,
+    ) -> None:
+        self._api = api
+        self._path = path
+        self._container = container
+        super().__init__(folder, patience_s=patience_s, delay_s=delay_s)
+
+    async def _copy_into(self, copy: OutputCopy) -> bool:
+        query = {"container": self._container, "follow": "true", "timestamps": "true"}
+        if (since := copy.begin()) is not None:
+            query["sinceTime"] = f"{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
+        lines = TimedLines()
+        async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
+            self._opened.set()
+            async for chunk in body.iter_any():
+                # The files are closed after a cancellation.
+                is_new = await uncancelled(asyncio.to_thread(add_lines, copy, lines.of(chunk)))
+                if self._pace.is_enough(len(chunk), is_new=is_new) and not self._hurry.is_set():
+                    return True
+        return False
 
 
 class TimedLines:
@@ -168,18 +189,20 @@ class TimedLines:
         return self._at, piece
 
 
-async def complete(running: PodOutput | None, again: Callable[[float], PodOutput]) -> None:
+async def complete(running: ContainerOutput | None, again: Callable[[float], ContainerOutput | None]) -> None:
     """Wait for some seconds until an ended container's output is copied whole.
 
     Args:
         running: What copies it now.
-        again: Begins to copy, with patience for another adapter that does.
+        again: Begins to copy, with patience for another adapter that does; None: it is not to be copied here.
     """
     if running is not None and not running.has_begun:
         running.task.cancel()
         running = None
     for begun in (running, None):
         output = begun or again(_HANDOVER_S)
+        if output is None:
+            return
         output.hurry()
         try:
             await asyncio.wait([output.task], timeout=_HANDOVER_S)
@@ -189,7 +212,12 @@ async def complete(running: PodOutput | None, again: Callable[[float], PodOutput
             return
 
 
-def _add(copy: OutputCopy, lines: list[tuple[str, bytes]]) -> bool:
+def add_lines(copy: OutputCopy, lines: Iterable[tuple[str, bytes]]) -> bool:
+    """Add pieces of lines, each with its line's time; returns whether any was new. It blocks.
+
+    Raises:
+        OSError: Something was not appended whole: begin again.
+    """
     added = [copy.add(at, text) for at, text in lines]
     return any(added)
 

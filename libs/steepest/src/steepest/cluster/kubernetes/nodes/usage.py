@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.objects import training
+from steepest.cluster.kubernetes.objects import Pod, training
 from steepest.errors import ClusterError, UntrustedError
 from steepest.logger import Logger
 from steepest.untrusted.json import decode
@@ -110,6 +110,10 @@ class PodUsage:
         for node in nodes:
             if node not in self._running or self._running[node].done():
                 self._running[node] = asyncio.create_task(self._ask(node, pause_s))
+
+    def measure_pods(self, pods: Sequence[Pod]) -> None:
+        """Ask the kubelets of the nodes that these pods are on."""
+        self.measure(sorted({pod.spec.node_name for pod in pods if pod.spec.node_name is not None}))
 
     def forget(self, uid: str) -> None:
         """Forget a pod that has ended."""

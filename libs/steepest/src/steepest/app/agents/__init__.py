@@ -1,0 +1,1 @@
+"""What the processes of a service have in common that runs once on each node."""

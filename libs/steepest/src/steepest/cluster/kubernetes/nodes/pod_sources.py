@@ -1,0 +1,107 @@
+"""Where an adapter reads what pods print and use: from the API server, or nowhere, because agents on the nodes do.
+
+It owns that choice's two simple cases; an agent's own case is in ``agent``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.cluster.folders.replica_roster import ResourceUse
+from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.nodes.usage import PodUsage
+from steepest.cluster.kubernetes.objects import CONTAINER, Pod
+from steepest.cluster.kubernetes.output import ContainerOutput, PodOutput
+from steepest.cluster.kubernetes.sight import PodRecord
+
+
+class PodMeter(Protocol):
+    """Measures pods."""
+
+    def of(self, uid: str) -> ResourceUse:
+        """The newest use of a pod."""
+
+    def measure_pods(self, pods: Sequence[Pod]) -> None:
+        """Measure these pods now, or soon; returns without waiting."""
+
+    def forget(self, uid: str) -> None:
+        """Forget a pod that has ended."""
+
+    async def close(self) -> None:
+        """End all measuring."""
+
+
+class PodSources(Protocol):
+    """What an adapter reads of pods.
+
+    Attributes:
+        usage: What they use.
+    """
+
+    usage: PodMeter
+
+    def output(
+        self, folder: IncarnationFolder, record: PodRecord, pod: Pod | None, *, patience_s: float, delay_s: float
+    ) -> ContainerOutput | None:
+        """Begin to copy what a pod prints; None: that is not this adapter's.
+
+        Args:
+            folder: The incarnation.
+            record: Its pod.
+            pod: The same as the API server has it, or had it; None: it has none, and nothing is known of it.
+            patience_s: How long to wait for another adapter that copies.
+            delay_s: How long to leave it to another adapter before.
+        """
+
+
+class ApiServerSources:
+    """Reads all of it through the API server.
+
+    Args:
+        api: The API server.
+        path: Of the namespace's pods.
+    """
+
+    def __init__(self, api: KubernetesApi, path: str) -> None:
+        self._api = api
+        self._path = path
+        self.usage: PodMeter = PodUsage(api)
+
+    def output(
+        self, folder: IncarnationFolder, record: PodRecord, pod: Pod | None, *, patience_s: float, delay_s: float
+    ) -> ContainerOutput | None:
+        """See ``PodSources.output``."""
+        container = pod.container if pod is not None else CONTAINER
+        at = f"{self._path}/{record.name}"
+        return PodOutput(self._api, at, container, folder, patience_s=patience_s, delay_s=delay_s)
+
+
+class ElsewhereSources:
+    """Reads nothing: each node has an agent."""
+
+    def __init__(self) -> None:
+        self.usage: PodMeter = _Unmeasured()
+
+    def output(
+        self, folder: IncarnationFolder, record: PodRecord, pod: Pod | None, *, patience_s: float, delay_s: float
+    ) -> ContainerOutput | None:
+        """See ``PodSources.output``."""
+        del folder, record, pod, patience_s, delay_s
+        return None
+
+
+class _Unmeasured:
+    def of(self, uid: str) -> ResourceUse:
+        del uid
+        return ResourceUse()
+
+    def measure_pods(self, pods: Sequence[Pod]) -> None:
+        del pods
+
+    def forget(self, uid: str) -> None:
+        del uid
+
+    async def close(self) -> None:
+        return
