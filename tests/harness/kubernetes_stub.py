@@ -1,7 +1,7 @@
-"""An API server in memory with what the adapter needs of Kubernetes: lists, watches, merge patches, Jobs that make a pod.
+"""An API server in memory with what the adapter needs of Kubernetes: lists, watches, patches, Jobs and JobSets that make pods.
 
-It owns what a real one does with these requests, in the simplest way: a resumed Job has a gated pod, a pod without its gate
-runs on the node of its selector, and a suspended Job's pod ends with status 85.
+It owns what a real one does with these requests, in the simplest way: a resumed Job or JobSet has gated pods, a pod without
+its gate runs on the node of its selector, and the pods of one that is suspended end with status 85.
 """
 
 from __future__ import annotations
@@ -17,25 +17,30 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from steepest.cluster.kubernetes import KubernetesCluster
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB
 from steepest.events.common import Resources
 
 Object = dict[str, Any]
+
+
+KINDS = ("nodes", "pods", "jobs", "jobsets")
 
 
 class KubernetesStub:
     """One namespace and some nodes.
 
     Attributes:
-        objects: By kind (``jobs``, ``pods``, ``nodes``) and name.
+        objects: By kind (``jobs``, ``jobsets``, ``pods``, ``nodes``) and name; a kind that is not there is not known.
         asked: Method, kind and body of each request for one object.
         before: Called with method, kind and name of each of them before it takes effect.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Object]] = {"jobs": {}, "pods": {}, "nodes": {}}
+        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
         self.asked: list[tuple[str, str, Any]] = []
         self.before: Callable[[str, str, str], None] = lambda *_: None
-        self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in self.objects}
+        self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
         self._version = 0
         self._news = asyncio.Event()
         self._is_over = False
@@ -71,7 +76,7 @@ class KubernetesStub:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        kind = next((each for each in ("nodes", "pods", "jobs") if f"/{each}" in request.path), "")
+        kind = next((each for each in self.objects if each in request.path.split("/")), "")
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
         if not kind or "/" in name:
             return web.Response(text="") if name.endswith("/log") else web.json_response({}, status=404)
@@ -99,10 +104,16 @@ class KubernetesStub:
             return 201, made
         if found is None:
             return 404, {"message": "not found"}
-        uid = (body or {}).get("preconditions" if method == "DELETE" else "metadata", {}).get("uid")
+        where = "preconditions" if method == "DELETE" else "metadata"
+        uid = body.get(where, {}).get("uid") if isinstance(body, dict) else None
         if method != "GET" and uid not in {None, found["metadata"]["uid"]}:
             return 409, {"message": "the UID in the precondition is another one"}
-        if method == "PATCH":
+        if method == "PATCH" and isinstance(body, list):
+            if not _patch(found, body):
+                return 422, {"message": "testing value failed"}
+            self.put(kind, found)
+            self._follow(kind, found)
+        elif method == "PATCH":
             _merge(found, body)
             self.put(kind, found)
             self._follow(kind, found)
@@ -117,20 +128,26 @@ class KubernetesStub:
             running = [{"name": "job", "state": {"running": {}}}]
             changed["status"] = {"phase": "Running", "containerStatuses": running}
             self.put("pods", changed)
-        elif kind == "jobs":
+        elif kind in {"jobs", "jobsets"}:
             uid = changed["metadata"]["uid"]
             mine = [
                 pod for pod in self.objects["pods"].values() if pod["metadata"]["ownerReferences"] == [{"uid": uid}]
             ]
             if not changed["spec"]["suspend"] and not mine:
-                template = json.loads(json.dumps(changed["spec"]["template"]))
-                named = {"name": f"{changed['metadata']['name']}-{self._version}", "ownerReferences": [{"uid": uid}]}
-                self.put("pods", {"metadata": {**template["metadata"], **named}, "spec": template["spec"]})
+                for template, labels in _templates(changed):
+                    self._make_pod(changed["metadata"]["name"], uid, template, labels)
             for pod in mine if changed["spec"]["suspend"] else ():
                 ended = [{"name": "job", "state": {"terminated": {"exitCode": 85}}}]
                 pod["status"] = {"phase": "Failed", "containerStatuses": ended}
                 self.put("pods", pod)
                 self.drop("pods", pod["metadata"]["name"])
+
+    def _make_pod(self, name: str, owner: str, template: Object, labels: dict[str, str]) -> None:
+        made = json.loads(json.dumps(template))
+        metadata = made.get("metadata", {})
+        named = {"name": f"{name}-{self._version}", "ownerReferences": [{"uid": owner}]}
+        labelled = {**metadata.get("labels", {}), **labels}
+        self.put("pods", {"metadata": {**metadata, **named, "labels": labelled}, "spec": made["spec"]})
 
     def _listed(self, request: web.Request, kind: str) -> web.Response:
         items = list(self.objects[kind].values()) if "/namespaces/" in request.path or kind == "nodes" else []
@@ -153,6 +170,42 @@ class KubernetesStub:
         self._history[kind].append((self._version, line))
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _templates(owner: Object) -> list[tuple[Object, dict[str, str]]]:
+    """The template of each pod that a Job or a JobSet makes, and the labels that its controller adds."""
+    index = "batch.kubernetes.io/job-completion-index"
+    roles = owner["spec"].get("replicatedJobs", [])
+    if not roles:
+        spec = owner["spec"]
+        return [(spec["template"], {index: str(number)}) for number in range(spec.get("parallelism", 1))]
+    return [
+        (
+            role["template"]["spec"]["template"],
+            {
+                "jobset.sigs.k8s.io/replicatedjob-name": role["name"],
+                "jobset.sigs.k8s.io/job-index": str(job),
+                index: str(number),
+            },
+        )
+        for role in roles
+        for job in range(role.get("replicas", 1))
+        for number in range(role["template"]["spec"].get("parallelism", 1))
+    ]
+
+
+def _patch(into: Object, operations: list[Object]) -> bool:
+    """Apply a JSON patch of tests and additions; False if a test fails."""
+    for operation in operations:
+        *way, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
+        place: Any = into
+        for part in way:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if operation["op"] == "test" and place[last] != operation["value"]:
+            return False
+        if operation["op"] == "add":
+            place[last] = operation["value"]
+    return True
 
 
 def _merge(into: Object, change: Object) -> None:
@@ -186,7 +239,9 @@ async def served(stub: KubernetesStub, kubeconfig: Path) -> AsyncIterator[None]:
             stub.end()
 
 
-def adapter_on(folder: Path, nodes: Sequence[tuple[str, Resources]] | str) -> KubernetesCluster:
+def adapter_on(
+    folder: Path, nodes: Sequence[tuple[str, Resources]] | str, kinds: Sequence[Kind] = (JOB,)
+) -> KubernetesCluster:
     """An adapter over the server whose kubeconfig is in this folder, which is its volume as well."""
     return KubernetesCluster(
         folder / "state",
@@ -198,4 +253,5 @@ def adapter_on(folder: Path, nodes: Sequence[tuple[str, Resources]] | str) -> Ku
         image="trainer:3",
         kubeconfig=folder / "kubeconfig",
         heartbeat_s=0.1,
+        kinds=kinds,
     )

@@ -66,7 +66,7 @@ def test_its_pod_waits_with_the_jobs_folders() -> None:
     assert pod["schedulingGates"] == [{"name": "steepest.dev/placement"}]
     assert pod["volumes"] == [{"name": "steepest", "persistentVolumeClaim": {"claimName": "shared"}}]
     below = "trial/cluster/jobs/$(STEEPEST_JOB)"
-    assert mounts["/steepest/control"]["subPathExpr"] == f"{below}/0/$(STEEPEST_INCARNATION)/control"
+    assert mounts["/steepest/control"]["subPathExpr"] == f"{below}/$(STEEPEST_REPLICA)/$(STEEPEST_INCARNATION)/control"
     assert mounts["/steepest/checkpoints"]["subPathExpr"] == f"{below}/checkpoints"
     assert variables["STEEPEST_CONTROL"]["value"] == "/steepest/control"
     of_annotation = variables["STEEPEST_JOB"]["valueFrom"]["fieldRef"]["fieldPath"]
@@ -120,7 +120,7 @@ def test_the_policy_of_newer_servers_adds_the_same_names() -> None:
     texts = set(re.findall(r'"(steepest\.dev/placement|Failed|/steepest/\w+|STEEPEST_\w+)"', mutations))
     made = msgspec.json.encode(gated(users_job())).decode()
 
-    assert len(texts) == 10
+    assert len(texts) == 15
     assert not [text for text in texts if f'"{text}"' not in made]
 
 

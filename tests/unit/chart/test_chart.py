@@ -260,7 +260,8 @@ def test_the_webhook_is_asked_about_opted_in_jobs_alone() -> None:
     asked = webhook["clientConfig"]
 
     assert (rule["resources"], rule["operations"]) == (["jobs"], ["CREATE"])
-    assert webhook["objectSelector"] == {"matchLabels": {"steepest.dev/schedule": "true"}}
+    (label,) = webhook["objectSelector"]["matchExpressions"]
+    assert label == {"key": "steepest.dev/schedule", "operator": "In", "values": ["true", "part"]}
     assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "training"}}
     assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
     assert asked["caBundle"] == secret["ca.crt"]

@@ -216,6 +216,7 @@ def _kubernetes_cluster(
 ) -> Cluster:
     try:
         from steepest.cluster.kubernetes import KubernetesCluster, address  # noqa: PLC0415 - the client is an extra
+        from steepest.cluster.kubernetes.kinds.known import kinds  # noqa: PLC0415 - as above
     except ImportError as error:
         raise InputError(
             f"the nodes are Kubernetes', and its client is missing: {error}", hint="install steepest[kubernetes]"
@@ -232,6 +233,7 @@ def _kubernetes_cluster(
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
         data=_data_of(installation),
+        kinds=kinds(installation.kinds),
     )
 
 

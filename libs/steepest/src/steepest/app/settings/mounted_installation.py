@@ -59,6 +59,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     heartbeat_ms: Positive = 500
     loss_partitions: Positive = 4
     storage: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 class MountedFolder(StateFolder):
@@ -110,7 +111,7 @@ def read_installation(path: Path) -> MountedInstallation:
 
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
-    ``image``, ``heartbeat_ms``, ``loss_partitions`` and ``storage``, as for ``--storage``.
+    ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, and ``kinds``, as for ``--kind``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -149,6 +150,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         heartbeat_ms=found.heartbeat_ms,
         loss_partitions=found.loss_partitions,
         storage=data_source(found.storage).url if found.storage else "",
+        kinds=found.kinds,
         cluster=cluster,
         selectors={pool.name: pool.selector for pool in found.pool if pool.selector is not None},
     )

@@ -17,12 +17,19 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked, isolated
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.manifest import CLUSTER
+from steepest.cluster.kubernetes.manifest import CLUSTER, JOB
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.nodes.usage import PodUsage
 from steepest.cluster.kubernetes.objects import CONTAINER, ClusterNode, Pod
 from steepest.cluster.kubernetes.output import LEFT_S, PodOutput, complete
-from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
+from steepest.cluster.kubernetes.reflector import (
+    NodeReflector,
+    PodReflector,
+    Reflector,
+    label_group,
+    labelled,
+    owners_of,
+)
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
 from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.errors import ClusterError
@@ -43,6 +50,12 @@ READ_A_HEARTBEAT = 1_000
 
 _LISTED_S = 10.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def _groups_of(pod: Pod) -> list[str]:
+    """What a pod is found by: the objects that made it, and its job, which may have several between it and its pods."""
+    job = pod.metadata.labels.get(JOB)
+    return owners_of(pod) if job is None else [*owners_of(pod), label_group(JOB, job)]
 
 
 class KubernetesTracked(Tracked):
@@ -79,7 +92,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
         super().__init__(settings, roster)
         self._api = api
         self._path = pods_path
-        self.pods: PodReflector = Reflector(api, pods_path, Pod, labelled({CLUSTER: label}), self._pod_changed)
+        mine = labelled({CLUSTER: label})
+        self.pods: PodReflector = Reflector(api, pods_path, Pod, mine, self._pod_changed, groups=_groups_of)
         nodes = {"labelSelector": selected.selector if selected is not None else ""}
         self.nodes: NodeReflector = Reflector(api, "/api/v1/nodes", ClusterNode, nodes, self._node_changed)
         # Every pod of the cluster but the pool's own ones. It is read only where heartbeats are sent, and only if it may be.
