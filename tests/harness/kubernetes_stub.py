@@ -1,4 +1,4 @@
-"""An API server in memory with what the adapter needs of Kubernetes: lists, watches, patches, Jobs and JobSets that make pods.
+"""An API server in memory with what the adapter needs: lists, watches, patches, Jobs and JobSets that make pods.
 
 It owns what a real one does with these requests, in the simplest way: a resumed Job or JobSet has gated pods, a pod without
 its gate runs on the node of its selector, and the pods of one that is suspended end with status 85.
@@ -15,6 +15,7 @@ from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.harness.json_patches import PatchTestError, patched
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.kinds.description import Kind
@@ -109,8 +110,10 @@ class KubernetesStub:
         if method != "GET" and uid not in {None, found["metadata"]["uid"]}:
             return 409, {"message": "the UID in the precondition is another one"}
         if method == "PATCH" and isinstance(body, list):
-            if not _patch(found, body):
-                return 422, {"message": "testing value failed"}
+            try:
+                found = patched(found, body)
+            except PatchTestError:
+                return 422, {"message": "a test of the patch fails"}
             self.put(kind, found)
             self._follow(kind, found)
         elif method == "PATCH":
@@ -192,20 +195,6 @@ def _templates(owner: Object) -> list[tuple[Object, dict[str, str]]]:
         for job in range(role.get("replicas", 1))
         for number in range(role["template"]["spec"].get("parallelism", 1))
     ]
-
-
-def _patch(into: Object, operations: list[Object]) -> bool:
-    """Apply a JSON patch of tests and additions; False if a test fails."""
-    for operation in operations:
-        *way, last = (part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:])
-        place: Any = into
-        for part in way:
-            place = place[int(part)] if isinstance(place, list) else place[part]
-        if operation["op"] == "test" and place[last] != operation["value"]:
-            return False
-        if operation["op"] == "add":
-            place[last] = operation["value"]
-    return True
 
 
 def _merge(into: Object, change: Object) -> None:

@@ -1,4 +1,4 @@
-"""JobSet's own controller in the lab, with its webhooks: https://jobset.sigs.k8s.io
+"""JobSet's own controller in the lab, with its webhooks.
 
 It owns how it is started and ended. It must never make a JobSet.
 """
