@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,32 @@ NODES = ("n1", "n2", "n1", "n2", "n1")
 SAVED = 85
 """The status of a process that has saved and leaves."""
 
+LONG_ENOUGH_TO_LET_GO_S = 0.3
+
+Start = Callable[..., Coroutine[None, None, list[Any]]]
+"""Starts replicas of an incarnation side by side, and gives what each answered."""
+
+
+class HoldingStub(KubernetesStub):
+    """An API server whose controllers may be slow.
+
+    Attributes:
+        holds_last: Whether the last pod of a gang is held back.
+        held: The pods that were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds_last = False
+        self.held: list[dict[str, Any]] = []
+
+    def put(self, kind: str, found: dict[str, Any]) -> dict[str, Any]:
+        """An object is there, unless it is held back."""
+        if kind == "pods" and self.holds_last and len(self.objects["pods"]) == SIZE - 1:
+            self.held.append(found)
+            return found
+        return super().put(kind, found)
+
 
 @pytest.fixture(params=[JOB, JOB_SET], ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
@@ -38,9 +64,9 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 @pytest.fixture
-async def stub(tmp_path: Path) -> AsyncIterator[KubernetesStub]:
+async def stub(tmp_path: Path) -> AsyncIterator[HoldingStub]:
     """An API server with two nodes."""
-    made = KubernetesStub()
+    made = HoldingStub()
     made.node("n1")
     made.node("n2")
     async with served(made, tmp_path / "kubeconfig"):
@@ -48,7 +74,7 @@ async def stub(tmp_path: Path) -> AsyncIterator[KubernetesStub]:
 
 
 @pytest.fixture
-async def cluster(stub: KubernetesStub, tmp_path: Path) -> AsyncIterator[KubernetesCluster]:
+async def cluster(stub: HoldingStub, tmp_path: Path) -> AsyncIterator[KubernetesCluster]:
     """An adapter over it, for both kinds."""
     del stub
     nodes = [("n1", Resources(1_000, 1_024)), ("n2", Resources(1_000, 1_024))]
@@ -58,7 +84,7 @@ async def cluster(stub: KubernetesStub, tmp_path: Path) -> AsyncIterator[Kuberne
 
 
 @pytest.fixture
-def start(cluster: KubernetesCluster, stub: KubernetesStub, kind: Kind) -> Callable[..., Awaitable[list[Any]]]:
+def start(cluster: KubernetesCluster, stub: HoldingStub, kind: Kind) -> Start:
     """Puts a marked object there, and starts replicas of it side by side."""
     asked = users(copy.deepcopy(SPECS[kind.name]), resourceVersion="1")
     stub.put(kind.plural, patched(asked, marks(kind, read(asked), cluster.jobs_settings, GANG)))
@@ -75,13 +101,13 @@ def start(cluster: KubernetesCluster, stub: KubernetesStub, kind: Kind) -> Calla
     return of
 
 
-def requests(stub: KubernetesStub) -> list[tuple[str, str]]:
+def requests(stub: HoldingStub) -> list[tuple[str, str]]:
     """What was asked for, without what it said."""
     return [(method, kind) for method, kind, _ in stub.asked]
 
 
 async def test_a_gang_starts_by_one_resumption(
-    start: Callable[..., Awaitable[list[Any]]], cluster: KubernetesCluster, stub: KubernetesStub, kind: Kind
+    start: Start, cluster: KubernetesCluster, stub: HoldingStub, kind: Kind
 ) -> None:
     """Then each pod gets its node in one request; a stop is one suspension, and the next start is like the first."""
     for incarnation in (1, 2):
@@ -105,32 +131,20 @@ async def test_a_gang_starts_by_one_resumption(
         assert requests(stub) == [("PATCH", kind.plural)]
 
 
-async def test_no_pod_is_let_go_before_all_are_there(
-    start: Callable[..., Awaitable[list[Any]]], stub: KubernetesStub, kind: Kind
-) -> None:
+async def test_no_pod_is_let_go_before_all_are_there(start: Start, stub: HoldingStub) -> None:
     """A pod that is long in coming keeps the others behind their gates."""
-    del kind
-    made, late = stub.put, []
-
-    def put(which: str, found: Any) -> Any:
-        if which == "pods" and not late and len(stub.objects["pods"]) == SIZE - 1:
-            late.append(found)
-            return found
-        return made(which, found)
-
-    stub.put = put  # type: ignore[method-assign]
+    stub.holds_last = True
     starting = asyncio.create_task(start(1))
-    await until(lambda: bool(late))
-    await asyncio.sleep(0.3)
+    await until(lambda: bool(stub.held))
+    await asyncio.sleep(LONG_ENOUGH_TO_LET_GO_S)
     assert ("PATCH", "pods") not in requests(stub)
-    made("pods", late[0])
+    stub.holds_last = False
+    stub.put("pods", stub.held[0])
 
     assert await starting == [None] * SIZE
 
 
-async def test_a_gang_is_not_resumed_for_a_node_that_is_not_ready(
-    start: Callable[..., Awaitable[list[Any]]], stub: KubernetesStub
-) -> None:
+async def test_a_gang_is_not_resumed_for_a_node_that_is_not_ready(start: Start, stub: HoldingStub) -> None:
     """Whichever of its replicas would run there."""
     stub.node("n2", unschedulable=True)
     stub.asked.clear()
@@ -141,7 +155,7 @@ async def test_a_gang_is_not_resumed_for_a_node_that_is_not_ready(
 
 
 async def test_a_gang_of_which_a_pod_is_refused_is_suspended_and_goes_no_further(
-    start: Callable[..., Awaitable[list[Any]]], cluster: KubernetesCluster, stub: KubernetesStub, kind: Kind
+    start: Start, cluster: KubernetesCluster, stub: HoldingStub, kind: Kind
 ) -> None:
     """The replicas after it do not begin; those before it are stopped by who asked, and the next start is whole."""
     let_go = 0
@@ -168,7 +182,7 @@ async def test_a_gang_of_which_a_pod_is_refused_is_suspended_and_goes_no_further
 
 
 async def test_an_object_of_another_size_or_that_is_over_is_not_started(
-    start: Callable[..., Awaitable[list[Any]]], stub: KubernetesStub, kind: Kind
+    start: Start, stub: HoldingStub, kind: Kind
 ) -> None:
     """Its user has changed it since it was submitted, or it ended by itself."""
     (owner,) = stub.objects[kind.plural].values()
@@ -184,9 +198,7 @@ async def test_an_object_of_another_size_or_that_is_over_is_not_started(
         raise (await start(3))[0]
 
 
-async def test_a_cluster_without_a_kind_has_the_others(
-    start: Callable[..., Awaitable[list[Any]]], stub: KubernetesStub, kind: Kind
-) -> None:
+async def test_a_cluster_without_a_kind_has_the_others(start: Start, stub: HoldingStub, kind: Kind) -> None:
     """What it does not know is not there."""
     del stub.objects["jobsets" if kind is JOB else "jobs"]
 

@@ -21,14 +21,14 @@ class _KindAsked(ObjectPart, frozen=True):
     kind: str = JOB.name
 
 
-class _Request(ObjectPart, frozen=True):
+class _GateRequest(ObjectPart, frozen=True):
     uid: str
     object: msgspec.Raw
     kind: _KindAsked = _KindAsked()
 
 
-class _Review(ObjectPart, frozen=True, tag_field="kind", tag=_KIND):
-    request: _Request
+class _GateReview(ObjectPart, frozen=True, tag_field="kind", tag=_KIND):
+    request: _GateRequest
 
 
 def answer(asked: bytes, volume: JobsVolume) -> bytes:
@@ -41,7 +41,7 @@ def answer(asked: bytes, volume: JobsVolume) -> bytes:
     Raises:
         UntrustedError: It is something else.
     """
-    request = decode(asked, _Review).request
+    request = decode(asked, _GateReview).request
     changes = msgspec.json.encode(_patch(request, volume))
     response: dict[str, Any] = {
         "uid": request.uid,
@@ -52,7 +52,7 @@ def answer(asked: bytes, volume: JobsVolume) -> bytes:
     return msgspec.json.encode({"apiVersion": _VERSION, "kind": _KIND, "response": response})
 
 
-def _patch(request: _Request, volume: JobsVolume) -> list[Part]:
+def _patch(request: _GateRequest, volume: JobsVolume) -> list[Part]:
     if request.kind.kind == JOB.name:
         return patch(decode(bytes(request.object), JobToGate), volume)
     if (kind := OTHERS.get(request.kind.kind)) is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def start(lab: KubernetesLab) -> None:
     own.mkdir(parents=True, exist_ok=True)
     _certify(own)
     lab.kubectl("apply", "--server-side", "-f", folder.program(f"{NAME}-crd.yaml"))
-    lab.kubectl("wait", "--for=condition=Established", "crd/jobsets.jobset.x-k8s.io", "--timeout=60s")
+    _until_it_works(lambda: lab.kubectl("get", "jobsets", "--all-namespaces"))
     settings = {
         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
         "kind": "Configuration",
@@ -116,11 +117,19 @@ def _wait_until_it_answers(lab: KubernetesLab) -> None:
         "metadata": {"name": "probe", "namespace": "default"},
         "spec": {"suspend": True, "replicatedJobs": [{"name": "a", "template": template}]},
     }
+
+    def ask() -> None:
+        lab.kubectl("create", "--dry-run=server", "-f", "-", content=probe)
+
+    _until_it_works(ask, lambda: lab.daemons.refuse_unless_runs(NAME))
+
+
+def _until_it_works(act: Callable[[], object], may: Callable[[], None] = lambda: None) -> None:
     deadline = time.monotonic() + READY_S
     while True:
-        lab.daemons.refuse_unless_runs(NAME)
+        may()
         try:
-            lab.kubectl("create", "--dry-run=server", "-f", "-", content=probe)
+            act()
         except ClusterError:
             if time.monotonic() > deadline:
                 raise

@@ -15,6 +15,7 @@ import msgspec
 
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import CONFLICT, MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner, UsersOwners
 from steepest.cluster.kubernetes.manifest import (
     CLUSTER,
     TEMPLATE,
@@ -28,7 +29,6 @@ from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
 from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.kubernetes.users_jobs import may_be_users
-from steepest.cluster.kubernetes.users_owners import UsersOwner, UsersOwners
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError
 

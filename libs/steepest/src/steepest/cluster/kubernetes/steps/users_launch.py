@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner
 from steepest.cluster.kubernetes.manifest import REPLICA, users_annotations
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
-from steepest.cluster.kubernetes.users_owners import UsersOwner
 from steepest.errors import RefusedError
 
 
