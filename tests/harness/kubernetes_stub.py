@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,14 @@ class KubernetesStub:
     Attributes:
         objects: By kind (``jobs``, ``jobsets``, ``pods``, ``nodes``) and name; a kind that is not there is not known.
         asked: Method, kind and body of each request for one object.
+        listed: How often each kind was listed.
         before: Called with method, kind and name of each of them before it takes effect.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
         self.asked: list[tuple[str, str, Any]] = []
+        self.listed: Counter[str] = Counter()
         self.before: Callable[[str, str, str], None] = lambda *_: None
         self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
         self._version = 0
@@ -77,10 +80,14 @@ class KubernetesStub:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        kind = next((each for each in self.objects if each in request.path.split("/")), "")
+        kind = next((each for each in KINDS if each in request.path.split("/")), "")
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
         if not kind or "/" in name:
             return web.Response(text="") if name.endswith("/log") else web.json_response({}, status=404)
+        if request.method == "GET" and not name and not request.query.get("watch"):
+            self.listed[kind] += 1
+        if kind not in self.objects:
+            return web.json_response({"message": "the server could not find the requested resource"}, status=404)
         if request.method == "GET" and not name:
             return await self._watched(request, kind) if request.query.get("watch") else self._listed(request, kind)
         body = json.loads(await request.text() or "null")
