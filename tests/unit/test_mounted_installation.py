@@ -16,6 +16,7 @@ TWO = """
 cluster = "kubernetes=training/shared:/mnt/shared"
 image = "trainer:3"
 heartbeat_ms = 1000
+kinds = ["JobSet"]
 
 [[pool]]
 name = "default"
@@ -40,6 +41,7 @@ def test_pools_have_selected_or_listed_nodes_of_one_cluster(tmp_path: Path) -> N
     assert found.nodes_of("vision")[0].engine == found.kubernetes("vision")
     assert found.in_containers("default")
     assert not found.isolates("default")
+    assert found.kinds == ("JobSet",)
     assert (found.image, found.heartbeat_ms, found.pool_of_queue("images")) == ("trainer:3", 1000, "vision")
 
 
@@ -57,6 +59,7 @@ def test_pools_have_selected_or_listed_nodes_of_one_cluster(tmp_path: Path) -> N
         ('cluster = "docker"\n' + ONE, r"\$.cluster: write it like kubernetes="),
         ("heartbeat_ms = 0\n" + ONE, r"heartbeat_ms"),
         ("what = 1\n" + ONE, "unknown field"),
+        ('kinds = ["CronJob"]\n' + ONE, "CronJob"),
         ("[[pool", "i.toml"),
     ],
 )

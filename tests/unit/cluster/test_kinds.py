@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.harness.json_patches import PatchTestError, patched
+from tests.unit.chart.chart_harness import CHART
 from tests.unit.cluster.kinds_objects import GANG, SPECS, indexed, job_set, read, replicated, template, users
 
+from steepest.app.settings.tree import Kind as Named
+from steepest.cli.options import KINDS
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, OTHERS, kinds, reference, referred
 from steepest.cluster.kubernetes.kinds.marks import marks, suspension
 from steepest.cluster.kubernetes.kinds.users_object import hosts, rank_of, roles
-from steepest.cluster.kubernetes.manifest import CLUSTER, JobSettings, labels_of_job
+from steepest.cluster.kubernetes.manifest import JobSettings, labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name, submission
 from steepest.errors import InputError
@@ -207,7 +211,14 @@ def test_the_log_names_objects_of_each_kind() -> None:
     assert kinds(()) == (JOB,)
     with pytest.raises(InputError, match="no kind that can be scheduled"):
         kinds(("CronJob",))
-    assert CLUSTER not in OTHERS
+
+
+def test_every_place_that_lists_kinds_has_the_same_ones() -> None:
+    """The settings, the command line and the chart."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    items = schema["properties"]["optIn"]["properties"]["kinds"]["items"]
+
+    assert tuple(OTHERS) == get_args(Named) == KINDS == tuple(items["enum"])
 
 
 _JSON = st.recursive(

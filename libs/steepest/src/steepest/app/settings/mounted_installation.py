@@ -14,6 +14,7 @@ import msgspec
 
 from steepest.app.settings.amounts import node
 from steepest.app.settings.toml_file import read_toml
+from steepest.app.settings.tree import Kind
 from steepest.app.state_folder import KUBERNETES, Installation, PoolSpec, StateFolder
 from steepest.cluster.data_source import data_source
 from steepest.errors import InputError
@@ -59,7 +60,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     heartbeat_ms: Positive = 500
     loss_partitions: Positive = 4
     storage: str = ""
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
 
 
 class MountedFolder(StateFolder):
