@@ -20,10 +20,10 @@ from tests.integration.kubernetes.opted_in import (
     wait_until_suspended,
     written,
 )
+from tests.integration.kubernetes.test_rights import may
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab import job_sets
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
@@ -36,16 +36,6 @@ PATIENCE_S = 60.0
 TRAIN = ("python3", "-c", "import time; time.sleep(3600)")
 
 
-@pytest.fixture(scope="module")
-def controller(lab: KubernetesLab) -> Iterator[None]:
-    """JobSet's own controller."""
-    if why := job_sets.missing(lab.folder):
-        pytest.skip(why)
-    job_sets.start(lab)
-    yield
-    job_sets.stop(lab)
-
-
 @pytest.fixture
 def state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
     """A state folder on the volume, in a namespace that is open for users' Jobs."""
@@ -56,9 +46,10 @@ def state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path
 
 
 @pytest.fixture
-def open_for_job_sets(lab: KubernetesLab, controller: None, state: Path) -> Iterator[Path]:
+def open_for_job_sets(lab: KubernetesLab, job_set_controller: str, state: Path) -> Iterator[Path]:
     """The same, and for JobSets."""
-    del controller
+    if job_set_controller:
+        pytest.skip(job_set_controller)
     files = [
         argument for name in ("opt-in-jobset", "rights-jobset") for argument in ("-f", str(DEPLOY / f"{name}.yaml"))
     ]
@@ -132,6 +123,20 @@ def test_a_job_set_that_cannot_be_scheduled_says_why_and_one_made_again_is_new(
             assert system.await_end(names[-1]).outcome is c.Outcome.CANCELLED
         assert names[0] != names[1]
         assert system.breaches() == []
+
+
+def test_rights_on_job_sets_are_those_that_are_needed(
+    lab: KubernetesLab, kubeconfig: Path, open_for_job_sets: Path, figures: Figures
+) -> None:
+    """To see and to change them in the namespace; they are made and removed by their users alone."""
+    del open_for_job_sets
+    verbs = ("get", "list", "watch", "create", "patch", "update", "delete", "deletecollection")
+    allowed = {verb for verb in verbs if may(lab, kubeconfig, verb, "jobsets.jobset.x-k8s.io", NAMESPACE)}
+    away = [verb for verb in verbs if may(lab, kubeconfig, verb, "jobsets.jobset.x-k8s.io", "default")]
+    excess = allowed - {"list", "watch", "patch"}
+    figures.count(rbac_excess=len(excess) + len(away))
+
+    assert (allowed, away) == ({"list", "watch", "patch"}, [])
 
 
 def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict[str, Any], over: str) -> None:
