@@ -119,7 +119,7 @@ def test_kinds_of_users_objects_stay_until_others_are_named(tmp_path: Path) -> N
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="kubernetes://n/c:/v"),)))
     kept = []
     for asked in ((), ("JobSet",), ()):
-        kept.append("kinds" in (folder.root / "steepest.json").read_text())
+        kept.append('"kinds"' in (folder.root / "steepest.json").read_text())
         let_jobs_have(folder, ClusterSettings(kinds=asked))
         kept.append(folder.read().kinds == ("JobSet",))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ JOB_SETS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "kinds": ["JobSe
 def test_job_sets_are_gated_and_reached_only_where_they_are_named() -> None:
     """By a policy or the webhook; the migrator alone may see and change them, and is told that it shall."""
 
-    def reached(values: dict[str, Any]) -> dict[str, list[str]]:
+    def reached(values: Mapping[str, Any]) -> dict[str, list[str]]:
         return {
             name: rule["verbs"]
             for name, role in of_kind("Role", values).items()
