@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject
 from steepest.cluster.kubernetes.objects import SCHEDULE
@@ -56,8 +55,3 @@ def users(spec: Object, **metadata: Any) -> Object:
 def read(found: Object) -> UsersObject:
     """It as it is decoded."""
     return msgspec.json.decode(msgspec.json.encode(found), type=UsersObject)
-
-
-def plural(kind: Kind) -> str:
-    """The stub's name of a kind."""
-    return kind.plural

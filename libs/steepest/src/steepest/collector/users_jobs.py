@@ -20,7 +20,7 @@ from steepest.cluster.kubernetes.kinds.users_object import UsersObject, is_suspe
 from steepest.cluster.kubernetes.manifest import CLUSTER, JobSettings
 from steepest.cluster.kubernetes.objects import SCHEDULE
 from steepest.cluster.kubernetes.reflector import Reflector, labelled
-from steepest.cluster.kubernetes.users_jobs import USERS_JOB, is_of, job_name, submission
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB, is_of, job_name, queue_of, submission
 from steepest.collector.notice_writer import NoticeWriter
 from steepest.errors import ClusterError, InputError
 from steepest.events import cluster as c
@@ -108,10 +108,10 @@ class UsersJobs(Effector):
         is_known = self._view.jobs.get(name) is not None
         if found.is_over(kind) or is_known or found.metadata.deletion_timestamp is not None:
             return
+        if not self._is_ours(queue_of(found)):
+            return
         try:
             spec = submission(kind, found)
-            if not self._is_ours(spec.queue):
-                return
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(kind, found, name)
         except InputError as error:

@@ -87,6 +87,11 @@ def may_be_users(job: str) -> bool:
     return _NAMED.fullmatch(job) is not None
 
 
+def queue_of(asked: UsersObject) -> str:
+    """The queue that its user names, which may be no name of one."""
+    return asked.metadata.labels.get(QUEUE, "default")
+
+
 def submission(kind: Kind, asked: UsersObject) -> JobSpec:
     """What it asks for.
 
@@ -96,7 +101,7 @@ def submission(kind: Kind, asked: UsersObject) -> JobSpec:
     fields = asked.read()
     read = roles(kind, fields)
     pods = tuple(_UsersPods(role, _pod(role.template)) for role in read)
-    labels, annotations = asked.metadata.labels, asked.metadata.annotations
+    annotations = asked.metadata.annotations
     first = pods[0]
     words = (*first.container.command, *first.container.args)[:_WORDS]
     is_alone = sum(role.replicas for role in read) == 1
@@ -114,7 +119,7 @@ def submission(kind: Kind, asked: UsersObject) -> JobSpec:
         roles=() if is_alone else tuple(map(_role, pods)),
         retries=min(role.retries for role in read),
         success=SuccessRule.CHIEF if chief_ends(kind, fields, read) else SuccessRule.ALL,
-        queue=_named(labels.get(QUEUE, "default")),
+        queue=_named(queue_of(asked)),
         metric=annotations.get(METRIC, "loss")[:_LETTERS],
         log_format=annotations.get(FORMAT, "auto")[:_LETTERS],
         steps=_number(annotations.get(STEPS)),
