@@ -210,6 +210,22 @@ $(KUBERNETES)/helm: tools/kubernetes/helm/go.mod tools/kubernetes/helm/go.sum
 .PHONY: helm
 helm: $(KUBERNETES)/helm ## Build Helm with Go, for the chart and its tests
 
+# Its controller and the objects that it needs, for its tests. Go's proxy may not have one of its modules: the tests then skip
+# with the reason. Any other failure is one.
+JOB_SET := sigs.k8s.io/jobset
+$(KUBERNETES)/jobset: tools/kubernetes/jobset/go.mod tools/kubernetes/jobset/go.sum
+	@mkdir -p $(KUBERNETES)
+	@if (cd tools/kubernetes/jobset && go mod download) > $@.unserved 2>&1; then \
+	  rm $@.unserved && cd tools/kubernetes/jobset && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ $(JOB_SET) \
+	    && install -m 644 $$(go list -m -f '{{.Dir}}' $(JOB_SET))/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml \
+	      $(CURDIR)/$@-crd.yaml \
+	    && install -m 644 $$(go list -m -f '{{.Dir}}' $(JOB_SET))/config/components/webhook/manifests.yaml \
+	      $(CURDIR)/$@-webhooks.yaml; \
+	else tail -n 3 $@.unserved; fi
+
+.PHONY: jobset
+jobset: $(KUBERNETES)/jobset ## Build JobSet's controller with Go, for the tests of users' JobSets
+
 kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause)
 	@PATH=$$PATH:/usr/sbin; { test -x /usr/lib/cni/bridge && command -v runc && command -v iptables && command -v ip \
 	    && command -v openssl; } > /dev/null || { \
@@ -227,7 +243,7 @@ kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .ka
 kubernetes-stop: ## Stop it, and remove what it left on this machine
 	@$(BIN)/python -m steepest.kubernetes_lab stop
 
-test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
+test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(KUBERNETES)/jobset .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
 	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
 
 # It needs neither root nor containerd. What it came to, and on which machine, stands in docs/kubernetes.md.

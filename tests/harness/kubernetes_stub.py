@@ -1,7 +1,7 @@
-"""An API server in memory with what the adapter needs of Kubernetes: lists, watches, merge patches, Jobs that make a pod.
+"""An API server in memory with what the adapter needs: lists, watches, patches, Jobs and JobSets that make pods.
 
-It owns what a real one does with these requests, in the simplest way: a resumed Job has a gated pod, a pod without its gate
-runs on the node of its selector, and a suspended Job's pod ends with status 85.
+It owns what a real one does with these requests, in the simplest way: a resumed Job or JobSet has gated pods, a pod without
+its gate runs on the node of its selector, and the pods of one that is suspended end with status 85.
 """
 
 from __future__ import annotations
@@ -10,36 +10,45 @@ import asyncio
 import contextlib
 import hashlib
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.harness.json_patches import PatchTestError, patched
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB
 from steepest.events.common import Resources
 
 Object = dict[str, Any]
+
+
+KINDS = ("nodes", "pods", "jobs", "jobsets")
 
 
 class KubernetesStub:
     """One namespace and some nodes.
 
     Attributes:
-        objects: By kind (``jobs``, ``pods``, ``nodes``) and name.
+        objects: By kind (``jobs``, ``jobsets``, ``pods``, ``nodes``) and name; a kind that is not there is not known.
         asked: Method, kind and body of each request for one object.
+        listed: How often each kind was listed.
         before: Called with method, kind and name of each of them before it takes effect.
         paths: Path and query of every request.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Object]] = {"jobs": {}, "pods": {}, "nodes": {}}
+        self.objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
         self.asked: list[tuple[str, str, Any]] = []
+        self.listed: Counter[str] = Counter()
         self.before: Callable[[str, str, str], None] = lambda *_: None
         self.paths: list[str] = []
-        self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in self.objects}
+        self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
         self._version = 0
         self._news = asyncio.Event()
         self._is_over = False
@@ -76,10 +85,14 @@ class KubernetesStub:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         self.paths.append(request.path_qs)
-        kind = next((each for each in ("nodes", "pods", "jobs") if f"/{each}" in request.path), "")
+        kind = next((each for each in KINDS if each in request.path.split("/")), "")
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
         if not kind or "/" in name:
             return web.Response(text="") if name.endswith("/log") else web.json_response({}, status=404)
+        if request.method == "GET" and not name and not request.query.get("watch"):
+            self.listed[kind] += 1
+        if kind not in self.objects:
+            return web.json_response({"message": "the server could not find the requested resource"}, status=404)
         if request.method == "GET" and not name:
             return await self._watched(request, kind) if request.query.get("watch") else self._listed(request, kind)
         body = json.loads(await request.text() or "null")
@@ -104,10 +117,18 @@ class KubernetesStub:
             return 201, made
         if found is None:
             return 404, {"message": "not found"}
-        uid = (body or {}).get("preconditions" if method == "DELETE" else "metadata", {}).get("uid")
+        where = "preconditions" if method == "DELETE" else "metadata"
+        uid = body.get(where, {}).get("uid") if isinstance(body, dict) else None
         if method != "GET" and uid not in {None, found["metadata"]["uid"]}:
             return 409, {"message": "the UID in the precondition is another one"}
-        if method == "PATCH":
+        if method == "PATCH" and isinstance(body, list):
+            try:
+                found = patched(found, body)
+            except PatchTestError:
+                return 422, {"message": "a test of the patch fails"}
+            self.put(kind, found)
+            self._follow(kind, found)
+        elif method == "PATCH":
             _merge(found, body)
             self.put(kind, found)
             self._follow(kind, found)
@@ -123,20 +144,26 @@ class KubernetesStub:
             running = [{"name": "job", "state": {"running": {}}, "containerID": f"containerd://{digits}"}]
             changed["status"] = {"phase": "Running", "containerStatuses": running}
             self.put("pods", changed)
-        elif kind == "jobs":
+        elif kind in {"jobs", "jobsets"}:
             uid = changed["metadata"]["uid"]
             mine = [
                 pod for pod in self.objects["pods"].values() if pod["metadata"]["ownerReferences"] == [{"uid": uid}]
             ]
             if not changed["spec"]["suspend"] and not mine:
-                template = json.loads(json.dumps(changed["spec"]["template"]))
-                named = {"name": f"{changed['metadata']['name']}-{self._version}", "ownerReferences": [{"uid": uid}]}
-                self.put("pods", {"metadata": {**template["metadata"], **named}, "spec": template["spec"]})
+                for template, labels in _templates(changed):
+                    self._make_pod(changed["metadata"]["name"], uid, template, labels)
             for pod in mine if changed["spec"]["suspend"] else ():
                 ended = [{"name": "job", "state": {"terminated": {"exitCode": 85}}}]
                 pod["status"] = {"phase": "Failed", "containerStatuses": ended}
                 self.put("pods", pod)
                 self.drop("pods", pod["metadata"]["name"])
+
+    def _make_pod(self, name: str, owner: str, template: Object, labels: dict[str, str]) -> None:
+        made = json.loads(json.dumps(template))
+        metadata = made.get("metadata", {})
+        named = {"name": f"{name}-{self._version}", "ownerReferences": [{"uid": owner}]}
+        labelled = {**metadata.get("labels", {}), **labels}
+        self.put("pods", {"metadata": {**metadata, **named, "labels": labelled}, "spec": made["spec"]})
 
     def _listed(self, request: web.Request, kind: str) -> web.Response:
         items = list(self.objects[kind].values()) if "/namespaces/" in request.path or kind == "nodes" else []
@@ -175,6 +202,28 @@ def _matches(kind: str, found: Object, query: Mapping[str, str]) -> bool:
     return True
 
 
+def _templates(owner: Object) -> list[tuple[Object, dict[str, str]]]:
+    """The template of each pod that a Job or a JobSet makes, and the labels that its controller adds."""
+    index = "batch.kubernetes.io/job-completion-index"
+    roles = owner["spec"].get("replicatedJobs", [])
+    if not roles:
+        spec = owner["spec"]
+        return [(spec["template"], {index: str(number)}) for number in range(spec.get("parallelism", 1))]
+    return [
+        (
+            role["template"]["spec"]["template"],
+            {
+                "jobset.sigs.k8s.io/replicatedjob-name": role["name"],
+                "jobset.sigs.k8s.io/job-index": str(job),
+                index: str(number),
+            },
+        )
+        for role in roles
+        for job in range(role.get("replicas", 1))
+        for number in range(role["template"]["spec"].get("parallelism", 1))
+    ]
+
+
 def _merge(into: Object, change: Object) -> None:
     """A strategic merge, as far as the adapter uses it."""
     for key, value in change.items():
@@ -209,6 +258,7 @@ async def served(stub: KubernetesStub, kubeconfig: Path) -> AsyncIterator[None]:
 def adapter_on(
     folder: Path,
     nodes: Sequence[tuple[str, Resources]] | str,
+    kinds: Sequence[Kind] = (JOB,),
     *,
     agent: AgentNode | None = None,
     has_agents: bool = False,
@@ -226,4 +276,5 @@ def adapter_on(
         heartbeat_s=0.1,
         agent=agent,
         has_agents=has_agents,
+        kinds=kinds,
     )

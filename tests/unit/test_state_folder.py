@@ -113,6 +113,22 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
             let_jobs_have(folder, asked)
 
 
+def test_kinds_of_users_objects_stay_until_others_are_named(tmp_path: Path) -> None:
+    """A folder without them is as earlier releases can read it; only on Kubernetes are there such objects."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="kubernetes://n/c:/v"),)))
+    kept = []
+    for asked in ((), ("JobSet",), ()):
+        kept.append('"kinds"' in (folder.root / "steepest.json").read_text())
+        let_jobs_have(folder, ClusterSettings(kinds=asked))
+        kept.append(folder.read().kinds == ("JobSet",))
+
+    assert kept == [False, False, False, True, True, True]
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
+    with pytest.raises(InputError, match="for Kubernetes"):
+        let_jobs_have(folder, ClusterSettings(kinds=("JobSet",)))
+
+
 def test_gangs_on_engines_get_the_network_once_they_are_let(tmp_path: Path) -> None:
     """The folder keeps what `up` said last; what is not said stays."""
     folder = StateFolder(tmp_path / "state")

@@ -34,6 +34,9 @@ migrator:
     {{- if .Values.optIn.enabled }}
     # A pod that a user's own template makes has no limit yet.
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
+    {{- if has "JobSet" .Values.optIn.kinds }}
+    - { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list, watch, patch] }
+    {{- end }}
     {{- end }}
   cluster: &nodes
     - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }

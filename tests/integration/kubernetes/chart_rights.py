@@ -18,6 +18,7 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
         *((verb, "services") for verb in ("create", "delete")),
         ("create", "events.k8s.io/events"),
         ("patch", "pods/resize"),
+        *((verb, "jobset.x-k8s.io/jobsets") for verb in ("list", "watch", "patch")),
     },
     "resizer": {*SEES, *NODES, ("patch", "pods/resize")},
 }

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 
+from steepest.kubernetes_lab import job_sets
 from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
 from steepest.kubernetes_lab.layout import default_folder
 from steepest.testing.contracts.cluster_harness import ClusterFixture
@@ -84,6 +85,17 @@ def kubeconfig(lab: KubernetesLab) -> Path:
     """That of the service account with the rights that an installation is given."""
     lab.kubectl("apply", "-f", str(RIGHTS))
     return lab.kubeconfig_of("steepest")
+
+
+@pytest.fixture(scope="session")
+def job_set_controller(lab: KubernetesLab) -> Iterator[str]:
+    """JobSet's own controller, as long as it can run; empty, or why it cannot."""
+    why = job_sets.missing(lab.folder)
+    if not why:
+        job_sets.start(lab)
+    yield why
+    if not why:
+        job_sets.stop(lab)
 
 
 @pytest.fixture

@@ -50,20 +50,20 @@ def finished_move(found: Received[c.ClusterEvent]) -> c.MigrationFinished | None
     return found.event if isinstance(found.event, c.MigrationFinished) else None
 
 
-def events_about(lab: KubernetesLab, uid: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
-    """The Events about a Job that Steepest has written."""
-    about = f"involvedObject.kind=Job,involvedObject.uid={uid}"
+def events_about(lab: KubernetesLab, uid: str, namespace: str = NAMESPACE, kind: str = "Job") -> list[dict[str, Any]]:
+    """The Events about an object that Steepest has written."""
+    about = f"involvedObject.kind={kind},involvedObject.uid={uid}"
     found = json.loads(lab.kubectl("-n", namespace, "get", "events", "--field-selector", about, "-o", "json"))
     return [each for each in found["items"] if each.get("reportingComponent") == CONTROLLER]
 
 
 def events_once_there(
-    lab: KubernetesLab, uid: str, reasons: set[str], namespace: str = NAMESPACE
+    lab: KubernetesLab, uid: str, reasons: set[str], namespace: str = NAMESPACE, kind: str = "Job"
 ) -> list[dict[str, Any]]:
-    """The Events about a Job, as soon as there is one of each of these reasons."""
+    """The Events about an object, as soon as there is one of each of these reasons."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        found = events_about(lab, uid, namespace)
+        found = events_about(lab, uid, namespace, kind)
         seen = {each["reason"] for each in found}
         if reasons <= seen:
             return found

@@ -35,6 +35,7 @@ from tests.integration.kubernetes.chart_release import (
 from tests.integration.kubernetes.chart_rights import RIGHTS, rights_of
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import events_once_there
+from tests.integration.kubernetes.opted_in import users_job_set
 
 from steepest.cli.main import main
 from steepest.cluster.kubernetes.objects import SCHEDULE
@@ -293,20 +294,25 @@ def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures
     _run_users_job(release, figures)
 
 
-def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(release: Release, figures: Figures) -> None:
-    """It makes of a Job what the policy makes of it, and only of one with the label."""
+def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(
+    release: Release, figures: Figures, job_set_controller: str
+) -> None:
+    """It makes of a Job what the policy makes of it, and only of one with the label; and likewise of a JobSet."""
     by_policy = _await_gates(release)
+    of_job_sets = [] if job_set_controller else [_await_parts(release)]
     try:
-        asked = {**VALUES, "optIn": {"enabled": True, "by": "webhook"}}
+        asked = {**VALUES, "optIn": {**VALUES["optIn"], "by": "webhook"}}
         release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=asked)
         eventually(lambda: not release.items("mutatingadmissionpolicies", OURS), "the policy is gone")
         by_webhook = _await_gates(release)
+        of_job_sets += of_job_sets and [_await_parts(release)]
         other = _users_job(release, "--dry-run=server", labels={})
         _run_users_job(release, figures)
     finally:
         release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
 
     assert by_webhook == by_policy
+    assert of_job_sets == [{"images"}] * len(of_job_sets)
     assert other["spec"]["suspend"] is False
     assert "schedulingGates" not in other["spec"]["template"]["spec"]
 
@@ -323,6 +329,23 @@ def _await_gates(release: Release) -> dict[str, Any]:
     container["env"].sort(key=itemgetter("name"))
     container["volumeMounts"].sort(key=itemgetter("mountPath"))
     return pod
+
+
+def _await_parts(release: Release) -> set[str]:
+    """The queues of a JobSet's Jobs that will be gated, once all of them will be."""
+    asked = users_job_set("users", opted_in=True)
+    place = {"namespace": release.namespace, "labels": {SCHEDULE: "true", "steepest.dev/queue": "images"}}
+    asked["metadata"] |= place
+
+    def parts() -> list[dict[str, str]] | None:
+        made = json.loads(release.lab.kubectl("create", "--dry-run=server", "-f", "-", "-o", "json", content=asked))[
+            "spec"
+        ]
+        return [each["template"]["metadata"]["labels"] for each in made["replicatedJobs"]] if made["suspend"] else None
+
+    found = eventually(parts, "users' JobSets are gated")
+    assert {each[SCHEDULE] for each in found} == {"part"}
+    return {each["steepest.dev/queue"] for each in found}
 
 
 def _run_users_job(release: Release, figures: Figures) -> None:

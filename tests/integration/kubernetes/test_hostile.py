@@ -18,7 +18,7 @@ from tests.hostile.test_local import HOSTILE_S, INNOCENTS, STEP_S, losses_of
 from tests.integration.kubernetes import test_users_jobs
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import events_once_there, lab_system
-from tests.integration.kubernetes.test_users_jobs import users_job
+from tests.integration.kubernetes.opted_in import users_job
 
 from steepest.events import cluster as c
 from steepest.kubernetes_lab.lab import KubernetesLab

@@ -14,77 +14,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
-from tests.integration.kubernetes.move_parts import ACCOUNT, own_parts_ms
+from tests.integration.kubernetes.move_parts import own_parts_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system, moving_system
+from tests.integration.kubernetes.opted_in import opened, users_job, written
 
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
 from steepest.testing.system.running_system import RunningSystem
 
-POLICIES = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
 USER = f"system:serviceaccount:{NAMESPACE}:default"
-OPEN = "steepest.dev/jobs"
 JOBS = ("opted-in-mine", "opted-in-hers", "opted-in-his")
 """Named so that other tests that read the audit log know them."""
 
 
-def users_job(name: str, *, opted_in: bool) -> dict[str, Any]:
-    """A Job as a user writes it; it knows nothing of Steepest but the label."""
-    source = Path(exclusive_training.__file__).read_text()
-    command = ["python3", "-c", source, "/steepest/checkpoints"] if opted_in else ["sleep", "3600"]
-    container = {
-        "name": "train",
-        "image": DEMO,
-        "imagePullPolicy": "Never",
-        "command": command,
-        "resources": {"requests": {"cpu": "50m"}},
-    }
-    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 10, "containers": [container]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": name,
-            "namespace": NAMESPACE,
-            "labels": {"steepest.dev/schedule": "true"} if opted_in else {},
-        },
-        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
-    }
-
-
 @pytest.fixture
 def state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
-    """A state folder on the volume; the namespace is open for users' Jobs, whose pods will mount it."""
+    """A state folder on the volume, in a namespace that is open for users' Jobs."""
     del kubeconfig
-    name = f"users-{secrets.token_hex(4)}"
-    text = POLICIES.read_text().replace('"steepest/cluster"', f'"{name}/cluster"')
-    (tmp_path / "opt-in.yaml").write_text(text)
-    lab.kubectl("apply", "-f", str(tmp_path / "opt-in.yaml"))
-    lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}=true", "--overwrite")
-    wait_until_admission_works(lab)
-    yield lab.folder.volume / name
-    lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}-")
-    lab.kubectl("-n", NAMESPACE, "delete", "jobs", *JOBS, "bystander", "--ignore-not-found", "--wait=false")
-    lab.kubectl("delete", "-f", str(tmp_path / "opt-in.yaml"))
-
-
-def wait_until_admission_works(lab: KubernetesLab) -> None:
-    """The server compiles a new policy within seconds; a dry run says when it has."""
-    for _ in range(120):
-        seen = lab.kubectl(
-            "create", "--dry-run=server", "-o", "json", "-f", "-", content=users_job("probe", opted_in=True)
-        )
-        if json.loads(seen)["spec"].get("suspend"):
-            return
-        time.sleep(0.5)
-    raise AssertionError("the policy has no effect")
+    with opened(lab, tmp_path) as made:
+        yield made
+        lab.kubectl("-n", NAMESPACE, "delete", "jobs", *JOBS, "bystander", "--ignore-not-found", "--wait=false")
 
 
 @pytest.fixture
@@ -137,7 +91,7 @@ def test_users_jobs_are_placed_and_moved_and_others_are_not_touched(
     bystander = _job(lab, "bystander")
     assert "suspend" not in bystander["spec"] or bystander["spec"]["suspend"] is False
     assert "labels" not in bystander["metadata"] or "steepest.dev/schedule" not in bystander["metadata"]["labels"]
-    untouched = [name for name in _written(lab) if name.startswith("bystander")]
+    untouched = [name for name in written(lab) if name.startswith("bystander")]
     figures.count(untouched_writes=len(untouched))
     assert untouched == []
     assert system.breaches() == []
@@ -212,7 +166,7 @@ def test_a_job_that_cannot_be_scheduled_says_why(system: RunningSystem, lab: Kub
     lab.kubectl("create", "-f", "-", content=job)
 
     (said,) = events_once_there(lab, _job(lab, JOBS[0])["metadata"]["uid"], {"LeftAlone"})
-    assert "set parallelism and completions to 1" in said["message"]
+    assert "set completionMode to Indexed" in said["message"]
     assert _job(lab, JOBS[0])["spec"]["suspend"] is True
 
 
@@ -258,11 +212,3 @@ def _pods(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:
     """The pods of a Job that have not ended."""
     found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "pods", "-l", f"job-name={job}", "-o", "json"))["items"]
     return [pod for pod in found if pod["status"]["phase"] in {"Pending", "Running"}]
-
-
-def _written(lab: KubernetesLab) -> list[str]:
-    """Names of what the audit log says that Steepest has written to."""
-    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
-    names = [line["objectRef"].get("name", "") for line in lines if line["user"]["username"] == ACCOUNT]
-    assert names
-    return names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.json_patches import patched
+from tests.unit.cluster.kinds_objects import job_set, users
 
 from steepest.admission.gating import JobsVolume, JobToGate, patch
 from steepest.admission.review import answer
@@ -35,16 +36,8 @@ def users_job(*, pod: Job | None = None, container: Job | None = None, labels: J
 
 
 def gated(job: Job) -> Job:
-    """The Job with the patch applied; every operation adds or replaces a member of an object."""
-    found = copy.deepcopy(job)
-    for operation in patch(msgspec.convert(job, JobToGate), VOLUME):
-        assert operation["op"] == "add"
-        *way, last = operation["path"].split("/")[1:]
-        place: Any = found
-        for part in way:
-            place = place[int(part)] if isinstance(place, list) else place[part]
-        place[last] = operation["value"]
-    return found
+    """The Job with the patch applied."""
+    return patched(job, patch(msgspec.convert(job, JobToGate), VOLUME))
 
 
 def named(items: list[Job], key: str = "name") -> dict[str, Job]:
@@ -66,7 +59,7 @@ def test_its_pod_waits_with_the_jobs_folders() -> None:
     assert pod["schedulingGates"] == [{"name": "steepest.dev/placement"}]
     assert pod["volumes"] == [{"name": "steepest", "persistentVolumeClaim": {"claimName": "shared"}}]
     below = "trial/cluster/jobs/$(STEEPEST_JOB)"
-    assert mounts["/steepest/control"]["subPathExpr"] == f"{below}/0/$(STEEPEST_INCARNATION)/control"
+    assert mounts["/steepest/control"]["subPathExpr"] == f"{below}/$(STEEPEST_REPLICA)/$(STEEPEST_INCARNATION)/control"
     assert mounts["/steepest/checkpoints"]["subPathExpr"] == f"{below}/checkpoints"
     assert variables["STEEPEST_CONTROL"]["value"] == "/steepest/control"
     of_annotation = variables["STEEPEST_JOB"]["valueFrom"]["fieldRef"]["fieldPath"]
@@ -120,7 +113,7 @@ def test_the_policy_of_newer_servers_adds_the_same_names() -> None:
     texts = set(re.findall(r'"(steepest\.dev/placement|Failed|/steepest/\w+|STEEPEST_\w+)"', mutations))
     made = msgspec.json.encode(gated(users_job())).decode()
 
-    assert len(texts) == 10
+    assert len(texts) == 15
     assert not [text for text in texts if f'"{text}"' not in made]
 
 
@@ -133,6 +126,23 @@ def test_a_second_time_changes_nothing(volumes: list[Job] | None, env: list[Job]
     once = gated(users_job(pod={"volumes": volumes}, container={"env": env}, labels={"steepest.dev/queue": queue}))
 
     assert gated(once) == once
+
+
+def test_the_jobs_of_a_job_set_are_gated_by_their_label() -> None:
+    """It is suspended itself; each of its Jobs will have the label and the queue by which that Job is gated."""
+    before = {
+        "kind": "JobSet",
+        **users(job_set(), labels={"steepest.dev/schedule": "true", "steepest.dev/queue": "images"}),
+    }
+    before["spec"]["replicatedJobs"][0]["template"]["metadata"] = {"labels": {"team": "us"}}
+    asked = question(before, request={"uid": "u-1", "object": before, "kind": {"kind": "JobSet"}})
+    response = msgspec.json.decode(answer(asked, VOLUME))["response"]
+    after = patched(before, msgspec.json.decode(base64.b64decode(response["patch"])))
+    leader, worker = (each["template"]["metadata"]["labels"] for each in after["spec"]["replicatedJobs"])
+
+    assert after["spec"]["suspend"] is True
+    assert worker == {"steepest.dev/schedule": "part", "steepest.dev/queue": "images"}
+    assert leader == {"team": "us", **worker}
 
 
 def question(job: Any, **fields: Any) -> bytes:
@@ -172,6 +182,8 @@ def test_a_job_without_a_container_is_gated_all_the_same() -> None:
         question({"spec": {}}),
         question(users_job(pod={"volumes": "all"})),
         question(None),
+        question(None, request={"uid": "u-1", "object": users_job(), "kind": {"kind": "CronJob"}}),
+        question(None, request={"uid": "u-1", "object": users_job(), "kind": {"kind": "JobSet"}}),
     ],
 )
 def test_what_is_no_question_about_a_job_is_refused(asked: bytes) -> None:

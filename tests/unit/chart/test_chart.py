@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -314,6 +315,39 @@ def test_users_jobs_are_gated_on_request_only() -> None:
     assert "steepest:steepest" not in text
 
 
+JOB_SETS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "kinds": ["JobSet"]}}
+
+
+def test_job_sets_are_gated_and_reached_only_where_they_are_named() -> None:
+    """By a policy or the webhook; the migrator alone may see and change them, and is told that it shall."""
+
+    def reached(values: Mapping[str, Any]) -> dict[str, list[str]]:
+        return {
+            name: rule["verbs"]
+            for name, role in of_kind("Role", values).items()
+            for rule in role["rules"]
+            if "jobsets" in rule["resources"]
+        }
+
+    named = {each["metadata"]["name"]: each for each in rendered(JOB_SETS) if "Mutating" in each["kind"]}
+    policy = named["training-demo-steepest.jobsets.steepest.dev"]
+    asked = {**TRIAL, "optIn": {**JOB_SETS["optIn"], "by": "webhook"}}
+    (registered,) = of_kind("MutatingWebhookConfiguration", asked).values()
+    (webhook,) = registered["webhooks"]
+    described = of_kind("ConfigMap", JOB_SETS)["installation"]["data"]["installation.toml"]
+
+    assert reached(JOB_SETS) == {"migrator": ["list", "watch", "patch"]}
+    for without in (TRIAL, ASKED, {**TRIAL, "optIn": {"enabled": False, "kinds": ["JobSet"]}}):
+        assert reached(without) == {}
+        assert "jobset" not in json.dumps(rendered(without)).lower()
+    assert policy["spec"]["matchResources"]["namespaceSelector"] == {
+        "matchLabels": {"kubernetes.io/metadata.name": "training"}
+    }
+    assert [rule["resources"] for rule in webhook["rules"]] == [["jobs"], ["jobsets"]]
+    assert 'kinds = ["JobSet"]' in described
+    assert helm("template", "demo", str(CHART), values={**TRIAL, "optIn": {"kinds": ["CronJob"]}}).returncode
+
+
 def test_an_older_server_asks_a_webhook_and_has_no_policy() -> None:
     """It would run users' Jobs beside Steepest; what only newer servers have cannot be asked of it."""
     opened = {**TRIAL, "optIn": {"enabled": True}}
@@ -341,7 +375,8 @@ def test_the_webhook_is_asked_about_opted_in_jobs_alone() -> None:
     asked = webhook["clientConfig"]
 
     assert (rule["resources"], rule["operations"]) == (["jobs"], ["CREATE"])
-    assert webhook["objectSelector"] == {"matchLabels": {"steepest.dev/schedule": "true"}}
+    (label,) = webhook["objectSelector"]["matchExpressions"]
+    assert label == {"key": "steepest.dev/schedule", "operator": "In", "values": ["true", "part"]}
     assert webhook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "training"}}
     assert (webhook["failurePolicy"], webhook["sideEffects"]) == ("Fail", "None")
     assert asked["caBundle"] == secret["ca.crt"]

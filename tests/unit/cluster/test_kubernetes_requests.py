@@ -12,6 +12,7 @@ from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.api import _pause_s
+from steepest.cluster.kubernetes.manifest import labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE, Pod
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
@@ -168,9 +169,10 @@ async def test_a_tainted_node_takes_a_users_job_only(cluster: KubernetesCluster,
     with pytest.raises(RefusedError, match="cordoned or tainted"):
         await cluster.start(REPLICA, 1, "n2", SPEC, None)
     users = ReplicaSpec(command=("train",), env={USERS_JOB: "mine"}, requests=Resources(cpu_m=100))
-    with pytest.raises(RefusedError, match=r"the user's Job of .* is gone"):
+    with pytest.raises(RefusedError, match=r"the user's object of .* is gone"):
         await cluster.start(USERS, 1, "n2", users, None)
-    gated = {"metadata": {"labels": {}}, "spec": {"schedulingGates": [{"name": GATE}]}}
+    labels = labels_of_job(cluster.jobs_settings, USERS.job)
+    gated = {"metadata": {"labels": labels}, "spec": {"schedulingGates": [{"name": GATE}]}}
     mine = {"metadata": {"name": "mine", "labels": {SCHEDULE: "true"}}, "spec": {"suspend": True, "template": gated}}
     stub.put("jobs", mine)
     stub.asked.clear()

@@ -74,13 +74,13 @@ def test_the_pod_of_a_job_is_found_among_any_number() -> None:
     """By its owner, with as much work as among a few; one that is removed is not found any more."""
     few, many = copy_of(FEW), copy_of(MANY)
 
-    assert [pod.metadata.uid for pod in many.made_by("job-2")] == ["pod-2"]
-    assert count_calls(lambda: few.made_by("job-2"))[0] == count_calls(lambda: many.made_by("job-2"))[0]
+    assert [pod.metadata.uid for pod in many.of_group("job-2")] == ["pod-2"]
+    assert count_calls(lambda: few.of_group("job-2"))[0] == count_calls(lambda: many.of_group("job-2"))[0]
     many._take(event("MODIFIED", 2, owner="job-1"))
-    assert [pod.metadata.uid for pod in many.made_by("job-1")] == ["pod-1", "pod-2"]
+    assert [pod.metadata.uid for pod in many.of_group("job-1")] == ["pod-1", "pod-2"]
     many._take(event("DELETED", 2, owner="job-2"))
-    assert many.made_by("job-2") == []
-    assert [pod.metadata.uid for pod in many.made_by("job-1")] == ["pod-1"]
+    assert many.of_group("job-2") == []
+    assert [pod.metadata.uid for pod in many.of_group("job-1")] == ["pod-1"]
 
 
 async def test_a_change_wakes_only_those_who_wait_for_it() -> None:

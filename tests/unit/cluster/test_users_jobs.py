@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.cluster.kubernetes.kinds.known import JOB
+from steepest.cluster.kubernetes.kinds.users_object import UsersObject
 from steepest.cluster.kubernetes.nodes.users_node_rules import PARTS_MOST, RULE_BYTES_MOST
 from steepest.cluster.kubernetes.users_jobs import (
     USERS_JOB,
-    UsersJob,
     is_of,
     job_name,
     may_be_users,
@@ -30,13 +31,15 @@ from steepest.events.common import (
     Toleration,
     TolerationOperator,
 )
+from steepest.events.requests import Role
 from steepest.log.base import TopicPartition
 from steepest.runtime.decode import asked_record
+from steepest.view.spec_rules import what_is_wrong
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"
 
 
-def job(*, labels: Any = (), annotations: Any = (), pod: Any = (), container: Any = (), **spec: Any) -> UsersJob:
+def job(*, labels: Any = (), annotations: Any = (), pod: Any = (), container: Any = (), **spec: Any) -> UsersObject:
     """A Job that can be taken, but for what is named."""
     one = {"name": "train", "image": "trainer:3", "command": ["python"], "args": ["train.py"], **dict(container)}
     body = {
@@ -48,17 +51,18 @@ def job(*, labels: Any = (), annotations: Any = (), pod: Any = (), container: An
             **spec,
         },
     }
-    return msgspec.convert(body, UsersJob)
+    return msgspec.json.decode(msgspec.json.encode(body), type=UsersObject)
 
 
 def test_a_job_keeps_what_its_user_has_written() -> None:
     """Its command and image are for people; its requests, queue, metric and retries decide."""
     found = submission(
+        JOB,
         job(
             labels={"steepest.dev/queue": "images"},
             annotations={"steepest.dev/metric": "val_loss", "steepest.dev/steps": "300"},
             container={"resources": {"requests": {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "1"}}},
-        )
+        ),
     )
 
     assert found.command == ("python", "train.py")
@@ -95,7 +99,7 @@ def test_a_job_keeps_which_nodes_its_pod_allows() -> None:
         **required({"matchExpressions": [zone]}, {"matchFields": [name]}, {}),
     }
 
-    assert submission(job(pod=pod)).node_rule == NodeRule(
+    assert submission(JOB, job(pod=pod)).node_rule == NodeRule(
         requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("ssd",)),),
         any_of=(
             (LabelRequirement(key="zone", operator=LabelOperator.NOT_IN, values=("a", "b")),),
@@ -112,7 +116,7 @@ def test_a_job_keeps_which_nodes_its_pod_allows() -> None:
 @pytest.mark.parametrize("pod", [{}, {"tolerations": [], "nodeSelector": {}, "affinity": {"podAffinity": {}}}])
 def test_a_job_that_says_nothing_of_nodes_is_submitted_as_before(pod: Any) -> None:
     """Its bytes have no such field."""
-    spec = submission(job(pod=pod))
+    spec = submission(JOB, job(pod=pod))
 
     assert spec.node_rule is None
     assert b"node_rule" not in msgspec.json.encode(spec)
@@ -142,12 +146,12 @@ MANY = [{"key": f"k{number}", "operator": "Exists"} for number in range(10_000)]
 def test_nodes_that_cannot_be_chosen_concern_their_job_alone(pod: Any, why: str) -> None:
     """However long or odd it is, the object itself is read, and its user is given a reason."""
     with pytest.raises(InputError, match=why):
-        submission(job(pod=pod))
+        submission(JOB, job(pod=pod))
 
 
 def test_the_same_toleration_many_times_is_one() -> None:
     """It is no reason to leave a Job alone."""
-    rule = submission(job(pod={"tolerations": MANY[:1] * PARTS_MOST})).node_rule
+    rule = submission(JOB, job(pod={"tolerations": MANY[:1] * PARTS_MOST})).node_rule
     assert rule is not None
     assert len(rule.tolerates) == 1
 
@@ -171,7 +175,7 @@ def test_any_choice_of_nodes_is_taken_or_left_alone(pod: dict[str, Any], term: A
     """Nothing else is raised, and what is taken is a valid submission that is read as it was written."""
     for each in (pod, {**pod, **required(term)}):
         try:
-            spec = submission(job(pod=each))
+            spec = submission(JOB, job(pod=each))
         except InputError:
             continue
         event = JobSubmitted(job=job_name("mine", UID), request=UID, spec=spec)
@@ -182,8 +186,17 @@ def test_any_choice_of_nodes_is_taken_or_left_alone(pod: dict[str, Any], term: A
 @pytest.mark.parametrize(
     ("given_job", "why"),
     [
-        (job(parallelism=2, completions=2), "more than one pod"),
-        (job(completions=None), "more than one pod"),
+        (job(parallelism=2, completions=2), "they have no index: set completionMode to Indexed"),
+        (job(parallelism=2, completions=3, completionMode="Indexed"), "side by side"),
+        (job(parallelism=1, completions=3), "side by side"),
+        (job(parallelism=0, completions=0), "without pods"),
+        (job(parallelism="two"), "spec.parallelism is no number"),
+        (job(template=[]), "cannot be read"),
+        (job(template=None), "no template"),
+        (
+            job(parallelism=2, completions=2, completionMode="Indexed", pod={"nodeSelector": {"disk": "ssd"}}),
+            "which only one pod can",
+        ),
         (job(pod={"restartPolicy": "OnFailure"}), "restarted in place"),
         (job(pod={"containers": [{}, {}]}), "more than one container"),
         (job(pod={"containers": []}), "more than one container"),
@@ -192,10 +205,22 @@ def test_any_choice_of_nodes_is_taken_or_left_alone(pod: dict[str, Any], term: A
         (job(annotations={"steepest.dev/steps": "0"}), "no number of steps"),
     ],
 )
-def test_what_cannot_be_scheduled_is_left_alone(given_job: UsersJob, why: str) -> None:
+def test_what_cannot_be_scheduled_is_left_alone(given_job: UsersObject, why: str) -> None:
     """With a reason for its user."""
-    with pytest.raises(InputError, match=why):
-        submission(given_job)
+    with pytest.raises(InputError) as refused:
+        submission(JOB, given_job)
+
+    assert why in f"{refused.value}: {refused.value.hint}"
+
+
+def test_a_job_of_several_pods_is_a_gang_of_a_fixed_size() -> None:
+    """Each of its pods is a replica, and none may leave: it runs whole or not at all."""
+    container = {"resources": {"requests": {"cpu": "500m"}}}
+    found = submission(JOB, job(parallelism=3, completions=3, completionMode="Indexed", container=container))
+
+    assert found.roles == (Role(name="worker", replicas=3, requests=Resources(cpu_m=500)),)
+    assert (found.is_gang, found.world, found.allows((2,)), found.retries) == (True, 3, False, 2)
+    assert list(what_is_wrong(found)) == []
 
 
 def test_a_job_that_is_made_again_is_another_one() -> None:
@@ -231,7 +256,7 @@ def test_any_object_is_taken_or_left_alone(
     """What is taken is a valid submission: no user's object stops the service that reads it."""
     container = {"command": words, "image": "i" * 5_000, "resources": {"requests": requests}}
     try:
-        spec = submission(job(labels=labels, annotations=annotations, container=container, backoffLimit=limit))
+        spec = submission(JOB, job(labels=labels, annotations=annotations, container=container, backoffLimit=limit))
     except (InputError, msgspec.ValidationError):
         return
     event = JobSubmitted(job=job_name("mine", UID), request=UID, spec=spec)

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
+from tests.unit.cluster.kinds_objects import GANG, job_set, users
 
 from steepest.clock import SystemClock
+from steepest.cluster.kubernetes import KubernetesCluster, reflector
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET
+from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.objects import SCHEDULE
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.collector.notice_writer import NoticeWriter
 from steepest.collector.users_jobs import UsersJobs
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.testing.scenarios.folded_pool import FoldedPool
+from steepest.testing.waiting import until
+
+T = TypeVar("T")
 
 UID = "0a1b2c3d-0000-4000-8000-000000000000"
 LONG_ENOUGH_TO_MARK_S = 0.5
@@ -33,31 +44,128 @@ def users_job(name: str) -> dict[str, object]:
     }
 
 
+class Followed:
+    """The effector over an API server in memory.
+
+    Attributes:
+        stub: The API server.
+        pool: What the effector has seen of the log.
+        sent: What it has submitted.
+        jobs: The effector.
+    """
+
+    def __init__(self, stub: KubernetesStub, cluster: KubernetesCluster) -> None:
+        self.stub = stub
+        self.pool = FoldedPool()
+        self.sent: asyncio.Queue[Any] = asyncio.Queue()
+        notices = NoticeWriter(cluster.connect(), cluster.jobs_settings, SystemClock())
+        self.jobs = UsersJobs(cluster.connect(), cluster.jobs_settings, lambda _: True, notices)
+
+    async def send(self, *events: Any, **_: Any) -> None:
+        """Keep what the effector wants to be in the log."""
+        for event in events:
+            self.sent.put_nowait(event)
+
+    def fold(self, event: c.ClusterEvent) -> None:
+        """It is in the log."""
+        accepted = self.pool.fold(event)
+        self.jobs.observe(self.pool.view, self.pool.log[-1], accepted=accepted)
+
+    async def next(self, kind: type[T]) -> T:
+        """The next of what is sent of this kind; an object is submitted again until its job is in the log."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not isinstance(found := await self.sent.get(), kind):
+                pass
+            return found
+
+    def cancelled(self) -> list[str]:
+        """The jobs that it has cancelled, of what nothing else has asked for."""
+        sent = [self.sent.get_nowait() for _ in range(self.sent.qsize())]
+        return [event.job for event in sent if isinstance(event, c.JobCancelRequested)]
+
+
+@contextlib.asynccontextmanager
+async def following(stub: KubernetesStub, folder: Path, kinds: Sequence[Kind] = (JOB,)) -> AsyncIterator[Followed]:
+    """It runs while the block does."""
+    async with served(stub, folder / "kubeconfig"):
+        cluster = adapter_on(folder, [("n1", Resources(1_000, 1_024))], kinds)
+        made = Followed(stub, cluster)
+        made.jobs.caught_up(made.pool.view)
+        running = asyncio.create_task(made.jobs.run(made.send))
+        try:
+            yield made
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await cluster.close()
+
+
 async def test_a_job_is_submitted_once_the_pool_is_configured(tmp_path: Path) -> None:
     """Before that no flag is in force, and the log would not hold which nodes the job may run on."""
-    stub = KubernetesStub()
+    stub, marked = KubernetesStub(), asyncio.Event()
     stub.put("jobs", users_job("mine"))
-    pool = FoldedPool()
-    marked, sent = asyncio.Event(), asyncio.Queue[Any]()
-
-    async def send(*events: Any, **_: Any) -> None:
-        for event in events:
-            sent.put_nowait(event)
-
     stub.before = lambda *_: marked.set()
-    async with served(stub, tmp_path / "kubeconfig"):
-        cluster = adapter_on(tmp_path, [("n1", Resources(1_000, 1_024))])
-        notices = NoticeWriter(cluster.connect(), cluster.jobs_settings, SystemClock())
-        jobs = UsersJobs(cluster.connect(), cluster.jobs_settings, lambda _: True, notices)
-        jobs.caught_up(pool.view)
-        running = asyncio.create_task(jobs.run(send))
+    async with following(stub, tmp_path) as followed:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(marked.wait(), LONG_ENOUGH_TO_MARK_S)
-        accepted = pool.fold(c.PoolConfigured())
-        jobs.observe(pool.view, pool.log[-1], accepted=accepted)
-        submitted = await asyncio.wait_for(sent.get(), PATIENCE_S)
-        running.cancel()
-        await cluster.close()
+        followed.fold(c.PoolConfigured())
+        submitted = await followed.next(c.JobSubmitted)
 
-    assert isinstance(submitted, c.JobSubmitted)
     assert submitted.request == UID
+
+
+async def test_a_job_set_is_marked_submitted_and_cancelled_once_it_is_deleted(tmp_path: Path) -> None:
+    """As a Job is; where nothing names the kind, it is not read."""
+    stub = KubernetesStub()
+    stub.put("jobsets", users(job_set()))
+    async with following(stub, tmp_path, (JOB, JOB_SET)) as followed:
+        followed.fold(c.PoolConfigured())
+        submitted = await followed.next(c.JobSubmitted)
+        marked = stub.objects["jobsets"]["mine"]
+        followed.fold(submitted)
+        stub.drop("jobsets", "mine")
+        cancelled = await followed.next(c.JobCancelRequested)
+
+    assert (submitted.job, submitted.spec.world) == (GANG, 5)
+    assert CLUSTER in marked["metadata"]["labels"]
+    for role in marked["spec"]["replicatedJobs"]:
+        assert role["template"]["spec"]["template"]["metadata"]["labels"].keys() <= marked["metadata"]["labels"].keys()
+    assert cancelled.job == GANG
+
+
+async def test_a_kind_that_is_not_named_is_not_asked_for(tmp_path: Path) -> None:
+    """Its objects are neither listed nor written, opted in or not."""
+    stub = KubernetesStub()
+    stub.put("jobsets", users(job_set()))
+    stub.put("jobs", users_job("other"))
+    async with following(stub, tmp_path) as followed:
+        followed.fold(c.PoolConfigured())
+        assert (await followed.next(c.JobSubmitted)).job.startswith("other.")
+
+    assert stub.listed == {"jobs": 1}
+
+
+async def test_a_kind_that_the_cluster_lacks_is_listed_once_and_cancels_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs may run: an API server that starts does not know a kind yet that it will. It is looked for again later."""
+    stub = KubernetesStub()
+    stub.put("jobsets", users(job_set()))
+    stub.put("jobs", users_job("other"))
+    job_sets = stub.objects.pop("jobsets")
+    async with following(stub, tmp_path, (JOB, JOB_SET)) as followed:
+        of_a_job_set = c.JobSpec(command=("train",), env={USERS_JOB: "JobSet/gone"})
+        uid = "ffffffff-0000-4000-8000-000000000000"
+        followed.fold(c.PoolConfigured())
+        followed.fold(c.JobSubmitted(job="gone.ffffffff", request=uid, spec=of_a_job_set))
+        await followed.next(c.JobSubmitted)
+        await asyncio.sleep(LONG_ENOUGH_TO_MARK_S)
+        assert followed.cancelled() == []
+        assert stub.listed == {"jobs": 1, "jobsets": 1}
+
+    monkeypatch.setattr(reflector, "ABSENT_S", 0.1)
+    async with following(stub, tmp_path, (JOB_SET,)) as followed:
+        followed.fold(c.PoolConfigured())
+        await until(lambda: stub.listed["jobsets"] > 1)
+        stub.objects["jobsets"] = job_sets
+        assert (await followed.next(c.JobSubmitted)).job == GANG

@@ -1,8 +1,8 @@
-"""What is put into a Job of ``batch/v1`` that its user opts in, so that its pod waits until Steepest places it.
+"""What is put into a Job of ``batch/v1`` that its user opts in, so that its pods wait until Steepest places them.
 
-It owns the patch, which makes of a Job what the policy in ``deploy/kubernetes/opt-in.yaml`` makes of it on servers that have
-such policies. It must never send a request, and never decide whether a Job is opted in: the API server does, by the labels
-that the webhook is registered with.
+It owns the patches, which make of an object what the policies in ``deploy/kubernetes`` make of it on servers that have such
+policies. Of an object that makes Jobs, these are gated like users' own, by a label. It must never send a request, and never
+decide whether an object is opted in: the API server does, by the labels that the webhook is registered with.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, from_annotation
-from steepest.cluster.kubernetes.objects import GATE, ObjectPart
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.json_patch import add, put
+from steepest.cluster.kubernetes.kinds.users_object import at, raw_roles
+from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, USERS_VARIABLES, from_annotation
+from steepest.cluster.kubernetes.objects import GATE, PART, SCHEDULE, ObjectPart
 from steepest.cluster.kubernetes.users_jobs import QUEUE
 
 VOLUME = "steepest"
 """The name of the volume in the pod."""
 
 _POD = "/spec/template/spec"
-_FROM_ANNOTATIONS = ("STEEPEST_JOB", "STEEPEST_REPLICA", "STEEPEST_INCARNATION", "STEEPEST_RESTORE")
-"""Variables that differ between incarnations."""
-
 Part = dict[str, Any]
 
 
@@ -97,6 +97,23 @@ def patch(job: JobToGate, volume: JobsVolume) -> list[Part]:
     ]
 
 
+def patch_of_parts(kind: Kind, found: Mapping[str, Any]) -> list[Part]:
+    """The operations that suspend an object which makes Jobs, and give each of these the label by which it is gated.
+
+    Raises:
+        InputError: Its roles cannot be read.
+    """
+    labels = at(found, ("metadata", "labels"))
+    queue = labels.get(QUEUE) if isinstance(labels, Mapping) else None
+    marked = {SCHEDULE: PART, **({QUEUE: queue} if isinstance(queue, str) else {})}
+    made = [add(kind.suspend, True)]  # noqa: FBT003 - the value of the field
+    for number, part in enumerate(raw_roles(kind, found)):
+        template = at(part, kind.job_template)
+        where = (*kind.roles, str(number), *kind.job_template)
+        made += put(template, where, ("metadata", "labels"), marked)
+    return made
+
+
 def _put(path: str, *, value: object) -> Part:
     return {"op": "add", "path": path, "value": value}
 
@@ -111,13 +128,17 @@ def _variables() -> list[Part]:
     return [
         {"name": "STEEPEST_CONTROL", "value": CONTROL},
         {"name": "STEEPEST_CHECKPOINTS", "value": CHECKPOINTS},
-        *map(from_annotation, _FROM_ANNOTATIONS),
+        *map(from_annotation, USERS_VARIABLES),
     ]
 
 
 def _mounts(folder: str) -> list[Part]:
     jobs = f"{folder}/cluster/jobs/$(STEEPEST_JOB)"
     return [
-        {"name": VOLUME, "mountPath": CONTROL, "subPathExpr": f"{jobs}/0/$(STEEPEST_INCARNATION)/control"},
+        {
+            "name": VOLUME,
+            "mountPath": CONTROL,
+            "subPathExpr": f"{jobs}/$(STEEPEST_REPLICA)/$(STEEPEST_INCARNATION)/control",
+        },
         {"name": VOLUME, "mountPath": CHECKPOINTS, "subPathExpr": f"{jobs}/checkpoints"},
     ]

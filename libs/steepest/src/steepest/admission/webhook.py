@@ -58,7 +58,7 @@ def application(volume: JobsVolume) -> Starlette:
         try:
             return Response(answer(asked, volume), media_type="application/json")
         except UntrustedError as error:
-            return PlainTextResponse(f"this is no AdmissionReview of a Job: {error}\n", 400)
+            return PlainTextResponse(f"this is no AdmissionReview of an object that is gated: {error}\n", 400)
 
     async def alive(_: Request) -> Response:
         return PlainTextResponse("yes\n")

@@ -239,6 +239,7 @@ def _kubernetes_cluster(
     try:
         from steepest.cluster.kubernetes import KubernetesCluster, address  # noqa: PLC0415 - the client is an extra
         from steepest.cluster.kubernetes.agent.node_sources import AgentNode  # noqa: PLC0415 - as above
+        from steepest.cluster.kubernetes.kinds.known import kinds  # noqa: PLC0415 - as above
     except ImportError as error:
         raise InputError(
             f"the nodes are Kubernetes', and its client is missing: {error}", hint="install steepest[kubernetes]"
@@ -257,6 +258,7 @@ def _kubernetes_cluster(
         data=_data_of(installation),
         agent=AgentNode(agent) if agent else None,
         has_agents=installation.has_agents,
+        kinds=kinds(installation.kinds),
     )
 
 

@@ -77,6 +77,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         storage: The address of the storage server that jobs read their data from; empty: none.
         folders: What jobs' containers may have there: their working folders are these, or below them.
         link_mbit: The rate of the links that join emulated nodes, in Mbit/s; None: all are on this machine's loopback.
+        kinds: On Kubernetes, the kinds of users' objects beside Job that are scheduled.
     """
 
     version: int = VERSION
@@ -92,6 +93,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     folders: tuple[str, ...] = ()
     pools: tuple[PoolSpec, ...] = ()
     link_mbit: Positive | None = None
+    kinds: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -335,12 +337,14 @@ class StateFolder:
 
 
 def _encoded(installation: Installation) -> bytes:
-    """With one pool and no storage, a folder is as earlier releases made it, and as they can read it."""
+    """With one pool, no storage and no further kinds, a folder is as earlier releases made it, and as they can read it."""
     content = msgspec.to_builtins(installation)
     if not installation.pools:
         del content["pools"]
     if not installation.storage:
         del content["storage"]
+    if not installation.kinds:
+        del content["kinds"]
     if installation.link_mbit is None:
         del content["link_mbit"]
     content["version"] = POOLS_VERSION if installation.pools else VERSION

@@ -40,6 +40,9 @@ PROGRAMS = (
 )
 """What ``make kubernetes`` builds."""
 
+JOB_SET = "jobset"
+"""The controller of JobSets, which runs for their tests alone."""
+
 
 class LabNode(msgspec.Struct, frozen=True, kw_only=True):
     """One node.

@@ -14,6 +14,7 @@ import msgspec
 
 from steepest.app.settings.amounts import node
 from steepest.app.settings.toml_file import read_toml
+from steepest.app.settings.tree import Kind
 from steepest.app.state_folder import KUBERNETES, Installation, PoolSpec, StateFolder
 from steepest.cluster.data_source import data_source
 from steepest.errors import InputError
@@ -67,6 +68,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     loss_partitions: Positive = 4
     storage: str = ""
     node_agents: bool = False
+    kinds: tuple[Kind, ...] = ()
 
 
 class MountedFolder(StateFolder):
@@ -118,8 +120,8 @@ def read_installation(path: Path) -> MountedInstallation:
 
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
-    ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, and ``node_agents``: whether a
-    log-collector runs on each node of the cluster.
+    ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, ``node_agents``: whether each node of the
+    cluster has a log-collector, and ``kinds``, as for ``--kind``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -162,6 +164,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         heartbeat_ms=found.heartbeat_ms,
         loss_partitions=found.loss_partitions,
         storage=data_source(found.storage).url if found.storage else "",
+        kinds=found.kinds,
         cluster=cluster,
         node_agents=found.node_agents,
         selectors={pool.name: pool.selector for pool in found.pool if pool.selector is not None},

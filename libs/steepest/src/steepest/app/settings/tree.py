@@ -51,6 +51,7 @@ Policy = Literal[
     "none",
 ]
 Placement = Literal["spread", "flowcon2"]
+Kind = Literal["JobSet"]
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
 
@@ -139,6 +140,12 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         means(
             "On Docker engines: the folders that jobs may have; default: where `up` made the state folder.",
             flag="--folder",
+        ),
+    ] = ()
+    kinds: Annotated[
+        tuple[Kind, ...],
+        means(
+            "On Kubernetes: kinds of users' objects beside Job that are scheduled; default: as before.", flag="--kind"
         ),
     ] = ()
     heartbeat_ms: Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.cli.options import (
+    KINDS,
     PLACEMENT_NAMES,
     QUEUE_POLICY_NAMES,
     SPAN,
@@ -123,6 +124,13 @@ CORES_SHARE = 0.8
     multiple=True,
     help="Let jobs on Docker engines use this folder (default: where `up` made the state folder). Repeat it.",
 )
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice(KINDS),
+    multiple=True,
+    help="Schedule users' objects of this kind too. Repeat it.",
+)
 @click.option("--heartbeat", type=SPAN, help="Set the period of heartbeats of a new folder (500ms).")
 @click.option(
     "--link-mbit", type=click.IntRange(1), help="Join the emulated nodes of a new folder by links of this rate (root)."
@@ -190,6 +198,7 @@ def flags_of(
         "cluster.host_network": options["host_network"],
         "cluster.storage": options["storage"],
         "cluster.folders": options["folders"],
+        "cluster.kinds": options["kinds"],
         "cluster.heartbeat_ms": options["heartbeat"],
         "cluster.link_mbit": options["link_mbit"],
         "parameters.alpha": options["alpha"],
@@ -322,14 +331,19 @@ def _refuse_links(asked: ClusterSettings) -> None:
 def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     """Put on record what containers may have: folders (those named now, else those before, else this one), and the network.
 
+    Also which kinds of users' objects are scheduled.
+
     Raises:
-        InputError: Nodes are emulated, and jobs may have all that this user has.
+        InputError: Nodes are emulated, and jobs may have all that this user has; or nodes are no Kubernetes cluster's, and
+            have no objects of users.
     """
     import msgspec
 
     from steepest.errors import InputError
 
     there = folder.read()
+    if asked.kinds and not there.kubernetes(there.pool):
+        raise InputError("--kind is for Kubernetes", hint="leave it out, or name --cluster")
     if not any(node.engine for node in there.nodes):
         for given, flag in ((asked.folders, "--folder"), (asked.host_network, "--host-network")):
             if given:
@@ -337,8 +351,9 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
         return
     named = tuple(str(Path(one).absolute()) for one in asked.folders or there.folders or (".",))
     network = there.host_network if asked.host_network is None else asked.host_network
-    if (named, network) != (there.folders, there.host_network):
-        folder.create(msgspec.structs.replace(there, folders=named, host_network=network))
+    wanted = msgspec.structs.replace(there, folders=named, host_network=network, kinds=asked.kinds or there.kinds)
+    if wanted != there:
+        folder.create(wanted)
 
 
 def _refuse_on_kubernetes(asked: ClusterSettings) -> None:

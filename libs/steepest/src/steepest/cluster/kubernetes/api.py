@@ -26,6 +26,8 @@ CALL_S = 15.0
 """The limit of a request; the API server's own is longer, and a saga tries again."""
 
 MERGE = "application/strategic-merge-patch+json"
+JSON_MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
 NOT_FOUND = 404
 CONFLICT = 409
 GONE = 410

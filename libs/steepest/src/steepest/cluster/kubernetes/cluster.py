@@ -7,6 +7,8 @@ a volume that the pods share, so all that does not place, stop or cap is as in t
   own scheduler then binds it: quotas, taints and the requests of others stay in force.
 * A stop suspends the Job: its pod gets SIGTERM and its grace, and the Job counts no failure. It returns when the pod ended.
 * A limit resizes the pod in place.
+
+An object that a user has made stands in place of such Jobs, for all replicas of its job (``kinds``).
 """
 
 from __future__ import annotations
@@ -34,13 +36,16 @@ from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode, NodeSources
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import pod_of
-from steepest.cluster.kubernetes.steps.launch import PodLaunch, launch
+from steepest.cluster.kubernetes.steps.launch import launch
+from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.stop import PodStop
 from steepest.cluster.observation import Observation, recorded_end
@@ -71,6 +76,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         data: Where jobs read their data; what the pod of a job of one replica receives then counts as read from there.
         agent: The node that this is the agent of: it has no other one then.
         has_agents: Whether every node has an agent, which copies and measures there.
+        kinds: The kinds of users' objects that it schedules.
 
     Raises:
         InputError: A node's name is invalid or appears twice, or the state folder is not on the volume.
@@ -94,6 +100,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         data: DataSource | None = None,
         agent: AgentNode | None = None,
         has_agents: bool = False,
+        kinds: Sequence[Kind] = (JOB,),
     ) -> None:
         self._data = data
         self._agent = agent
@@ -121,6 +128,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             image=image,
             user=os.getuid() or UNPRIVILEGED,
             data_url=data.url if data is not None else "",
+            kinds=tuple(kinds),
             most=Resources(
                 cpu_m=max((capacity.cpu_m for _, capacity in listed), default=LARGEST_NODE.cpu_m),
                 memory_mib=max((capacity.memory_mib for _, capacity in listed), default=LARGEST_NODE.memory_mib),
@@ -245,6 +253,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 await self._own_jobs.remove(replica)
             if len(replicas) > 1:
                 await self._own_jobs.remove_service(job)
+            self._own_jobs.owners.forget(job)
             with definite(f"{job} is not forgotten"):
                 await asyncio.to_thread(self._state.retire, job)
 

@@ -1,6 +1,7 @@
 """Events of ``events.k8s.io`` about a Job, so that ``kubectl describe job`` explains what was decided.
 
-It owns their form and their names. It must never know what is worth one, or when to write it.
+They can be about another object that a user has opted in as well. It owns their form and their names. It must never know
+what is worth one, or when to write it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 import msgspec
 
 from steepest.cluster.kubernetes.api import CONFLICT, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB
 from steepest.cluster.kubernetes.manifest import JobSettings
 
 CONTROLLER = "steepest.dev/migrator"
@@ -41,10 +44,11 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSubject(msgspec.Struct, frozen=True):
-    """The Job that an Event is about. A Job that was deleted and made again has another UID."""
+    """The object that an Event is about. One that was deleted and made again has another UID."""
 
     name: str
     uid: str
+    kind: Kind = JOB
 
 
 def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int) -> dict[str, Any]:
@@ -65,8 +69,8 @@ def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int
         },
         "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "regarding": {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
+            "apiVersion": job.kind.api,
+            "kind": job.kind.name,
             "namespace": settings.namespace,
             "name": job.name,
             "uid": job.uid,

@@ -1,6 +1,7 @@
 """The Jobs of one namespace: made, suspended, resumed, removed; and the one pod that a Job has at a time.
 
-It owns the requests that change Jobs and pods. It must never touch an object that does not carry the adapter's own label.
+It owns the requests that change such Jobs, and all pods. It must never touch an object that does not carry the adapter's own
+label.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import msgspec
 
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import CONFLICT, MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner, UsersOwners
 from steepest.cluster.kubernetes.manifest import (
     CLUSTER,
     TEMPLATE,
     JobManifest,
     JobSettings,
-    labels_of,
     name_of,
     service,
     service_of,
 )
-from steepest.cluster.kubernetes.objects import GATE, BatchJob, Listing, Pod
-from steepest.cluster.kubernetes.reflector import PodReflector, labelled
+from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
+from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.kubernetes.users_jobs import may_be_users
 from steepest.cluster.port import ReplicaId
@@ -45,6 +46,10 @@ class BatchJobs:
         api: The API server.
         settings: What they have in common.
         pods: The copy of their pods.
+
+    Attributes:
+        settings: What they have in common.
+        owners: The objects of users that make pods in place of such Jobs.
     """
 
     def __init__(self, api: KubernetesApi, settings: JobSettings, pods: PodReflector) -> None:
@@ -53,6 +58,7 @@ class BatchJobs:
         self._pods = pods
         self._namespace = f"/api/v1/namespaces/{settings.namespace}"
         self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
+        self.owners = UsersOwners(api, settings, pods)
         self._suspended: dict[ReplicaId, BatchJob] = {}  # as the server answered, until they are resumed or removed
 
     async def make(self, replica: ReplicaId, wanted: JobManifest, *, is_first: bool) -> BatchJob:
@@ -95,8 +101,6 @@ class BatchJobs:
             ClusterError: Another party's Job has its name.
             UncertainError: The API server does not answer.
         """
-        if may_be_users(replica.job) and (users := await self.users(replica)) is not None:
-            return users
         path = f"{self._jobs}/{name_of(self.settings, replica)}"
         try:
             found = await self._api.get(path, BatchJob)
@@ -108,24 +112,20 @@ class BatchJobs:
             raise ClusterError(f"{path} is not Steepest's", code="name-taken", hint="rename it")
         return found
 
-    async def users(self, replica: ReplicaId) -> BatchJob | None:
-        """The Job of a replica that a user has made and that was marked as the installation's; None: there is none.
-
-        Raises:
-            UncertainError: The API server does not answer.
-        """
-        found = await self._api.get(self._jobs, Listing[BatchJob], labelled(labels_of(self.settings, replica)))
-        return next((each for each in found.items if each.is_users), None)
-
     async def suspend(self, replica: ReplicaId, *, fails: bool = False) -> bool:
-        """Suspend the Job of a replica; False if there is none, or it is over. ``fails``: it will be over soon."""
+        """Suspend the Job of a replica; False if there is none, or it is over. ``fails``: it will be over soon.
+
+        An object that a user has made is suspended with all of its pods.
+        """
         self._suspended.pop(replica, None)
+        if (owner := await self._owner(replica)) is not None:
+            return await self.owners.suspend(owner)
         found = await self.read(replica)
         if found is None or found.is_over:
             return False
         if not found.spec.suspend:
             found = await self._set_suspended(found, suspended=True)
-        if not fails and not found.is_users:
+        if not fails:
             self._suspended[replica] = found
         return True
 
@@ -148,13 +148,12 @@ class BatchJobs:
     async def remove(self, replica: ReplicaId) -> None:
         """Remove a Job with its pods; succeeds if there is none. Its pods may still be ending then.
 
-        A Job that a user has made is only suspended.
+        An object that a user has made is only suspended.
         """
         self._suspended.pop(replica, None)
-        found = await self.read(replica)
-        if found is not None and found.is_users:
-            await self.suspend(replica)
-        elif found is not None:
+        if (owner := await self._owner(replica)) is not None:
+            await self.owners.suspend(owner)
+        elif (found := await self.read(replica)) is not None:
             await self._remove(found)
 
     async def make_service(self, job: str) -> None:
@@ -185,7 +184,7 @@ class BatchJobs:
         asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
         while (now_s := time.monotonic()) < deadline:
             changed = self._pods.next_change(job.metadata.uid)
-            for pod in self._pods.made_by(job.metadata.uid):
+            for pod in self._pods.of_group(job.metadata.uid):
                 if pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
             if now_s > asks_s and not is_first:
@@ -202,15 +201,17 @@ class BatchJobs:
             hint=f"kubectl describe job {job.metadata.name}",
         )
 
-    async def place(self, pod: PodRecord, node: str, annotations: dict[str, str]) -> None:
-        """Give a gated pod its incarnation and its node, and drop the gate, in one request.
+    async def place(
+        self, pod: PodRecord, node: str, annotations: dict[str, str], labels: dict[str, str] | None = None
+    ) -> None:
+        """Give a gated pod its incarnation, its node and further labels, and drop the gate, in one request.
 
         Raises:
             ClusterError: Nothing happened.
             UncertainError: The gate may be gone.
         """
         change = {
-            "metadata": {"uid": pod.uid, "annotations": annotations},
+            "metadata": {"uid": pod.uid, "annotations": annotations, "labels": labels or {}},
             "spec": {
                 "nodeSelector": {"kubernetes.io/hostname": node},
                 "schedulingGates": [{"$patch": "delete", "name": GATE}],
@@ -251,6 +252,10 @@ class BatchJobs:
             if time.monotonic() > deadline:
                 raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
             await wait(changed, _LIVE_S)
+
+    async def _owner(self, replica: ReplicaId) -> UsersOwner | None:
+        """The object of a user that makes the pod of a replica; None: the Job of that replica does."""
+        return await self.owners.find(replica.job) if may_be_users(replica.job) else None
 
     async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> BatchJob:
         change = {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": suspended}}

@@ -20,12 +20,19 @@ from steepest.cluster.kubernetes.agent.incarnations import incarnation_of
 from steepest.cluster.kubernetes.agent.node_claim import NodeSpeaker
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.manifest import CLUSTER
+from steepest.cluster.kubernetes.manifest import CLUSTER, JOB
 from steepest.cluster.kubernetes.nodes.pod_sources import ApiServerSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.cluster.kubernetes.output import LEFT_S, ContainerOutput, complete
-from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
+from steepest.cluster.kubernetes.reflector import (
+    NodeReflector,
+    PodReflector,
+    Reflector,
+    label_group,
+    labelled,
+    owners_of,
+)
 from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
 from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.errors import ClusterError
@@ -46,6 +53,12 @@ READ_A_HEARTBEAT = 1_000
 
 _LISTED_S = 10.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def _groups_of(pod: Pod) -> list[str]:
+    """What a pod is found by: the objects that made it, and its job, which may have several between it and its pods."""
+    job = pod.metadata.labels.get(JOB)
+    return owners_of(pod) if job is None else [*owners_of(pod), label_group(JOB, job)]
 
 
 class KubernetesTracked(Tracked):
@@ -88,7 +101,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._path = pods_path
         of_node = f"spec.nodeName={agent.name}" if agent is not None else ""
         pods = {**labelled({CLUSTER: label}), "fieldSelector": of_node}
-        self.pods: PodReflector = Reflector(api, pods_path, Pod, pods, self._pod_changed)
+        self.pods: PodReflector = Reflector(api, pods_path, Pod, pods, self._pod_changed, groups=_groups_of)
         nodes = {
             "labelSelector": selected.selector if selected is not None else "",
             "fieldSelector": f"metadata.name={agent.name}" if agent is not None else "",

@@ -19,6 +19,8 @@ from steepest.cluster.data_source import VARIABLE as DATA_URL
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB as USERS_JOBS
 from steepest.cluster.kubernetes.nodes.selected_nodes import GPU
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
@@ -49,7 +51,20 @@ PORT = 29_500
 
 UNPRIVILEGED = 65_534
 _NAMES = frozenset({"STEEPEST_JOB", "STEEPEST_REPLICA"})
-"""What a user's pod reads from annotations too."""
+"""What a client reads of a pod."""
+
+USERS_VARIABLES = (
+    "STEEPEST_JOB",
+    "STEEPEST_REPLICA",
+    "STEEPEST_INCARNATION",
+    "STEEPEST_RESTORE",
+    "STEEPEST_ROLE",
+    "STEEPEST_ROLE_INDEX",
+    "STEEPEST_RANK",
+    "STEEPEST_WORLD_SIZE",
+    "STEEPEST_PEERS",
+)
+"""The variables that a user's container reads from its pod's annotations."""
 
 _SLUG = 30
 _DIGEST = 10
@@ -69,6 +84,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
         user: User and group of the process.
         most: The most of each resource that a node has: where a job has no cap.
         data_url: The address at which jobs read their data; empty: none.
+        kinds: The kinds of users' objects.
     """
 
     namespace: str
@@ -79,6 +95,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     user: int
     most: Resources
     data_url: str = ""
+    kinds: tuple[Kind, ...] = (USERS_JOBS,)
 
 
 def digest_of(settings: JobSettings, job: str) -> str:
@@ -97,14 +114,14 @@ def name_of(settings: JobSettings, replica: ReplicaId) -> str:
     return f"{slug}-{digest_of(settings, replica.job)}-{replica.index}"
 
 
+def labels_of_job(settings: JobSettings, job: str) -> dict[str, str]:
+    """The labels of all that belongs to a job."""
+    return {MANAGED: "true", CLUSTER: settings.label, JOB: digest_of(settings, job)}
+
+
 def labels_of(settings: JobSettings, replica: ReplicaId) -> dict[str, str]:
     """The labels of a replica's Job and pods."""
-    return {
-        MANAGED: "true",
-        CLUSTER: settings.label,
-        JOB: digest_of(settings, replica.job),
-        REPLICA: str(replica.index),
-    }
+    return {**labels_of_job(settings, replica.job), REPLICA: str(replica.index)}
 
 
 def addresses_of(settings: JobSettings, job: str, gang: GangPlace) -> GangAddresses:
@@ -166,8 +183,31 @@ def manifest(
         },
     }
     added = {f"{VARIABLE}{name}": variables[name] for name in sorted(own | _NAMES)}
+    return JobManifest(job, digest, {**added, **_recorded(folder, spec)})
+
+
+def users_annotations(
+    state: AdapterFolder,
+    folder: IncarnationFolder,
+    spec: ReplicaSpec,
+    restore: CheckpointRef | None,
+    hosts: tuple[str, ...],
+) -> dict[str, str]:
+    """The annotations of a user's pod for one incarnation; ``hosts``: the host name of each replica.
+
+    A replica that trains alone is a gang of one: its variables are there all the same, and must not be empty.
+    """
+    place = spec.gang or GangPlace(role="worker", role_index=0, rank=0, world_size=1, nodes=("",))
+    addresses = GangAddresses(hosts, (PORT + 1,) * len(hosts), PORT)
+    in_gang = msgspec.structs.replace(spec, gang=place)
+    variables = environment(state, folder, in_gang, restore, addresses=addresses, gpus=None)
+    added = {f"{VARIABLE}{name}": variables[name] for name in USERS_VARIABLES}
+    return {**added, **_recorded(folder, spec)}
+
+
+def _recorded(folder: IncarnationFolder, spec: ReplicaSpec) -> dict[str, str]:
     requests = msgspec.json.encode(spec.requests).decode()
-    return JobManifest(job, digest, {**added, INCARNATION: str(folder.incarnation), REQUESTS: requests})
+    return {INCARNATION: str(folder.incarnation), REQUESTS: requests}
 
 
 def requested_by(pod: ObjectMetadata) -> Resources:

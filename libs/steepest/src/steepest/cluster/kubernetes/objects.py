@@ -17,7 +17,9 @@ GATE = "steepest.dev/placement"
 """A pod with this scheduling gate waits for a place."""
 
 SCHEDULE = "steepest.dev/schedule"
-"""The label by which a user's Job is opted in: ``true``."""
+"""The label by which a user's object is opted in: ``true``. The Jobs that such an object makes have ``part``."""
+
+PART = "part"
 
 CONTAINER = "job"
 """The container that trains, in a pod that Steepest has made."""
@@ -199,11 +201,6 @@ class BatchJob(ClusterObject, frozen=True):
 
     spec: BatchJobSpec = BatchJobSpec()
     status: BatchJobStatus = BatchJobStatus()
-
-    @property
-    def is_users(self) -> bool:
-        """Whether a user has made it, and has opted it in."""
-        return self.metadata.labels.get(SCHEDULE) == "true"
 
     @property
     def is_over(self) -> bool:

@@ -18,8 +18,8 @@ import aiohttp
 import msgspec
 
 from steepest.cluster.folders.folder_watch import Pulse
-from steepest.cluster.kubernetes.api import GONE, AnswerError, KubernetesApi
-from steepest.cluster.kubernetes.objects import ClusterNode, Listing, ObjectMetadata, Pod, T
+from steepest.cluster.kubernetes.api import GONE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.objects import ClusterNode, ClusterObject, Listing, ObjectMetadata, Pod, T
 from steepest.errors import ClusterError
 from steepest.logger import Logger
 
@@ -33,6 +33,9 @@ SILENT_S = 90.0
 PAGE = 500
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
+ABSENT_S = 60.0
+"""After this time a kind of object is looked for again that the API server did not know."""
+
 DELETED_KEPT = 4_096
 LINE_BYTES_MOST = 32 << 20
 """The longest line of a watch: an object has 3 MiB at most, and JSON may take six bytes for one of them."""
@@ -67,6 +70,7 @@ class Reflector(Generic[T]):
         kind: What the objects are.
         selectors: Only objects with these labels (``labelSelector``) or fields (``fieldSelector``); empty: all.
         changed: Called with each object that is new, changed or deleted.
+        groups: The keys by which an object is found together with others; default: the UIDs of the objects that made it.
     """
 
     def __init__(
@@ -76,6 +80,8 @@ class Reflector(Generic[T]):
         kind: type[T],
         selectors: Mapping[str, str],
         changed: Callable[[T], None],
+        *,
+        groups: Callable[[T], Iterable[str]] | None = None,
     ) -> None:
         self._api = api
         self._path = path
@@ -84,7 +90,8 @@ class Reflector(Generic[T]):
         self._changed: Callable[[T], None] = changed
         self._objects: dict[str, T] = {}
         self._deleted: dict[str, T] = {}
-        self._made: dict[str, dict[str, None]] = {}  # by owner, the UIDs of what it has made
+        self._groups: Callable[[T], Iterable[str]] = groups or owners_of
+        self._grouped: dict[str, dict[str, None]] = {}  # by group, the UIDs of its objects
         self._awaited: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()
         self._version = ""
         self._removals = Pulse()
@@ -94,7 +101,7 @@ class Reflector(Generic[T]):
 
     @property
     def is_live(self) -> bool:
-        """Whether the copy follows the API server now."""
+        """Whether the copy follows the API server now, which must know the objects' kind."""
         return self._is_open
 
     def start(self) -> None:
@@ -139,13 +146,13 @@ class Reflector(Generic[T]):
         """All objects."""
         return self._objects.values()
 
-    def made_by(self, owner: str) -> list[T]:
-        """The objects that the object with this UID has made; the work does not grow with the number of others."""
-        return [self._objects[uid] for uid in self._made.get(owner, ())]
+    def of_group(self, key: str) -> list[T]:
+        """The objects of a group; the work does not grow with the number of others."""
+        return [self._objects[uid] for uid in self._grouped.get(key, ())]
 
-    def next_change(self, uid: str) -> asyncio.Event:
-        """Set when this object, or one that it has made, changes. Get it first, look, then wait: so none is missed."""
-        return self._awaited.setdefault(uid, asyncio.Event())
+    def next_change(self, key: str) -> asyncio.Event:
+        """Set when the object with this UID, or one of this group, changes: get it, look, then wait, and none is missed."""
+        return self._awaited.setdefault(key, asyncio.Event())
 
     async def _run(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -159,6 +166,10 @@ class Reflector(Generic[T]):
                 self._version = ""
             except ClusterError as error:
                 _log.info("watch interrupted", path=self._path, why=str(error))
+                if isinstance(error, AnswerError) and error.status == NOT_FOUND:
+                    self._version, self._is_open = "", False
+                    await asyncio.sleep(ABSENT_S)
+                    continue
             except Exception:  # noqa: BLE001 - an object may cause an error that was not anticipated
                 _log.exception("watch failed once", path=self._path)
                 self._version = ""
@@ -181,9 +192,9 @@ class Reflector(Generic[T]):
             found |= {each.metadata.uid: each for each in listing.items}
             if not (going_on := listing.metadata.continue_):
                 break
-        before, self._objects, self._made = self._objects, found, {}
+        before, self._objects, self._grouped = self._objects, found, {}
         for each in found.values():
-            self._note_owners(each)
+            self._note_groups(each)
         self._version = listing.metadata.resource_version
         for uid, each in before.items():
             if uid not in found:
@@ -224,12 +235,12 @@ class Reflector(Generic[T]):
         found = msgspec.json.decode(event.object, type=self._kind)
         self._version = found.metadata.resource_version
         if (before := self._objects.pop(found.metadata.uid, None)) is not None:
-            self._forget_owners(before)  # they may have changed
+            self._forget_groups(before)  # they may have changed
         if event.type == "DELETED":
             self._bury(found)
             return
         self._objects[found.metadata.uid] = found
-        self._note_owners(found)
+        self._note_groups(found)
         self._has_changed(found)
 
     def _bury(self, gone: T) -> None:
@@ -239,21 +250,21 @@ class Reflector(Generic[T]):
             del self._deleted[next(iter(self._deleted))]
         self._has_changed(gone)
 
-    def _note_owners(self, made: T) -> None:
-        for owner in made.metadata.owner_references:
-            self._made.setdefault(owner.uid, {})[made.metadata.uid] = None
+    def _note_groups(self, found: T) -> None:
+        for key in self._groups(found):
+            self._grouped.setdefault(key, {})[found.metadata.uid] = None
 
-    def _forget_owners(self, gone: T) -> None:
-        for owner in gone.metadata.owner_references:
-            if (made := self._made.get(owner.uid)) is not None:
-                made.pop(gone.metadata.uid, None)
-                if not made:
-                    del self._made[owner.uid]
+    def _forget_groups(self, gone: T) -> None:
+        for key in self._groups(gone):
+            if (group := self._grouped.get(key)) is not None:
+                group.pop(gone.metadata.uid, None)
+                if not group:
+                    del self._grouped[key]
 
     def _has_changed(self, object_: T) -> None:
         self._changed(object_)
-        for uid in (object_.metadata.uid, *(owner.uid for owner in object_.metadata.owner_references)):
-            if (awaited := self._awaited.pop(uid, None)) is not None:
+        for key in (object_.metadata.uid, *self._groups(object_)):
+            if (awaited := self._awaited.pop(key, None)) is not None:
                 awaited.set()
 
 
@@ -273,6 +284,16 @@ async def _split(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:
             looked_at = 0
         if len(begun) > LINE_BYTES_MOST:
             raise ClusterError(f"a line of a watch is longer than {LINE_BYTES_MOST} bytes", code="too-long")
+
+
+def owners_of(made: ClusterObject) -> list[str]:
+    """The UIDs of the objects that have made an object."""
+    return [owner.uid for owner in made.metadata.owner_references]
+
+
+def label_group(name: str, value: str) -> str:
+    """The key of the objects with a label, which is no UID."""
+    return f"{name}={value}"
 
 
 def labelled(labels: Mapping[str, str]) -> dict[str, str]:

@@ -1,21 +1,25 @@
-"""What a user's Job of ``batch/v1`` asks for, as a job of a pool.
+"""What an object that a user has opted in asks for, as a job of a pool.
 
-It owns the name of such a job, which Jobs can be taken, and what of a Job becomes part of a submission. It must never send a
-request. An object is a user's word: every field is bounded, and what is wrong with it concerns that Job alone.
+It owns the name of such a job, which objects can be taken, and what of an object becomes part of a submission. It must never
+send a request. An object is a user's word: every field is bounded, and what is wrong with it concerns that object alone.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import reference
+from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, chief_ends, roles
 from steepest.cluster.kubernetes.nodes.selected_nodes import resources
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, node_rule
-from steepest.cluster.kubernetes.objects import ClusterObject, ContainerCaps, ObjectCondition, ObjectPart
+from steepest.cluster.kubernetes.objects import ContainerCaps, ObjectPart
 from steepest.errors import InputError
-from steepest.events.common import Name
-from steepest.events.requests import JobSpec
+from steepest.events.common import Name, Resources
+from steepest.events.requests import JobSpec, Role, SuccessRule
 
 QUEUE = "steepest.dev/queue"
 METRIC = "steepest.dev/metric"
@@ -23,7 +27,7 @@ FORMAT = "steepest.dev/log-format"
 STEPS = "steepest.dev/steps"
 
 USERS_JOB = "STEEPEST_KUBERNETES_JOB"
-"""A variable of a job's spec: the name of the Job that its user has made. Users' own variables never begin like this."""
+"""A variable of a job's spec: which object its user has made (``known.reference``). Users' own never begin like this."""
 
 _SLUG = 50
 _UID = 8
@@ -31,6 +35,7 @@ _UUID = 36
 _NAMED = re.compile(r".+\.[0-9a-f]{8}", re.ASCII)
 _WORDS = 64
 _LETTERS = 1_000
+_UNNAMED = "worker"
 
 
 class _UsersContainer(ObjectPart, frozen=True):
@@ -50,78 +55,97 @@ class _UsersTemplate(ObjectPart, frozen=True):
     spec: _UsersPodSpec = _UsersPodSpec()
 
 
-class _UsersJobSpec(ObjectPart, frozen=True):
-    suspend: bool = False
-    parallelism: int = 1
-    completions: int | None = 1
-    backoff_limit: int = 6
-    template: _UsersTemplate = _UsersTemplate()
+class _UsersPods(msgspec.Struct, frozen=True):
+    """A role, and what its template says."""
 
-
-class _UsersJobStatus(ObjectPart, frozen=True):
-    conditions: tuple[ObjectCondition, ...] = ()
-
-
-class UsersJob(ClusterObject, frozen=True):
-    """A Job that is opted in."""
-
-    spec: _UsersJobSpec = _UsersJobSpec()
-    status: _UsersJobStatus = _UsersJobStatus()
+    role: UsersRole
+    pod: _UsersPodSpec
 
     @property
-    def is_over(self) -> bool:
-        """Whether it runs no pods any more, and never will."""
-        return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
+    def container(self) -> _UsersContainer:
+        return self.pod.containers[0]
+
+    @property
+    def requests(self) -> Resources:
+        caps = self.container.resources
+        return resources(caps.requests or caps.limits)
 
 
 def job_name(name: str, uid: str) -> str:
-    """The name of a user's Job as a job: a Job that was deleted and made again is another one."""
+    """The name of a user's object as a job: one that was deleted and made again is another one."""
     slug = re.sub(r"[^a-z0-9-]+", "-", name)[:_SLUG].strip("-") or "job"
     return f"{slug}.{uid[:_UID]}"
 
 
 def is_of(job: str, uid: str) -> bool:
-    """Whether a job was submitted for the user's Job with this UID, which then is its request."""
+    """Whether a job was submitted for the user's object with this UID, which then is its request."""
     return len(uid) == _UUID and may_be_users(job) and job.endswith(f".{uid[:_UID]}")
 
 
 def may_be_users(job: str) -> bool:
-    """Whether a job's name is like those of users' Jobs."""
+    """Whether a job's name is like those of users' objects."""
     return _NAMED.fullmatch(job) is not None
 
 
-def submission(job: UsersJob) -> JobSpec:
+def queue_of(asked: UsersObject) -> str:
+    """The queue that its user names, which may be no name of one."""
+    return asked.metadata.labels.get(QUEUE, "default")
+
+
+def submission(kind: Kind, asked: UsersObject) -> JobSpec:
     """What it asks for.
 
     Raises:
         InputError: It cannot be scheduled; the message says why, in words for its user.
     """
-    spec, pod = job.spec, job.spec.template.spec
-    if len(pod.containers) != 1:
-        raise InputError("its pods have more than one container", hint="leave one")
-    if (spec.parallelism, spec.completions) != (1, 1):
-        raise InputError("it has more than one pod", hint="set parallelism and completions to 1")
-    if pod.restart_policy != "Never":
-        raise InputError("its containers are restarted in place", hint="set restartPolicy to Never")
-    container, labels, annotations = pod.containers[0], job.metadata.labels, job.metadata.annotations
-    asked = resources(container.resources.requests or container.resources.limits)
-    words = (*container.command, *container.args)[:_WORDS]
+    fields = asked.read()
+    read = roles(kind, fields)
+    pods = tuple(_UsersPods(role, _pod(role.template)) for role in read)
+    annotations = asked.metadata.annotations
+    first = pods[0]
+    words = (*first.container.command, *first.container.args)[:_WORDS]
+    is_alone = sum(role.replicas for role in read) == 1
+    rules = [node_rule(each.pod) for each in pods]
+    if not is_alone and any(rule is not None for rule in rules):
+        raise InputError(
+            "its pods name the nodes that they may run on, which only one pod can",
+            hint="leave nodeSelector, required node affinity and tolerations out of its templates",
+        )
     found = JobSpec(
-        command=tuple(word[:_LETTERS] for word in words) or (container.image[:_LETTERS] or "image",),
-        image=container.image[:_LETTERS],
-        env={USERS_JOB: job.metadata.name},
-        requests=asked,
-        retries=max(spec.backoff_limit, 0),
-        queue=_named(labels.get(QUEUE, "default")),
+        command=tuple(word[:_LETTERS] for word in words) or (first.container.image[:_LETTERS] or "image",),
+        image=first.container.image[:_LETTERS],
+        env={USERS_JOB: reference(kind, asked.metadata.name)},
+        requests=first.requests,
+        roles=() if is_alone else tuple(map(_role, pods)),
+        retries=min(role.retries for role in read),
+        success=SuccessRule.CHIEF if chief_ends(kind, fields, read) else SuccessRule.ALL,
+        queue=_named(queue_of(asked)),
         metric=annotations.get(METRIC, "loss")[:_LETTERS],
         log_format=annotations.get(FORMAT, "auto")[:_LETTERS],
         steps=_number(annotations.get(STEPS)),
-        node_rule=node_rule(pod),
+        node_rule=rules[0] if is_alone else None,
     )
     try:
         return msgspec.convert(msgspec.to_builtins(found), JobSpec)
     except msgspec.ValidationError as error:
         raise InputError(f"it cannot be a job: {error}", hint="correct the field") from error
+
+
+def _pod(template: Any) -> _UsersPodSpec:
+    try:
+        pod = msgspec.convert(template, _UsersTemplate).spec
+    except msgspec.ValidationError as error:
+        raise InputError(f"the template of its pods cannot be read: {error}"[:500], hint="correct the field") from error
+    if len(pod.containers) != 1:
+        raise InputError("its pods have more than one container", hint="leave one")
+    if pod.restart_policy != "Never":
+        raise InputError("its containers are restarted in place", hint="set restartPolicy to Never")
+    return pod
+
+
+def _role(pods: _UsersPods) -> Role:
+    """Its size is fixed: its pods all belong to one object, which runs whole or not at all."""
+    return Role(name=pods.role.name or _UNNAMED, replicas=pods.role.replicas, requests=pods.requests)
 
 
 def _named(queue: str) -> str:

@@ -13,7 +13,6 @@ import os
 import shutil
 import time
 
-import msgspec
 from msgspec import UNSET
 
 from steepest.cluster import fence
@@ -24,13 +23,13 @@ from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import manifest
 from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
-from steepest.cluster.kubernetes.objects import BatchJob, failed_start, unschedulable
-from steepest.cluster.kubernetes.sight import PodRecord, pod_of, record_of
+from steepest.cluster.kubernetes.objects import failed_start, unschedulable
+from steepest.cluster.kubernetes.sight import PodRecord, pod_of
+from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
 from steepest.cluster.kubernetes.steps.resize import resize
+from steepest.cluster.kubernetes.steps.users_launch import refuse_unless_whole, users_placed
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
-from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
-from steepest.events.common import CheckpointRef
 from steepest.logger import Logger
 
 _log = Logger()
@@ -43,30 +42,37 @@ NO_ROOM_S = 10.0
 _LOOK_S = 1.0
 
 
-class PodLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a start."""
-
-    node: str
-    spec: ReplicaSpec
-    restore: CheckpointRef | None
-
-
 async def launch(
     jobs: BatchJobs, background: KubernetesBackground, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch
 ) -> None:
     """Start an incarnation on a node; returns once its container runs, or takes long to.
 
     Raises:
-        RefusedError: ``no-such-image``, ``no-such-program``, ``no-room``, ``unsupported-resource`` or ``node-lost``;
-            everything was removed again.
+        RefusedError: ``no-such-image``, ``no-such-program``, ``no-room``, ``unsupported-resource``, ``node-lost``,
+            ``no-such-job`` or ``gang-incomplete``; everything was removed again.
         ClusterError: It did not start for another reason; everything was removed again.
         UncertainError: It may have started.
     """
+    try:
+        await _launch(jobs, background, state, folder, order)
+    except ClusterError as error:
+        if error.definite and USERS_JOB in order.spec.env and order.spec.gang is not None:
+            jobs.owners.give_up(folder.replica.job, folder.incarnation)
+        raise
+
+
+async def _launch(
+    jobs: BatchJobs, background: KubernetesBackground, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch
+) -> None:
     _refuse_unless_possible(background, order)
+    refuse_unless_whole(jobs, folder)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings.user)
     try:
-        pod = await _placed(jobs, state, folder, order)
+        if USERS_JOB in order.spec.env:
+            pod = await users_placed(jobs, state, folder, order)
+        else:
+            pod = await _placed(jobs, state, folder, order)
         await _proven(background, folder, pod)
     except ClusterError as error:
         if error.definite:
@@ -98,14 +104,16 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
             code="unsupported-resource",
             hint="ask for a partition by its name, such as nvidia.com/mig-1g.5gb",
         )
-    found = background.node(order.node)
-    if found is None or not background.answers(order.node):
-        hint = f"kubectl describe node {order.node}"
-        raise RefusedError(f"the node {order.node} is not ready", code="node-lost", hint=hint)
-    # The pod of a user's Job says itself which taints it tolerates: the view and the scheduler go by that.
-    if found.spec.unschedulable if USERS_JOB in order.spec.env else not takes_pods(found):
-        hint = f"kubectl describe node {order.node}"
-        raise RefusedError(f"the node {order.node} is cordoned or tainted", code="node-lost", hint=hint)
+    is_users, gang = USERS_JOB in order.spec.env, order.spec.gang
+    # A user's gang starts by one resumption, so all of its nodes must do before that.
+    for name in sorted(set(gang.nodes)) if is_users and gang is not None else (order.node,):
+        hint = f"kubectl describe node {name}"
+        found = background.node(name)
+        if found is None or not background.answers(name):
+            raise RefusedError(f"the node {name} is not ready", code="node-lost", hint=hint)
+        # The only pod of a user's Job says itself which taints it tolerates: the view and the scheduler go by that.
+        if found.spec.unschedulable if is_users and gang is None else not takes_pods(found):
+            raise RefusedError(f"the node {name} is cordoned or tainted", code="node-lost", hint=hint)
 
 
 async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
@@ -114,26 +122,12 @@ async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFold
         await jobs.make_service(folder.replica.job)
     found = None
     while found is None:  # a Job whose pod was killed may turn out to be over only now
-        if USERS_JOB in order.spec.env:
-            job = await _users(jobs, folder)
-        else:
-            job = await jobs.make(folder.replica, wanted, is_first=folder.incarnation == 1)
+        job = await jobs.make(folder.replica, wanted, is_first=folder.incarnation == 1)
         if await jobs.resume(job):
-            is_first = folder.incarnation == 1 and USERS_JOB not in order.spec.env
-            found = await jobs.waiting_pod(folder.replica, job, is_first=is_first)
-    pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
-    with definite(f"{folder} did not start"):
-        await asyncio.to_thread(folder.write, record_of(folder), pod)
+            found = await jobs.waiting_pod(folder.replica, job, is_first=folder.incarnation == 1)
+    pod = await recorded(folder, found)
     await jobs.place(pod, order.node, wanted.annotations)
     return pod
-
-
-async def _users(jobs: BatchJobs, folder: IncarnationFolder) -> BatchJob:
-    """The Job that a user has made: there is never another one in its place."""
-    found = await jobs.users(folder.replica)
-    if found is None or found.is_over:
-        raise RefusedError(f"the user's Job of {folder} is {'over' if found else 'gone'}", code="no-such-job")
-    return found
 
 
 async def _limit_users(

@@ -1,0 +1,115 @@
+"""The kinds that Steepest knows.
+
+It owns their descriptions, and which of them a name stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steepest.cluster.kubernetes.kinds.description import Demand, Kind
+from steepest.errors import InputError
+
+JOB = Kind(
+    name="Job",
+    api="batch/v1",
+    plural="jobs",
+    suspend=("spec", "suspend"),
+    pods=("spec", "parallelism"),
+    completions=("spec", "completions"),
+    completion_mode=("spec", "completionMode"),
+    default_mode="NonIndexed",
+    retries=("spec", "backoffLimit"),
+    template=("spec", "template"),
+    subdomain=("spec", "template", "spec", "subdomain"),
+    is_own_domain=False,
+    ends=("Complete", "Failed"),
+)
+"""It is the only kind that needs no value of the chart. https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
+
+JOB_SET = Kind(
+    name="JobSet",
+    api="jobset.x-k8s.io/v1alpha2",
+    plural="jobsets",
+    suspend=("spec", "suspend"),
+    roles=("spec", "replicatedJobs"),
+    role_name=("name",),
+    jobs=("replicas",),
+    pods=("template", "spec", "parallelism"),
+    completions=("template", "spec", "completions"),
+    completion_mode=("template", "spec", "completionMode"),
+    default_mode="Indexed",
+    retries=("template", "spec", "backoffLimit"),
+    template=("template", "spec", "template"),
+    job_template=("template",),
+    success=("spec", "successPolicy", "targetReplicatedJobs"),
+    subdomain=("spec", "network", "subdomain"),
+    is_own_domain=True,
+    ends=("Completed", "Failed"),
+    role_label="jobset.sigs.k8s.io/replicatedjob-name",
+    job_label="jobset.sigs.k8s.io/job-index",
+    demands=(
+        Demand(
+            path=("spec", "failurePolicy", "maxRestarts"),
+            allowed=(None, 0),
+            why="it is restarted by its own controller",
+            hint="set failurePolicy.maxRestarts to 0; backoffLimit says how often Steepest starts it again",
+        ),
+        Demand(
+            path=("spec", "failurePolicy", "rules"),
+            allowed=(None,),
+            why="the rules of its failure policy may restart it",
+            hint="leave failurePolicy.rules out",
+        ),
+        Demand(
+            path=("spec", "startupPolicy", "startupPolicyOrder"),
+            allowed=(None, "AnyOrder"),
+            why="its replicated Jobs start one after the other, and a gang starts whole",
+            hint="set startupPolicy.startupPolicyOrder to AnyOrder",
+        ),
+        Demand(
+            path=("spec", "managedBy"),
+            allowed=(None, "jobset.sigs.k8s.io/jobset-controller"),
+            why="another controller manages it",
+            hint="leave managedBy out",
+        ),
+    ),
+    role_demands=(
+        Demand(
+            path=("dependsOn",),
+            allowed=(None,),
+            why="a replicated Job waits for another one, and a gang starts whole",
+            hint="leave dependsOn out",
+        ),
+    ),
+)
+"""https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/"""
+
+OTHERS = {kind.name: kind for kind in (JOB_SET,)}
+"""Those that an installation schedules only if it names them."""
+
+
+def kinds(names: Sequence[str]) -> tuple[Kind, ...]:
+    """The kinds that an installation schedules: Jobs, and those that it names.
+
+    Raises:
+        InputError: There is no such kind.
+    """
+    for name in names:
+        if name not in OTHERS:
+            raise InputError(
+                f"{name!r} is no kind that can be scheduled", code="bad-kind", hint=f"there is {', '.join(OTHERS)}"
+            )
+    return (JOB, *(kind for name, kind in OTHERS.items() if name in names))
+
+
+def reference(kind: Kind, name: str) -> str:
+    """How the spec of a job names the object that it was submitted for: a Job by its name alone, as in older logs."""
+    return name if kind == JOB else f"{kind.name}/{name}"
+
+
+def referred(among: Sequence[Kind], said: str) -> tuple[Kind, str] | None:
+    """The kind and the name of an object that :func:`reference` names; None: it is of none of these kinds."""
+    before, slash, name = said.rpartition("/")
+    wanted = before if slash else JOB.name
+    return next(((kind, name) for kind in among if kind.name == wanted and name), None)

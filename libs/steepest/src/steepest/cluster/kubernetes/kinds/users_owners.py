@@ -1,0 +1,191 @@
+"""The objects of users that were marked as the installation's: found, suspended, resumed, and the pods they have made.
+
+It owns the requests that change such an object. It must never make or remove one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from steepest.cluster.folders.folder_watch import wait
+from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.marks import suspension
+from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
+from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
+from steepest.cluster.kubernetes.objects import SCHEDULE, Listing, Pod
+from steepest.cluster.kubernetes.reflector import PodReflector, label_group, labelled
+from steepest.errors import ClusterError, InputError
+
+_POD_S = 50.0  # a busy Job controller was seen to take 33 s
+_ASK_S = 1.0
+
+
+class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """An object that makes the pods of a job, as it was read.
+
+    Attributes:
+        kind: Its kind.
+        name: Its name.
+        uid: Its UID.
+        is_suspended: Whether it is suspended.
+        is_over: Whether it runs no pods any more, and never will.
+        roles: Its roles, in the order of the replicas' ranks.
+        hosts: The host name of each replica.
+    """
+
+    kind: Kind
+    name: str
+    uid: str
+    is_suspended: bool
+    is_over: bool
+    roles: tuple[UsersRole, ...]
+    hosts: tuple[str, ...]
+
+    @property
+    def replicas(self) -> int:
+        """How many pods it has at a time."""
+        return len(self.hosts)
+
+
+class UsersOwners:
+    """The users' objects of an adapter.
+
+    Args:
+        api: The API server.
+        settings: What the installation's Jobs have in common.
+        pods: The copy of their pods.
+    """
+
+    def __init__(self, api: KubernetesApi, settings: JobSettings, pods: PodReflector) -> None:
+        self._api = api
+        self._settings = settings
+        self._pods = pods
+        self._given_up: dict[str, int] = {}
+
+    async def find(self, job: str) -> UsersOwner | None:
+        """The object of a job that a user has made and that was marked as the installation's; None: there is none.
+
+        Raises:
+            ClusterError: It cannot be read any more.
+            UncertainError: The API server does not answer.
+        """
+        labels = labelled({**labels_of_job(self._settings, job), SCHEDULE: "true"})
+        for kind in self._settings.kinds:
+            try:
+                found = await self._api.get(kind.path(self._settings.namespace), Listing[UsersObject], labels)
+            except AnswerError as error:
+                if error.status == NOT_FOUND:  # the cluster has no such kind
+                    continue
+                raise
+            if found.items:
+                return _read(kind, found.items[0])
+        return None
+
+    async def suspend(self, owner: UsersOwner) -> bool:
+        """Suspend an object that was read just now, which ends all of its pods; False if it is over or gone."""
+        return not owner.is_over and (owner.is_suspended or await self._set(owner, suspended=True))
+
+    async def resume(self, owner: UsersOwner) -> bool:
+        """Resume an object that was read just now; False if it is gone since."""
+        return not owner.is_suspended or await self._set(owner, suspended=False)
+
+    async def waiting_pod(self, job: str, rank: int, incarnation: int, owner: UsersOwner) -> Pod | None:
+        """The pod of a replica, once each replica of its job has one that waits, or has got its place in this incarnation.
+
+        So no pod of a gang is let go before all of them are there.
+
+        Args:
+            job: The job.
+            rank: Which of its replicas.
+            incarnation: The incarnation that is started.
+            owner: The object that makes the pods.
+
+        Returns:
+            None if the object is over or another one now, so that it must be looked at again.
+
+        Raises:
+            ClusterError: They are not there for a long time; the pod does not run.
+        """
+        group = label_group(JOB, digest_of(self._settings, job))
+        deadline = time.monotonic() + _POD_S
+        asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
+        while (now_s := time.monotonic()) < deadline:
+            changed = self._pods.next_change(group)
+            waiting, there = self._seen(owner, self._pods.of_group(group), incarnation)
+            if rank in waiting and len(there) == owner.replicas:
+                return waiting[rank]
+            if now_s > asks_s:
+                now = await self.find(job)
+                if now is None or now.is_over or now.is_suspended or now.uid != owner.uid:
+                    return None
+                # Pods that are long in coming have a busy cluster to wait for: asking often would make it busier.
+                pause_s *= 2
+                asks_s = time.monotonic() + pause_s
+            await wait(changed, min(asks_s, deadline) - time.monotonic())
+        raise ClusterError(
+            f"the {owner.kind.name} {owner.name} has made {len(there)} of {owner.replicas} pods in {_POD_S:g} s",
+            code="not-started",
+            hint=f"kubectl describe {owner.kind.name.lower()} {owner.name}",
+        )
+
+    def give_up(self, job: str, incarnation: int) -> None:
+        """Note that a replica of a gang could not be started: the others of this incarnation must not begin then."""
+        self._given_up[job] = incarnation
+
+    def has_given_up(self, job: str, incarnation: int) -> bool:
+        """Whether a replica of the same incarnation could not be started."""
+        return self._given_up.get(job) == incarnation
+
+    def forget(self, job: str) -> None:
+        """Forget a job that is over."""
+        self._given_up.pop(job, None)
+
+    @staticmethod
+    def _seen(owner: UsersOwner, pods: Iterable[Pod], incarnation: int) -> tuple[dict[int, Pod], set[int]]:
+        """By rank, the pods that wait, and the ranks of which one waits or has got its place in this incarnation."""
+        waiting: dict[int, Pod] = {}
+        there: set[int] = set()
+        for pod in pods:
+            rank = rank_of(owner.kind, owner.roles, pod.metadata.labels)
+            if rank is None:
+                continue
+            if pod.is_gated and pod.metadata.deletion_timestamp is None and not pod.has_ended:
+                waiting[rank] = pod
+                there.add(rank)
+            elif pod.metadata.annotations.get(INCARNATION) == str(incarnation):
+                there.add(rank)
+        return waiting, there
+
+    async def _set(self, owner: UsersOwner, *, suspended: bool) -> bool:
+        path = f"{owner.kind.path(self._settings.namespace)}/{owner.name}"
+        change = suspension(owner.kind, owner.uid, suspended=suspended)
+        try:
+            await self._api.request("PATCH", path, body=change, content=JSON_MERGE)
+        except AnswerError as error:
+            if error.status in {NOT_FOUND, CONFLICT}:  # another one has its name now: the change names the UID
+                return False
+            raise
+        return True
+
+
+def _read(kind: Kind, found: UsersObject) -> UsersOwner:
+    try:
+        fields = found.read()
+        read = roles(kind, fields)
+    except InputError as error:
+        raise ClusterError(
+            f"the {kind.name} {found.metadata.name} cannot be scheduled any more: {error}", code="no-such-job"
+        ) from error
+    return UsersOwner(
+        kind=kind,
+        name=found.metadata.name,
+        uid=found.metadata.uid,
+        is_suspended=is_suspended(kind, fields),
+        is_over=found.is_over(kind),
+        roles=read,
+        hosts=hosts(kind, found.metadata.name, fields, read),
+    )

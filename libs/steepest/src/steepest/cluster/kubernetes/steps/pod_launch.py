@@ -1,0 +1,34 @@
+"""What every start of a pod is given, and the record that it makes before the pod may run."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from steepest.cluster.folders.acts import definite
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.cluster.kubernetes.objects import Pod
+from steepest.cluster.kubernetes.sight import PodRecord, record_of
+from steepest.cluster.port import ReplicaSpec
+from steepest.events.common import CheckpointRef
+
+
+class PodLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of a start."""
+
+    node: str
+    spec: ReplicaSpec
+    restore: CheckpointRef | None
+
+
+async def recorded(folder: IncarnationFolder, found: Pod) -> PodRecord:
+    """Write down which pod an incarnation gets: what is not on record has never run.
+
+    Raises:
+        ClusterError: It could not be written.
+    """
+    pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
+    with definite(f"{folder} did not start"):
+        await asyncio.to_thread(folder.write, record_of(folder), pod)
+    return pod

@@ -1,0 +1,59 @@
+"""Gives the pods of an object that a user has made their places: one resumption for all of them, then each its node.
+
+It owns the order of these steps. The caller holds the job's lock, so the replicas of a gang take turns. The first one
+resumes the object; no pod is let go before each replica has one that waits. Once a replica could not be started, no other
+one of the same incarnation begins, and the object is suspended again.
+"""
+
+from __future__ import annotations
+
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner
+from steepest.cluster.kubernetes.manifest import REPLICA, users_annotations
+from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
+from steepest.errors import RefusedError
+
+
+def refuse_unless_whole(jobs: BatchJobs, folder: IncarnationFolder) -> None:
+    """Refuse a replica of a gang of which another one could not be started.
+
+    Raises:
+        RefusedError: ``gang-incomplete``; nothing happened.
+    """
+    if jobs.owners.has_given_up(folder.replica.job, folder.incarnation):
+        raise RefusedError(f"another replica of {folder} could not be started", code="gang-incomplete")
+
+
+async def users_placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
+    """Resume the object of a replica if it is suspended, and give the replica's pod its node.
+
+    Raises:
+        RefusedError: ``no-such-job``: the object is over or gone, or has another number of pods than the job has replicas.
+        ClusterError: Nothing runs.
+        UncertainError: It may run.
+    """
+    replica, found = folder.replica, None
+    while found is None:  # an object whose pod was killed may turn out to be over only now
+        owner = await _owner(jobs, folder, order)
+        if await jobs.owners.resume(owner):
+            found = await jobs.owners.waiting_pod(replica.job, replica.index, folder.incarnation, owner)
+    pod = await recorded(folder, found)
+    annotations = users_annotations(state, folder, order.spec, order.restore, owner.hosts)
+    await jobs.place(pod, order.node, annotations, {REPLICA: str(replica.index)})
+    return pod
+
+
+async def _owner(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> UsersOwner:
+    """The object that a user has made: there is never another one in its place."""
+    owner = await jobs.owners.find(folder.replica.job)
+    if owner is None or owner.is_over:
+        raise RefusedError(f"the user's object of {folder} is {'over' if owner else 'gone'}", code="no-such-job")
+    wanted = order.spec.gang.world_size if order.spec.gang is not None else 1
+    if owner.replicas != wanted:
+        raise RefusedError(
+            f"the {owner.kind.name} {owner.name} has {owner.replicas} pods, and {wanted} when it was submitted",
+            code="no-such-job",
+        )
+    return owner

@@ -1,0 +1,106 @@
+"""What tests of users' own objects share: a namespace that is open for them, and such objects as users write them.
+
+The witnesses are the API server's objects and audit log, and the files on the volume.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.integration import exclusive_training
+from tests.integration.kubernetes.move_parts import ACCOUNT
+
+from steepest.kubernetes_lab.images import DEMO
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import NAMESPACE
+
+DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
+OPEN = "steepest.dev/jobs"
+OPTED_IN = {"steepest.dev/schedule": "true"}
+
+
+@contextlib.contextmanager
+def opened(lab: KubernetesLab, folder: Path) -> Iterator[Path]:
+    """A state folder on the volume; the namespace is open for users' Jobs, whose pods will mount it.
+
+    Args:
+        lab: The lab.
+        folder: Where files of the test may lie.
+    """
+    name = f"users-{secrets.token_hex(4)}"
+    text = (DEPLOY / "opt-in.yaml").read_text().replace('"steepest/cluster"', f'"{name}/cluster"')
+    (folder / "opt-in.yaml").write_text(text)
+    lab.kubectl("apply", "-f", str(folder / "opt-in.yaml"))
+    lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}=true", "--overwrite")
+    wait_until_suspended(lab, users_job("probe", opted_in=True))
+    yield lab.folder.volume / name
+    lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}-")
+    lab.kubectl("delete", "-f", str(folder / "opt-in.yaml"))
+
+
+def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
+    """The server compiles a new policy within seconds; a dry run says when it has."""
+    for _ in range(120):
+        seen = lab.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", content=probe)
+        if json.loads(seen)["spec"].get("suspend"):
+            return
+        time.sleep(0.5)
+    raise AssertionError("the policy has no effect")
+
+
+def template(command: list[str]) -> dict[str, Any]:
+    """The template of pods as a user writes it."""
+    container = {
+        "name": "train",
+        "image": DEMO,
+        "imagePullPolicy": "Never",
+        "command": command,
+        "resources": {"requests": {"cpu": "50m"}},
+    }
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 10, "containers": [container]}
+    return {"spec": pod}
+
+
+def training() -> dict[str, Any]:
+    """The template of pods that train, and detect a second copy of themselves."""
+    return template(["python3", "-c", Path(exclusive_training.__file__).read_text(), "/steepest/checkpoints"])
+
+
+def users_job(name: str, *, opted_in: bool, pods: int = 1) -> dict[str, Any]:
+    """A Job as a user writes it; it knows nothing of Steepest but the label."""
+    size = {"parallelism": pods, "completions": pods, "completionMode": "Indexed"} if pods > 1 else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": OPTED_IN if opted_in else {}},
+        "spec": {"backoffLimit": 0, **size, "template": training() if opted_in else template(["sleep", "3600"])},
+    }
+
+
+def users_job_set(name: str, *, opted_in: bool, **spec: Any) -> dict[str, Any]:
+    """A JobSet of one leader and two workers, likewise."""
+    pods = training() if opted_in else template(["sleep", "3600"])
+    roles = [
+        {"name": role, "template": {"spec": {"backoffLimit": 0, "parallelism": n, "completions": n, "template": pods}}}
+        for role, n in (("leader", 1), ("worker", 2))
+    ]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": OPTED_IN if opted_in else {}},
+        "spec": {"replicatedJobs": roles, **spec},
+    }
+
+
+def written(lab: KubernetesLab) -> list[str]:
+    """Names of what the audit log says that Steepest has written to."""
+    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
+    names = [line["objectRef"].get("name", "") for line in lines if line["user"]["username"] == ACCOUNT]
+    assert names
+    return names

@@ -1,0 +1,254 @@
+"""How users' objects are read by the descriptions of their kinds: sizes, ranks, host names, and what is left alone."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.harness.json_patches import PatchTestError, patched
+from tests.unit.chart.chart_harness import CHART
+from tests.unit.cluster.kinds_objects import GANG, SPECS, indexed, job_set, read, replicated, template, users
+
+from steepest.app.settings.tree import Kind as Named
+from steepest.cli.options import KINDS
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, OTHERS, kinds, reference, referred
+from steepest.cluster.kubernetes.kinds.marks import marks, suspension
+from steepest.cluster.kubernetes.kinds.users_object import hosts, rank_of, roles
+from steepest.cluster.kubernetes.manifest import JobSettings, labels_of_job
+from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name, submission
+from steepest.errors import InputError
+from steepest.events.cluster import JobSubmitted
+from steepest.events.common import Resources
+from steepest.events.requests import Role, SuccessRule
+from steepest.log.base import TopicPartition
+from steepest.runtime.decode import asked_record
+from steepest.view.spec_rules import what_is_wrong
+
+REQUESTS = Resources(cpu_m=100)
+INDEX = "batch.kubernetes.io/job-completion-index"
+ROLE = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+BOTH = pytest.mark.parametrize("kind", [JOB, JOB_SET], ids=lambda kind: kind.name)
+SETTINGS = JobSettings(
+    namespace="n",
+    label="ours",
+    claim="c",
+    below=Path(),
+    image="i",
+    user=1,
+    most=Resources(),
+    kinds=(JOB, JOB_SET),
+)
+
+
+def test_a_job_set_is_a_gang_of_its_replicated_jobs() -> None:
+    """Each replicated Job is a role of a fixed size; the fewest failures that end one of its Jobs are the job's retries."""
+    spec = job_set()
+    spec["replicatedJobs"][1]["template"]["spec"]["backoffLimit"] = 1
+    found = submission(JOB_SET, read(users(spec)))
+
+    assert found.roles == (
+        Role(name="leader", replicas=1, requests=REQUESTS),
+        Role(name="worker", replicas=4, requests=REQUESTS),
+    )
+    assert (found.env, found.retries, found.success) == ({USERS_JOB: "JobSet/mine"}, 1, SuccessRule.ALL)
+    assert list(what_is_wrong(found)) == []
+
+
+def test_a_job_set_of_one_pod_is_no_gang() -> None:
+    """So its template may name nodes, as that of a Job may."""
+    alone = replicated("only", 1, 1)
+    alone["template"]["spec"]["template"] = template(nodeSelector={"disk": "ssd"})
+    found = submission(JOB_SET, read(users({"replicatedJobs": [alone]})))
+
+    assert (found.is_gang, found.roles) == (False, ())
+    assert found.node_rule is not None
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule"),
+    [
+        (None, SuccessRule.ALL),
+        ({"operator": "All"}, SuccessRule.ALL),
+        ({"operator": "All", "targetReplicatedJobs": []}, SuccessRule.ALL),
+        ({"operator": "All", "targetReplicatedJobs": ["worker", "leader"]}, SuccessRule.ALL),
+        ({"operator": "All", "targetReplicatedJobs": ["leader"]}, SuccessRule.CHIEF),
+        ({"operator": "Any", "targetReplicatedJobs": ["leader"]}, SuccessRule.CHIEF),
+    ],
+)
+def test_a_job_set_is_over_as_its_policy_says(policy: Any, rule: SuccessRule) -> None:
+    """With its first pod, or with all."""
+    assert submission(JOB_SET, read(users(job_set(successPolicy=policy)))).success is rule
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (job_set(failurePolicy={"maxRestarts": 3}), "set failurePolicy.maxRestarts to 0"),
+        (
+            job_set(failurePolicy={"rules": [{"action": "RestartJobSetAndIgnoreMaxRestarts"}]}),
+            "leave failurePolicy.rules out",
+        ),
+        (job_set(startupPolicy={"startupPolicyOrder": "InOrder"}), "startupPolicyOrder to AnyOrder"),
+        (job_set(managedBy="kueue.x-k8s.io/multikueue"), "leave managedBy out"),
+        (job_set(successPolicy={"operator": "Any"}), "over with any of its roles"),
+        (job_set(successPolicy={"operator": "All", "targetReplicatedJobs": ["worker"]}), "not its first pod"),
+        ({"replicatedJobs": [replicated("a", 1, 1, dependsOn=[{"name": "b"}])]}, "leave dependsOn out"),
+        ({"replicatedJobs": [replicated("a", 1, 1), replicated("a", 1, 1)]}, "give each a name of its own"),
+        ({"replicatedJobs": [replicated("a", 1, 1), replicated("b", 0, 1)]}, "a role without pods"),
+        ({"replicatedJobs": [replicated("a", 2_000, 2_000)]}, "too many pods"),
+        ({"replicatedJobs": [replicated("a", 1, 1)] * 65}, "no list of 1 to 64"),
+        ({"replicatedJobs": []}, "no list of 1 to 64"),
+        ({"replicatedJobs": {}}, "no list of 1 to 64"),
+        ({}, "no list of 1 to 64"),
+        ({"replicatedJobs": ["a"]}, "no template"),
+    ],
+)
+def test_a_job_set_that_cannot_be_scheduled_is_left_alone(spec: dict[str, Any], why: str) -> None:
+    """With what its user can change."""
+    with pytest.raises(InputError) as refused:
+        submission(JOB_SET, read(users(spec)))
+
+    assert why in f"{refused.value}: {refused.value.hint}"
+
+
+def test_a_pod_says_which_replica_it_is() -> None:
+    """By its role, the index of its Job and its own: ranks follow the object's order, and each belongs to one pod."""
+    sizes = roles(JOB_SET, users(job_set()))
+    seen = [
+        rank_of(JOB_SET, sizes, {ROLE: role, JOB_INDEX: str(job), INDEX: str(pod)})
+        for role, jobs, pods in (("leader", 1, 1), ("worker", 2, 2))
+        for job in range(jobs)
+        for pod in range(pods)
+    ]
+
+    assert seen == [0, 1, 2, 3, 4]
+    assert hosts(JOB_SET, "mine", users(job_set()), sizes)[:2] == ("mine-leader-0-0.mine", "mine-worker-0-0.mine")
+    named = users(job_set(network={"subdomain": "net"}))
+    assert hosts(JOB_SET, "mine", named, sizes)[4] == "mine-worker-1-1.net"
+    assert hosts(JOB, "mine", users(indexed(2)), roles(JOB, users(indexed(2)))) == ("mine-0", "mine-1")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {ROLE: "worker"},
+        {ROLE: "other", JOB_INDEX: "0", INDEX: "0"},
+        {ROLE: "worker", JOB_INDEX: "2", INDEX: "0"},
+        {ROLE: "worker", JOB_INDEX: "0", INDEX: "-1"},
+        {ROLE: "worker", JOB_INDEX: "0", INDEX: "9" * 30},
+        {ROLE: "leader", JOB_INDEX: "0", INDEX: "1"},
+    ],
+)
+def test_a_pod_with_other_labels_is_no_replica(labels: dict[str, str]) -> None:
+    """Whoever has made it."""
+    assert rank_of(JOB_SET, roles(JOB_SET, users(job_set())), labels) is None
+
+
+@BOTH
+def test_an_object_is_marked_once(kind: Kind) -> None:
+    """It and every template get the labels by which its pods are found, and a gate; nothing of its user's is lost."""
+    before = users(SPECS[kind.name], resourceVersion="7")
+    after = patched(before, marks(kind, read(before), SETTINGS, GANG))
+    labels = labels_of_job(SETTINGS, GANG)
+    pods = [part["template"]["spec"]["template"] for part in after["spec"].get("replicatedJobs", ())]
+
+    assert after["metadata"]["labels"] == {SCHEDULE: "true", **labels}
+    for each in pods or [after["spec"]["template"]]:
+        assert each["metadata"]["labels"] == labels
+        assert each["spec"]["schedulingGates"] == [{"name": GATE}]
+        assert each["spec"]["containers"] == template()["spec"]["containers"]
+    assert after["spec"]["suspend"] is True
+
+
+@BOTH
+def test_marks_join_what_is_there(kind: Kind) -> None:
+    """Labels, annotations and gates of the user's stay; a gate that is there is not added again."""
+    spec = copy.deepcopy(SPECS[kind.name])
+    own = {"metadata": {"labels": {"team": "us"}}, **template(schedulingGates=[{"name": "a/b"}, {"name": GATE}])}
+    for part in spec.get("replicatedJobs", ()):
+        part["template"]["spec"]["template"] = own
+    spec |= {"template": own} if "template" in spec else {}
+    before = users(spec, resourceVersion="7", annotations={"note": "mine"})
+    after = patched(before, marks(kind, read(before), SETTINGS, GANG))
+    pods = [part["template"]["spec"]["template"] for part in after["spec"].get("replicatedJobs", ())]
+
+    assert after["metadata"]["annotations"]["note"] == "mine"
+    for each in pods or [after["spec"]["template"]]:
+        assert each["metadata"]["labels"] == {"team": "us", **labels_of_job(SETTINGS, GANG)}
+        assert each["spec"]["schedulingGates"] == [{"name": "a/b"}, {"name": GATE}]
+
+
+@BOTH
+def test_an_object_that_has_changed_is_not_marked(kind: Kind) -> None:
+    """Neither one that was made again under its name: the patch tests for both."""
+    before = users(SPECS[kind.name], resourceVersion="7")
+    change = marks(kind, read(before), SETTINGS, GANG)
+    for other in ({"resourceVersion": "8"}, {"uid": "another"}):
+        changed = {**before, "metadata": {**before["metadata"], **other}}
+        with pytest.raises(PatchTestError):
+            patched(changed, change)
+    assert suspension(kind, "u", suspended=False) == {"metadata": {"uid": "u"}, "spec": {"suspend": False}}
+
+
+def test_the_log_names_objects_of_each_kind() -> None:
+    """A Job by its name alone, as in older logs."""
+    assert (reference(JOB, "mine"), reference(JOB_SET, "mine")) == ("mine", "JobSet/mine")
+    for kind in (JOB, JOB_SET):
+        assert referred((JOB, JOB_SET), reference(kind, "mine")) == (kind, "mine")
+    assert referred((JOB,), "JobSet/mine") is None
+    assert referred((JOB, JOB_SET), "") is None
+    assert kinds(("JobSet",)) == (JOB, JOB_SET)
+    assert kinds(()) == (JOB,)
+    with pytest.raises(InputError, match="no kind that can be scheduled"):
+        kinds(("CronJob",))
+
+
+def test_every_place_that_lists_kinds_has_the_same_ones() -> None:
+    """The settings, the command line and the chart."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    items = schema["properties"]["optIn"]["properties"]["kinds"]["items"]
+
+    assert tuple(OTHERS) == get_args(Named) == KINDS == tuple(items["enum"])
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 2**70) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["name", "replicas", "template", "spec", "parallelism", "metadata", "labels", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(_JSON, _JSON, st.sampled_from([JOB, JOB_SET]))
+def test_any_object_is_taken_or_left_alone(spec: Any, part: Any, kind: Kind) -> None:
+    """What is taken is a valid submission: no user's object stops the service that reads it."""
+    for each in (
+        {"spec": spec},
+        users({"replicatedJobs": [part, replicated("a", 1, 1)], **indexed(2, template=part)}),
+        users({**job_set(), **(spec if isinstance(spec, dict) else {})}),
+    ):
+        found = read({"metadata": users({})["metadata"], **each})
+        try:
+            asked = submission(kind, found)
+            marks(kind, found, SETTINGS, GANG)
+        except InputError:
+            continue
+        event = JobSubmitted(job=job_name("mine", found.metadata.uid), request=found.metadata.uid, spec=asked)
+        asked_record(TopicPartition("cluster"), "default", event, 0)
+        assert msgspec.json.decode(msgspec.json.encode(event), type=JobSubmitted) == event
