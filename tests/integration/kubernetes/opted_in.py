@@ -100,7 +100,12 @@ def users_job_set(name: str, *, opted_in: bool, **spec: Any) -> dict[str, Any]:
 
 def written(lab: KubernetesLab) -> list[str]:
     """Names of what the audit log says that Steepest has written to."""
-    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
-    names = [line["objectRef"].get("name", "") for line in lines if line["user"]["username"] == ACCOUNT]
+    names = [line["objectRef"].get("name", "") for line in changes(lab)]
     assert names
     return names
+
+
+def changes(lab: KubernetesLab) -> list[dict[str, Any]]:
+    """What the audit log says that Steepest has asked for, in its order."""
+    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
+    return [line for line in lines if line["user"]["username"] == ACCOUNT]

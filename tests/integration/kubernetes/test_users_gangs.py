@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,14 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import events_once_there, lab_system
 from tests.integration.kubernetes.opted_in import (
     DEPLOY,
+    changes,
     opened,
     users_job,
     users_job_set,
     wait_until_suspended,
     written,
 )
+from tests.integration.kubernetes.pod_processes import process_in
 from tests.integration.kubernetes.test_rights import may
 
 from steepest.events import cluster as c
@@ -100,6 +105,31 @@ def test_a_job_set_gives_way_and_goes_on(
 
 
 @pytest.mark.timeout(300)
+def test_a_gang_of_which_a_pod_fails_is_started_again_whole(lab: KubernetesLab, kubeconfig: Path, state: Path) -> None:
+    """The others are stopped by a suspension, which counts nothing: Kubernetes and Steepest both know of one failure."""
+    asked = users_job(GANG, opted_in=True, pods=2)
+    asked["spec"]["backoffLimit"] = 2
+    with giving_way(lab, kubeconfig, state) as system:
+        lab.kubectl("create", "-f", "-", content=asked)
+        job = job_of(made(lab, "job", GANG))
+        folder = system.state / "cluster" / "jobs" / job
+        system.await_event(functools.partial(placed, job=job, incarnation=1))
+        eventually((folder / "0" / "1" / "control" / "reports.jsonl").exists, "its first replica makes steps")
+        (second,) = (pod for pod in pods_of(lab, job) if pod["metadata"]["labels"]["steepest.dev/replica"] == "1")
+        os.kill(process_in(second["metadata"]["uid"], "python3 -c", within_s=PATIENCE_S), signal.SIGKILL)
+        system.await_event(functools.partial(placed, job=job, incarnation=2))
+        eventually((folder / "0" / "2" / "control" / "hello.json").exists, "its first replica goes on")
+        (folder / "checkpoints" / "enough").touch()
+        ended = system.await_end(job)
+        lab.kubectl("-n", NAMESPACE, "wait", "--for=condition=Complete", f"job/{GANG}", "--timeout=60s")
+
+        assert ended.outcome is c.Outcome.FINISHED
+        assert made(lab, "job", GANG)["status"]["failed"] == 1
+        assert list(folder.glob("checkpoints/*.twice")) == []
+        assert system.breaches() == []
+
+
+@pytest.mark.timeout(300)
 def test_a_job_set_that_cannot_be_scheduled_says_why_and_one_made_again_is_new(
     lab: KubernetesLab, kubeconfig: Path, open_for_job_sets: Path
 ) -> None:
@@ -141,7 +171,7 @@ def test_rights_on_job_sets_are_those_that_are_needed(
 
 def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict[str, Any], over: str) -> None:
     """An object of a user runs with all of its pods, is suspended for an urgent job, and finishes after that."""
-    kind = asked["kind"].lower()
+    kind, earlier = asked["kind"].lower(), len(changes(lab))
     lab.kubectl("create", "-f", "-", content=asked)
     before = made(lab, kind, GANG)
     job = job_of(before)
@@ -165,7 +195,15 @@ def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict
     ended = system.await_end(job)
     lab.kubectl("-n", NAMESPACE, "wait", f"--for=condition={over}", f"{kind}/{GANG}", "--timeout=60s")
 
+    done = [one for one in changes(lab)[earlier:] if one["responseStatus"]["code"] == HTTPStatus.OK]
+    of_it = [one for one in done if one["objectRef"].get("name") == GANG]
+    of_pods = [
+        one for one in done if one["objectRef"].get("name") in {each["metadata"]["name"] for each in began + again}
+    ]
+
     assert ended.outcome is c.Outcome.FINISHED
+    assert len(of_it) == len(("marked", "resumed", "suspended", "resumed"))
+    assert [one["verb"] for one in of_pods] == ["patch"] * 2 * PODS
     assert hello["restored_step"] == saved
     assert made(lab, kind, GANG)["metadata"]["uid"] == before["metadata"]["uid"]
     for pods in (began, again):
