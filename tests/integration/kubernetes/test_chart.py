@@ -338,9 +338,11 @@ def _await_parts(release: Release) -> set[str]:
     asked["metadata"] |= place
 
     def parts() -> list[dict[str, str]] | None:
-        made = json.loads(release.lab.kubectl("create", "--dry-run=server", "-f", "-", "-o", "json", content=asked))[
-            "spec"
-        ]
+        try:
+            answer = release.lab.kubectl("create", "--dry-run=server", "-f", "-", "-o", "json", content=asked)
+        except ClusterError:
+            return None  # the API server takes a while to know a kind that is new to it
+        made = json.loads(answer)["spec"]
         return [each["template"]["metadata"]["labels"] for each in made["replicatedJobs"]] if made["suspend"] else None
 
     found = eventually(parts, "users' JobSets are gated")
