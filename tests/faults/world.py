@@ -279,17 +279,23 @@ class World:
         await self._cancel_endless()
 
     async def _cancel_endless(self) -> None:
-        """Users ask once more for the end of jobs that have none, if the request was lost with the power."""
+        """Users ask once more for the end of jobs that have none, if the request was lost, or came before the job."""
         for deed in self.schedule.deeds:
             if deed.verb != "submit" or deed.number("steps", 0) < ENDLESS_STEPS:
                 continue
-            pool = deed.options.get("pool", self.layout.pools[0])
-            if not await self._is_cancelled(pool, deed.about):
-                await self.append(pool, c.JobCancelRequested(job=deed.about, request=f"cancel-{deed.about}-again"))
+            pool, job = deed.options.get("pool", self.layout.pools[0]), deed.about
+            # A submission may still be on its way to a broker that was stuck; time is virtual.
+            while (newest := await self._newest_wish(pool, job)) is None and job in self.submitted[pool]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            if newest is c.JobSubmitted:
+                await self.append(pool, c.JobCancelRequested(job=job, request=f"cancel-{job}-again"))
 
-    async def _is_cancelled(self, pool: str, job: str) -> bool:
-        events = await self._newest_first(pool)
-        return any(isinstance(event, c.JobCancelRequested) and event.job == job for event in events)
+    async def _newest_wish(self, pool: str, job: str) -> type | None:
+        """What a user asked for last about a job: its start, or its end; None where the log has neither."""
+        for event in await self._newest_first(pool):
+            if isinstance(event, c.JobCancelRequested | c.JobSubmitted) and event.job == job:
+                return type(event)
+        return None
 
     async def _until_over(self) -> None:
         until_s = self.clock.monotonic() + PATIENCE_S
