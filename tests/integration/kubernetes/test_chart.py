@@ -39,6 +39,7 @@ from tests.integration.kubernetes.opted_in import users_job_set
 
 from steepest.cli.main import main
 from steepest.cluster.kubernetes.objects import SCHEDULE
+from steepest.errors import ClusterError
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 
