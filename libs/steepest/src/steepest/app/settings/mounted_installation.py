@@ -120,8 +120,8 @@ def read_installation(path: Path) -> MountedInstallation:
 
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
-    ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, ``node_agents``: whether each node of the
-    cluster has a log-collector, and ``kinds``, as for ``--kind``.
+    ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, ``node_agents``: whether each node
+    of the cluster has a log-collector, and ``kinds``, as for ``--kind``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
