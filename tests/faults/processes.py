@@ -284,7 +284,7 @@ class Process:
 
 
 def _unsampled(service: Service) -> Service:
-    """The service without gauges of its pools: they sample the view after every tick, and nobody reads them."""
+    """The service without gauges of its pools: they would sample the view after every tick, and no test reads them."""
     return msgspec.structs.replace(
         service, effectors=lambda held: [one for one in service.effectors_of(held) if one.name != PoolMetrics.name]
     )

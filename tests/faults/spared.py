@@ -1,4 +1,4 @@
-"""What a world is spared: work that repeats in each of its processes, and measurements that nobody reads.
+"""What a world leaves out: work that repeats in each of its processes, and measurements that no test reads.
 
 Everything else is as without it.
 """

@@ -93,7 +93,7 @@ def release(lab: KubernetesLab) -> Iterator[Release]:
 
 
 def test_agents_may_see_pods_and_nodes_and_nothing_else(release: Release) -> None:
-    """No log and no kubelet through the API server; and who acts on jobs reads no log either."""
+    """They read no log and no kubelet through the API server, and the services that act on jobs read no log either."""
     found = {part: rights_of(release, f"{NAME}-{part}", release.namespace) for part in ("log-collector", "resizer")}
     away = rights_of(release, f"{NAME}-log-collector", "default")
 

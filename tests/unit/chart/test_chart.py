@@ -192,7 +192,7 @@ def test_an_agent_may_be_left_without_the_control_groups_or_find_its_logs_by_its
 
 
 def test_with_agents_no_one_reads_logs_or_kubelets_through_the_api_server() -> None:
-    """Who acts on jobs leaves their output to the agents too."""
+    """The services that act on jobs have no right to read logs either."""
     rules = [
         rule
         for kind in ("Role", "ClusterRole")
@@ -319,7 +319,7 @@ JOB_SETS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "kinds": ["JobSe
 
 
 def test_job_sets_are_gated_and_reached_only_where_they_are_named() -> None:
-    """By a policy or the webhook; the migrator alone may see and change them, and is told that it shall."""
+    """By a policy or the webhook; the migrator alone may see and change them, and the installation names the kind."""
 
     def reached(values: Mapping[str, Any]) -> dict[str, list[str]]:
         return {

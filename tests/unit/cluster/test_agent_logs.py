@@ -1,4 +1,4 @@
-"""A container's log is read from its node's files: every line once, in order, whatever a kubelet does to them meanwhile."""
+"""A container's log is read from its node's files: every line once, in order, while a kubelet rotates and removes files."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ PIECES = st.lists(
 @given(pieces=PIECES, cuts=st.lists(st.integers(0, 3_000), max_size=8))
 @example(pieces=[("stdout", "F", b"2026-01-31T12:00:00Z stderr P a job may print this")], cuts=[])
 def test_what_is_read_is_what_the_api_server_shows(pieces: list[Piece], cuts: list[int]) -> None:
-    """The same lines with the same times, wherever the file is cut into chunks, and whatever a container prints."""
+    """The same lines with the same times, for any content, and for any division of the file into chunks."""
     file = b"".join(cri(number, text, stream, tag) for number, (stream, tag, text) in enumerate(pieces))
     found, reader = list[tuple[str, bytes]](), CriLines()
     for chunk in chunks(file, cuts):

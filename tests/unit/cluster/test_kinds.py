@@ -150,7 +150,7 @@ def test_a_pod_says_which_replica_it_is() -> None:
     ],
 )
 def test_a_pod_with_other_labels_is_no_replica(labels: dict[str, str]) -> None:
-    """Whoever has made it."""
+    """Such as that of another role, or an index that its role does not have."""
     assert rank_of(JOB_SET, roles(JOB_SET, users(job_set())), labels) is None
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,16 +25,6 @@ from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A system without a log-collector."""
-    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
-        rig.start("placer", "worker-monitor", "migrator", "categorizer", rig.beats())
-        await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=2_000)))
-        yield rig
-        assert await rig.broken() == []
 
 
 async def losses(rig: Rig) -> list[Received[Any]]:

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from steepest.collector.losses import LossCollector
 from steepest.events.cluster import LogOpened
 from steepest.events.loss import JobUnwatched, LossReported
-from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import SOURCE
 from steepest.runtime.service import Service
 from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
-
-
-@pytest.fixture
-async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
-    """A system without a log-collector."""
-    async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
-        rig.start("placer", "worker-monitor", "migrator", "categorizer", rig.beats())
-        await rig.configure(PoolParameters(specon=SpeConParameters(interval_ms=2_000)))
-        yield rig
-        assert await rig.broken() == []
 
 
 def agent(rig: Rig, node: str) -> RigProcess:

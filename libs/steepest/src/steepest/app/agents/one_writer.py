@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from steepest import flock
+from steepest.cluster.folders import incarnation_locks
 from steepest.log.snapshot_store import SnapshotStore, file_name
 from steepest.logger import Logger
 
@@ -58,11 +58,7 @@ class OneWriter:
     def _locked(self, key: str) -> int | None:
         try:
             self._locks.mkdir(exist_ok=True, mode=0o700)
-            lock = os.open(self._locks / file_name(key), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return incarnation_locks.take(self._locks / file_name(key), 0.0)
         except OSError as error:
             _log.warning("no snapshot kept; a restart takes longer", of=key, why=str(error))
             return None
-        if flock.try_lock(lock):
-            return lock
-        os.close(lock)
-        return None

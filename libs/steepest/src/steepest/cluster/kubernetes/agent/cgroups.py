@@ -7,6 +7,7 @@ group has its id in its name. Calls block.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -68,8 +69,9 @@ class ContainerGroups:
         """Forget a container that has ended."""
         self._known.pop(container, None)
 
-    @property
+    @functools.cached_property
     def _is_version_2(self) -> bool:
+        """What the node has mounted stays as it is while an agent runs: it is not looked for with each sample."""
         return self._read(self._top / "cgroup.controllers") is not None
 
     def _hierarchy(self, controller: str) -> Path:
