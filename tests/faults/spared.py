@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 from unittest import mock
 
 from prometheus_client.metrics import MetricWrapperBase
-from tests.faults import judge
+from tests.faults import judge, world
 
 from steepest.events.received import DecisionId
 from steepest.log.base import Record
@@ -57,7 +57,7 @@ def what_repeats_is_spared() -> Iterator[None]:
 
     taken_in = _once_a_record(received)
     with ExitStack() as spared:
-        for reader in (pool_loop, stream_loop, replay, judge):
+        for reader in (pool_loop, stream_loop, replay, judge, world):
             spared.enter_context(mock.patch.object(reader, "received", taken_in))
         spared.enter_context(mock.patch.object(DecisionId, "parse", cache(DecisionId.parse)))
         spared.enter_context(mock.patch.object(checksum_marks, "_crc", _once_a_record(checksum_marks._crc)))

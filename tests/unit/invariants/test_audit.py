@@ -16,6 +16,7 @@ from steepest.invariants import ALL, Audit, Checker, Status, check, check_with
 from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.one_place import OnePlace
 from steepest.invariants.checkers.parameters_in_force import ParametersInForce
+from steepest.invariants.checkers.step_rules import Steps
 from steepest.testing.scenarios.log_builder import LogBuilder
 
 ROOT = Path(__file__).parents[3]
@@ -51,6 +52,25 @@ def test_an_error_in_a_checker_is_unknown() -> None:
     assert failed.status is Status.UNKNOWN
     assert failed.message == "the checker failed at record 2: KeyError('third')"
     assert sound.status is Status.HOLDS
+
+
+def test_an_error_in_the_shared_folds_leaves_nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What every checker looks at is wrong from there on; what one had proven before is proven."""
+    monkeypatch.setattr(Steps, "feed", _fails_at_the_third)
+    ghost = c.JobEnded(job="ghost", outcome=c.Outcome.FINISHED)
+    records = LogBuilder().add(c.LogOpened(epoch="e"), ghost, c.JobCancelRequested(job="a", request="r")).records
+    (proven, unknown) = check_with([Accounting, OnePlace], records)
+    assert (proven.status, proven.evidence) == (Status.BROKEN, (1,))
+    assert (unknown.status, unknown.message) == (
+        Status.UNKNOWN,
+        "the shared folds failed at record 2: KeyError('third')",
+    )
+
+
+def _fails_at_the_third(_: Steps, received: Received[c.ClusterEvent]) -> bool:
+    if received.offset == 2:
+        raise KeyError("third")
+    return True
 
 
 def test_a_breach_that_was_found_before_an_error_stays_one() -> None:

@@ -6,13 +6,13 @@ only the events, so that an error in the view, a decider or the migrator cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
-from steepest.invariants.audit import Audit, check_with
+from steepest.invariants.audit import Audit, MakeChecker, check_with
 from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.decision_ids import DecisionIds
@@ -57,7 +57,7 @@ ALL: tuple[type[Checker], ...] = (
 """The checkers that need only ``cluster``, in the order of their verdicts."""
 
 
-def all_with(losses: AnnouncedParameters) -> Sequence[Callable[[], Checker]]:
+def all_with(losses: AnnouncedParameters) -> Sequence[MakeChecker]:
     """All checkers, for a pool whose partitions of ``loss`` were folded."""
     return (*ALL, partial(ParametersInForce, losses))
 

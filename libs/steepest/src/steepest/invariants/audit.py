@@ -15,15 +15,28 @@ from steepest.errors import InputError
 from steepest.events.cluster import ClusterEvent, PoolConfigured
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker, Status, Verdict
+
+MakeChecker = Callable[[LogFolds], Checker]
+"""A kind of checker: gives a new one, which looks at these folds."""
+
+FOLDS = "folds"
+"""Stands among the names of checkers for what they share."""
 
 
 class Audit:
     """Feeds the log of one pool to checkers."""
 
-    def __init__(self, checkers: Sequence[Callable[[], Checker]]) -> None:
+    def __init__(self, checkers: Sequence[MakeChecker]) -> None:
         """Start before the first record, with a new checker of each kind."""
-        self._checkers = [make() for make in checkers]
+        folds = LogFolds()
+        self._checkers = [make(folds) for make in checkers]
+        self._feeds: list[tuple[str, Callable[[Received[ClusterEvent]], None]]] = [
+            *((one.name, one.before) for one in self._checkers if type(one).before is not Checker.before),
+            (FOLDS, folds.feed),
+            *((one.name, one.feed) for one in self._checkers),
+        ]
         self._failed: dict[str, str] = {}
         self._streams: dict[str, tuple[int, int]] = {}
         self._next = 0
@@ -41,12 +54,18 @@ class Audit:
         self._check_version(received)
         if self._cut or not self._is_first(received):
             return
-        for checker in self._checkers:
-            if checker.name not in self._failed:
+        for name, feed in self._feeds:
+            if name not in self._failed:
                 try:
-                    checker.feed(received)
+                    feed(received)
                 except Exception as error:  # noqa: BLE001 - no error of a checker proves anything about the log
-                    self._failed[checker.name] = f"the checker failed at record {received.offset}: {error!r}"
+                    self._fail(name, f"failed at record {received.offset}: {error!r}")
+
+    def _fail(self, name: str, why: str) -> None:
+        """From here on a checker proves nothing; without the folds that they share, none does."""
+        self._failed[name] = f"the checker {why}"
+        if name == FOLDS:
+            self._failed = {one.name: f"the shared folds {why}" for one in self._checkers} | self._failed
 
     def skip(self, offset: int) -> None:
         """Skip a record that exists and cannot be decoded: every reader of the log skips it."""
@@ -101,7 +120,7 @@ class Audit:
         return Verdict(checker=checker.name, status=Status.UNKNOWN, message=why or "there are no records")
 
 
-def check_with(checkers: Sequence[Callable[[], Checker]], records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
+def check_with(checkers: Sequence[MakeChecker], records: Iterable[Received[ClusterEvent]]) -> list[Verdict]:
     """Run these checkers on one partition's records, which are in order from the first on, and return their verdicts.
 
     Raises:

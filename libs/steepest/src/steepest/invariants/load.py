@@ -12,11 +12,12 @@ known holds nothing: the log has lost its start, and no decision could know of i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
 from steepest.invariants.processes import RunningProcess, RunningProcesses
 
@@ -45,28 +46,28 @@ class HeldCapacity(msgspec.Struct, kw_only=True):
 
 
 class Reservations:
-    """Folds nodes, processes and begun plans. It feeds the folds that it depends on."""
+    """Folds nodes, processes and begun plans."""
 
-    def __init__(self) -> None:
-        self.steps = Steps()
-        self.processes = RunningProcesses(self.steps)
+    def __init__(self, steps: Steps, processes: RunningProcesses) -> None:
+        """Use these folds, which must get each record between :meth:`before` and :meth:`feed`."""
+        self._steps = steps
+        self._processes = processes
+        self._open: Sequence[ObservedPlan] = ()
         self.specs: dict[str, c.JobSpec] = {}
         self._sizes: dict[tuple[str, int], tuple[int, ...]] = {}
         self._places: dict[str, HeldCapacity] = {}
         self._gone: dict[str, None] = {}
-        self._reads = frozenset((*self.steps.reads, *self.processes.reads))
 
-    def feed(self, received: Received[c.ClusterEvent]) -> list[str]:
-        """Process a record; return the nodes whose reservations it increased."""
-        event = received.event
-        if type(event) not in self._reads:
-            return []
+    def before(self, event: c.ClusterEvent) -> None:
+        """Take in what an event says itself, and note the plans that may be over behind it."""
         self._note(event)
-        open_before = self.steps.in_flight(job) if (job := getattr(event, "job", None)) else []
+        job = getattr(event, "job", None)
+        self._open = self._steps.in_flight(job) if job else ()
         if isinstance(event, c.NodeGone):
-            open_before = self.steps.all_in_flight()
-        accepted = self.steps.feed(received)
-        started = self.processes.feed(received, accepted=accepted)
+            self._open = self._steps.all_in_flight()
+
+    def feed(self, event: c.ClusterEvent, started: Sequence[RunningProcess], *, accepted: bool) -> list[str]:
+        """Process an event, and what may run because of it; return the nodes whose reservations it increased."""
         if isinstance(event, c.StepBegun) and accepted and event.step is c.Step.START:
             self._sizes[event.job, event.incarnation] = self._sizes_of(event)
         fuller = [node for node in self._reserved(event, accepted=accepted) if node]
@@ -76,9 +77,9 @@ class Reservations:
             if process.plan
             and self._hold(process.node, process.job, _reason(process), process.replica, self._asks(process))
         ]
-        for process in self.processes.left:
+        for process in self._processes.left:
             self._release(process.node, process.job, _reason(process), process.replica)
-        for progress in open_before:
+        for progress in self._open:
             if progress.over is not None or progress.has_no_target:
                 self._release_plan(progress)
         if isinstance(event, c.NodeGone) and accepted:
@@ -122,7 +123,7 @@ class Reservations:
 
     def _sizes_of(self, start: c.StepBegun) -> tuple[int, ...]:
         """How many replicas of each role a START starts; empty: as many as the roles name."""
-        planned, spec = self.steps.plans[start.plan].planned, self.specs.get(start.job)
+        planned, spec = self._steps.plans[start.plan].planned, self.specs.get(start.job)
         if spec is None or not start.nodes:
             return ()
         if isinstance(planned, c.PlacementPlanned | c.TransitionPlanned) and planned.nodes == start.nodes:
@@ -175,7 +176,7 @@ class Reservations:
         """The targets that a plan reserves with the beginning of its first step, but for those that were gone for good."""
         if not isinstance(event, c.StepBegun) or not accepted:
             return []
-        progress = self.steps.plans[event.plan]
+        progress = self._steps.plans[event.plan]
         if progress.planned is None or progress.has_no_target:
             return []
         return [

@@ -10,6 +10,7 @@ import msgspec
 
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
+from steepest.invariants.folds import LogFolds
 
 SHOWN = 5
 """Breaches that a message describes; the evidence has the offsets of all."""
@@ -48,13 +49,17 @@ class Checker:
 
     name: ClassVar[str]
 
-    def __init__(self) -> None:
+    def __init__(self, folds: LogFolds) -> None:
+        """``folds`` of the same partition are fed with each record between :meth:`before` and :meth:`feed`."""
+        self._folds = folds
         self._breaches: list[str] = []
         self._evidence: dict[int, None] = {}
 
+    def before(self, received: Received[ClusterEvent]) -> None:
+        """Look at the next record where the shared folds do not have it yet."""
+
     def feed(self, received: Received[ClusterEvent]) -> None:
-        """Process the next record."""
-        raise NotImplementedError
+        """Process the next record, which the shared folds have."""
 
     def breach(self, message: str, *offsets: int) -> None:
         """Record a breach, with the offsets of the records that show it."""

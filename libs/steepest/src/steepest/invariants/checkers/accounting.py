@@ -8,8 +8,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps
-from steepest.invariants.processes import RunningProcesses
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 NAMED = 5
@@ -55,15 +54,13 @@ class Accounting(Checker):
 
     name = "accounting"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
-        self._processes = RunningProcesses(self._steps)
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._accounts: dict[tuple[str, str], Account] = {}
         self._newest: dict[str, Account] = {}
 
-    def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """See ``Checker.feed``."""
+    def before(self, received: Received[c.ClusterEvent]) -> None:
+        """See ``Checker.before``: the end of a job is judged by what ran until then."""
         event, offset = received.event, received.offset
         match event:
             case c.JobSubmitted():
@@ -72,8 +69,10 @@ class Accounting(Checker):
                 self._reject(event, offset)
             case c.JobEnded():
                 self._end(event, offset)
-        accepted = self._steps.feed(received)
-        self._processes.feed(received, accepted=accepted)
+
+    def feed(self, received: Received[c.ClusterEvent]) -> None:
+        """See ``Checker.feed``."""
+        event = received.event
         account = self._newest.get(getattr(event, "job", ""))
         if account is not None and account.stand not in OVER:
             account.stand = self._stand(event, account)
@@ -107,15 +106,15 @@ class Accounting(Checker):
         account.stand, account.decided = stand, offset
 
     def _check_gone(self, job: str, stand: str, offset: int) -> None:
-        for process in self._processes.of(job):
+        for process in self._folds.processes.of(job):
             if process.proven:
                 message = f"job {job} is {stand} while incarnation {process.incarnation} may run on {process.node}"
                 self.breach(message, process.since, offset)
 
     def _stand(self, event: c.ClusterEvent, account: Account) -> JobStatus:
         """The status of a job that has not ended, after a record about it."""
-        processes = self._processes.of(account.job)
-        if any(progress.attempt and progress.has_stopped for progress in self._steps.in_flight(account.job)):
+        processes = self._folds.processes.of(account.job)
+        if any(progress.attempt and progress.has_stopped for progress in self._folds.steps.in_flight(account.job)):
             return JobStatus.MOVING
         if processes:
             return JobStatus.RUNNING if any(process.proven for process in processes) else JobStatus.STARTING

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.load import Reservations
 from steepest.invariants.verdict import Checker
 
 
@@ -18,12 +17,9 @@ class Capacity(Checker):
 
     name = "capacity"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._reservations = Reservations()
-
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
-        for node in self._reservations.feed(received):
-            if not self._reservations.fits(node):
-                self.breach(f"node {node} would have to hold {self._reservations.words(node)}", received.offset)
+        reservations = self._folds.reservations
+        for node in self._folds.fuller:
+            if not reservations.fits(node):
+                self.breach(f"node {node} would have to hold {reservations.words(node)}", received.offset)

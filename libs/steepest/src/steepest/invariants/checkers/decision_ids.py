@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steepest.events.cluster import ClusterEvent
 from steepest.events.received import ID, LOGIC, PREVIOUS, DecisionId, Received
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 
@@ -20,8 +21,8 @@ class DecisionIds(Checker):
 
     name = "decision-ids"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._last: dict[str, tuple[str, int, str]] = {}
         self._mixed: dict[str, None] = {}
         self._decisions = 0

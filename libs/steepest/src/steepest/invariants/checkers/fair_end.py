@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 MAY_BE_LATER = 0.25
@@ -24,8 +25,8 @@ class FairEnd(Checker):
 
     name = "fair-end"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._submitted_ms: dict[str, int] = {}
         self._promised: dict[str, tuple[int, int]] = {}
         self._excused: dict[str, None] = {}

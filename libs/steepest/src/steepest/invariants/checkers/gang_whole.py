@@ -6,9 +6,8 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.lost_nodes import LostNodes
-from steepest.invariants.processes import RunningProcesses
 from steepest.invariants.verdict import Checker
 
 WITHIN_MS = 300_000
@@ -45,10 +44,8 @@ class GangWhole(Checker):
 
     name = "gang-whole"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
-        self._processes = RunningProcesses(self._steps)
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._gangs: dict[str, GangState] = {}
         self._lost = LostNodes()
         self._counted_ms = 0
@@ -57,8 +54,7 @@ class GangWhole(Checker):
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event = received.event
-        counts = self._steps.feed(received)
-        self._processes.feed(received, accepted=counts)
+        counts = self._folds.counts
         self._lost.feed(event)
         match event:
             case c.JobSubmitted() if event.spec.is_gang:
@@ -94,8 +90,8 @@ class GangWhole(Checker):
             gang.partial_counted_ms = self._counted_ms
 
     def _is_partial(self, name: str, gang: GangState) -> bool:
-        proven = [one.replica for one in self._processes.of(name) if one.proven and one.incarnation == gang.incarnation]
-        running = dict.fromkeys(proven)
+        processes = self._folds.processes.of(name)
+        running = {one.replica: None for one in processes if one.proven and one.incarnation == gang.incarnation}
         if not running or any(node in self._lost for node in gang.nodes):
             return False
         if 0 in gang.finished and gang.spec.success is c.SuccessRule.CHIEF:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 
@@ -18,16 +18,15 @@ class Incarnations(Checker):
 
     name = "incarnations-rise"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._newest: dict[str, tuple[int, str, int]] = {}
         self._submitted: dict[str, None] = {}
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
-        counts = self._steps.feed(received)
+        counts = self._folds.counts
         match event:
             case c.JobSubmitted():
                 self._submitted[event.job] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 LEAST_M = 10
@@ -22,8 +23,8 @@ class Limits(Checker):
 
     name = "limits"
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._reads = 1
         self._capacity_m: dict[str, int] = {}
         self._plans: dict[str, tuple[int, c.LimitsPlanned]] = {}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps
-from steepest.invariants.processes import RunningProcess, RunningProcesses
+from steepest.invariants.processes import RunningProcess
 from steepest.invariants.verdict import Checker
 
 
@@ -20,16 +19,10 @@ class OnePlace(Checker):
 
     name = "one-place"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
-        self._processes = RunningProcesses(self._steps)
-
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
-        accepted = self._steps.feed(received)
-        for started in self._processes.feed(received, accepted=accepted):
-            for other in self._processes.of(started.job):
+        for started in self._folds.started:
+            for other in self._folds.processes.of(started.job):
                 if other is started or _are_of_one_gang(other, started):
                     continue
                 message = f"job {started.job} may run as {_where(started)} while it may still run as {_where(other)}"

@@ -12,6 +12,7 @@ from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId, Received, is_number
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 LAG_MS = 60_000
@@ -66,9 +67,9 @@ class ParametersInForce(Checker):
 
     name = "parameters-in-force"
 
-    def __init__(self, watched: AnnouncedParameters) -> None:
+    def __init__(self, watched: AnnouncedParameters, folds: LogFolds) -> None:
         """``watched`` must have folded all partitions of ``loss``."""
-        super().__init__()
+        super().__init__(folds)
         self._watched = watched
         self._in_force = SpeConParameters()
         self._configured = 0

@@ -6,7 +6,8 @@ from collections import Counter
 
 from steepest.events import cluster as c
 from steepest.events.received import LOGIC, Received
-from steepest.invariants.checkers.step_rules import Conclusion, EventKind, ObservedPlan, Steps
+from steepest.invariants.checkers.step_rules import Conclusion, EventKind, ObservedPlan
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 Said = c.MigrationFinished | c.MigrationFailed | c.JobSuspended | c.TransitionFinished | c.TransitionFailed
@@ -35,19 +36,18 @@ class PlanOnce(Checker):
 
     name = "plan-once"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._made_by: dict[str, str] = {}
 
-    def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """See ``Checker.feed``."""
+    def before(self, received: Received[c.ClusterEvent]) -> None:
+        """See ``Checker.before``."""
         event, offset = received.event, received.offset
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned():
                 logic = received.headers.get(LOGIC, "")
-                if self._made_by.setdefault(event.plan, logic) == logic and event.plan in self._steps.plans:
-                    self.breach(f"plan {event.plan} is made twice", self._steps.plans[event.plan].made, offset)
+                if self._made_by.setdefault(event.plan, logic) == logic and event.plan in self._folds.steps.plans:
+                    self.breach(f"plan {event.plan} is made twice", self._folds.steps.plans[event.plan].made, offset)
             case (
                 c.StepFailed()
                 | c.CheckpointSaved()
@@ -65,11 +65,10 @@ class PlanOnce(Checker):
                 | c.TransitionFailed()
                 | c.PlanAbandoned()
             ):
-                self._check_conclusion(self._steps.plans.get(event.plan), event, offset)
-        self._steps.feed(received)
+                self._check_conclusion(self._folds.steps.plans.get(event.plan), event, offset)
 
     def _check_outcome(self, event: Acted, offset: int) -> None:
-        progress = self._steps.plans.get(event.plan)
+        progress = self._folds.steps.plans.get(event.plan)
         if progress is None or event.attempt > progress.attempt:
             message = f"{type(event).__name__} has attempt {event.attempt} of plan {event.plan}, which never counted"
             self.breach(message, *([] if progress is None else [progress.made]), offset)
@@ -79,7 +78,7 @@ class PlanOnce(Checker):
         if progress is None:
             return
         if progress.over is None:
-            is_wanted = not self._steps.is_cancelled(progress.job)
+            is_wanted = not self._folds.steps.is_cancelled(progress.job)
             if why := _why_not_over(progress, event, is_wanted=is_wanted):
                 self.breach(f"plan {progress.plan} ended as {_conclusion(event)}, but {why}", progress.made, offset)
         elif isinstance(progress.end, Said) and not _agree(event, progress.end):

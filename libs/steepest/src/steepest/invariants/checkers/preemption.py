@@ -7,7 +7,8 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import PreemptionLimits
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
+from steepest.invariants.checkers.step_rules import ObservedPlan
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
 
@@ -43,9 +44,8 @@ class BegunSuspension(msgspec.Struct):
 class Suspensions(Checker):
     """Folds suspensions for the checkers below; it checks nothing itself."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._counted_ms = 0
         self._limits = PreemptionLimits()
         self._planned: dict[str, tuple[int, PreemptionLimits]] = {}
@@ -56,7 +56,7 @@ class Suspensions(Checker):
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
-        counts = self._steps.feed(received)
+        counts = self._folds.counts
         match event:
             case c.Tick():
                 self._counted_ms = max(self._counted_ms, event.counted_ms)
@@ -67,7 +67,7 @@ class Suspensions(Checker):
             case c.TransitionPlanned(kind=c.Transition.SUSPEND):
                 self._planned.setdefault(event.plan, (self._counted_ms, self._limits))
             case c.StepBegun(attempt=1) if counts and event.plan in self._planned:
-                self._begin(self._steps.plans[event.plan], offset)
+                self._begin(self._folds.steps.plans[event.plan], offset)
             case c.StepBegun(step=c.Step.START) if counts:
                 self._of(event.job).incarnation = event.incarnation
             case c.JobSuspended() if counts:
@@ -89,7 +89,7 @@ class Suspensions(Checker):
             self.breach(f"plan {plan.plan} suspends job {plan.job}: {why}", plan.made, offset)
 
     def _suspend(self, event: c.JobSuspended, offset: int) -> None:
-        job, plan = self._of(event.job), self._steps.plans[event.plan]
+        job, plan = self._of(event.job), self._folds.steps.plans[event.plan]
         job.suspensions += 1
         if isinstance(plan.planned, c.TransitionPlanned):
             job.incarnation = plan.planned.incarnation
@@ -129,7 +129,7 @@ class SuspendedResume(Suspensions):
         if isinstance(event, c.ReplicaStarted) and (job := self._jobs.get(event.job)) is not None:
             if job.since is not None and event.incarnation <= job.incarnation:
                 return  # the report of its start comes late, also of a start that failed and was taken back
-            if job.since is not None and not self._steps.in_flight(event.job):
+            if job.since is not None and not self._folds.steps.in_flight(event.job):
                 self.breach(f"job {event.job} is suspended, and runs on {event.node}", job.since, received.offset)
 
     def resume(self, event: c.JobPlaced, job: SuspendedJob, offset: int) -> None:
@@ -202,23 +202,22 @@ class PromisedRoom(Checker):
 
     name = "promised-room"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._kept = 0
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
-        counts = self._steps.feed(received)
+        counts = self._folds.counts
         event = received.event
         if not isinstance(event, c.StepBegun) or not counts or event.attempt > 1:
             return
-        plan = self._steps.plans[event.plan]
+        plan = self._folds.steps.plans[event.plan]
         if not isinstance(plan.planned, c.PlacementPlanned | c.TransitionPlanned):
             return
         self._kept += bool(plan.planned.after)
         for name in plan.planned.after:
-            awaited = self._steps.plans.get(name)
+            awaited = self._folds.steps.plans.get(name)
             if awaited is None:
                 self.breach(
                     f"plan {plan.plan} waits for plan {name}, which is not in the log", plan.made, received.offset

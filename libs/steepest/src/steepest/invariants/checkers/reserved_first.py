@@ -5,7 +5,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.invariants.load import Reservations
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
@@ -24,27 +24,29 @@ class ReservedFirst(Checker):
 
     name = "reserved-first"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._reservations = Reservations()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._modes = Modes()
+        self._stopping = 0
+
+    def before(self, received: Received[c.ClusterEvent]) -> None:
+        """See ``Checker.before``."""
+        self._stopping = self._stopping_of(received.event)
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event = received.event
-        before = self._stopping(event)
-        self._reservations.feed(received)
         self._modes.feed(event)
-        if isinstance(event, c.StepBegun) and self._stopping(event) and not before:
+        if isinstance(event, c.StepBegun) and self._stopping_of(event) and not self._stopping:
             self._check(event, received.offset)
 
-    def _stopping(self, event: c.ClusterEvent) -> int:
+    def _stopping_of(self, event: c.ClusterEvent) -> int:
         """The attempt of the STOP under way in the event's plan; 0 without one."""
-        progress = self._reservations.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
+        progress = self._folds.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
         return progress.attempt if progress is not None and progress.stopping else 0
 
     def _check(self, stop: c.StepBegun, offset: int) -> None:
-        progress = self._reservations.steps.plans[stop.plan]
+        progress = self._folds.steps.plans[stop.plan]
         planned = progress.planned
         if not isinstance(planned, c.MigrationPlanned | c.TransitionPlanned) or stop.incarnation != planned.incarnation:
             return
@@ -64,7 +66,7 @@ class ReservedFirst(Checker):
         )
         missed = [source for source in sources if source not in (stop.nodes or (stop.node,))]
         reasons = [
-            "" if all(map(self._reservations.fits, targets)) else "its target has no room",
+            "" if all(map(self._folds.reservations.fits, targets)) else "its target has no room",
             f"on {stop.node}, and not on {missed[0]}" if missed else "",
             self._modes.why_immovable(plan.job),
             "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",

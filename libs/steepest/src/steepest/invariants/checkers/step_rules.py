@@ -146,7 +146,7 @@ class Steps:
         self._cancelled: dict[str, None] = {}
         self._lost = LostNodes()
         self._tries = PoolParameters().limits.tries
-        # Many checkers have a fold of their own, and most events are for none of them: a look-up is all that those cost.
+        # Most events are for none of them: a look-up is all that those cost.
         self._folds: Mapping[type, Callable[[Any, int], bool]] = {
             **dict.fromkeys(get_args(Planned), self._plan),
             c.StepBegun: self._begin,

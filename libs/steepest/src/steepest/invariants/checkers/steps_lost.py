@@ -6,7 +6,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.invariants.checkers.step_rules import Steps
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
@@ -32,9 +32,8 @@ class StepsLost(Checker):
 
     name = "steps-lost"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._steps = Steps()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._modes = Modes()
         self._stops: dict[str, Stop] = {}
         self._moves = 0
@@ -43,7 +42,7 @@ class StepsLost(Checker):
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
-        counts = self._steps.feed(received)
+        counts = self._folds.counts
         if counts or not isinstance(event, c.CheckpointSaved | c.JobStopped):
             self._modes.feed(event)  # one that comes again, behind newer ones, says nothing of the newest checkpoint
         match event:

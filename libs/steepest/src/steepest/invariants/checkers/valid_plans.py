@@ -5,7 +5,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import ObservedPlan, Planned
-from steepest.invariants.load import Reservations
+from steepest.invariants.folds import LogFolds
 from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
@@ -23,33 +23,36 @@ class ValidPlans(Checker):
 
     name = "valid-plans"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._reservations = Reservations()
+    def __init__(self, folds: LogFolds) -> None:
+        super().__init__(folds)
         self._modes = Modes()
+        self._attempt = 0
         self._newest: dict[str, int] = {}
         self._placed: dict[str, int] = {}
         self._cancels: dict[str, None] = {}
         self._void: dict[str, str] = {}
         self._begun: dict[str, list[ObservedPlan]] = {}
 
-    def feed(self, received: Received[c.ClusterEvent]) -> None:
-        """See ``Checker.feed``."""
+    def before(self, received: Received[c.ClusterEvent]) -> None:
+        """See ``Checker.before``: a plan is void or not where it is made, and a beginning counts after that."""
         event = received.event
+        self._attempt = self._attempt_of(event)
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned() if (
-                event.plan not in self._reservations.steps.plans
+                event.plan not in self._folds.steps.plans
             ):
                 self._void[event.plan] = self._why_void(event)
             case c.JobCancelRequested() | c.GoalReached():
                 self._cancels[event.job] = None
             case c.StepBegun():
                 self._check(event, received.offset)
-        attempt = self._attempt(event)
-        self._reservations.feed(received)
+
+    def feed(self, received: Received[c.ClusterEvent]) -> None:
+        """See ``Checker.feed``."""
+        event = received.event
         self._modes.feed(event)
         match event:
-            case c.StepBegun() if self._attempt(event) > attempt:
+            case c.StepBegun() if self._attempt_of(event) > self._attempt:
                 self._follow(event, received.offset)
             case c.JobPlaced() if event.incarnation == self._newest.get(event.job):
                 self._placed[event.job] = event.incarnation
@@ -58,14 +61,14 @@ class ValidPlans(Checker):
                 for fold in (self._begun, self._newest, self._placed):
                     fold.pop(event.job, None)
 
-    def _attempt(self, event: c.ClusterEvent) -> int:
-        progress = self._reservations.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
+    def _attempt_of(self, event: c.ClusterEvent) -> int:
+        progress = self._folds.steps.plans.get(event.plan) if isinstance(event, c.StepBegun) else None
         return progress.attempt if progress else 0
 
     def _why_void(self, plan: Planned) -> str:
         """Why a plan is certainly void at its position; empty if it may be valid."""
         job = plan.job
-        if job not in self._reservations.specs:
+        if job not in self._folds.reservations.specs:
             return f"job {job} was never submitted"
         current = {self._newest.get(job, 0), self._placed.get(job, 0)}
         if plan.incarnation not in current:
@@ -74,7 +77,7 @@ class ValidPlans(Checker):
             return why
         if not isinstance(plan, c.MigrationPlanned) and plan.after:
             return ""  # it waits for room; whether there is any shows when it begins
-        return self._reservations.why_no_places(plan)
+        return self._folds.reservations.why_no_places(plan)
 
     def _why_not_moved(self, plan: c.MigrationPlanned | c.TransitionPlanned) -> str:
         if plan.incarnation == 0:
@@ -87,7 +90,7 @@ class ValidPlans(Checker):
 
     def _why_not_shed(self, plan: c.TransitionPlanned) -> str:
         """Why surplus replicas cannot leave; those that stay restore nothing."""
-        spec = self._reservations.specs[plan.job]
+        spec = self._folds.reservations.specs[plan.job]
         if not any(role.may_leave for role in spec.all_roles) or spec.success is not c.SuccessRule.CHIEF:
             return "no replica of it may leave"
         if not plan.leaving or 0 in plan.leaving:
@@ -95,9 +98,9 @@ class ValidPlans(Checker):
         return "" if spec.allows(plan.sizes) else f"it cannot run with {plan.sizes} replicas"
 
     def _check(self, event: c.StepBegun, offset: int) -> None:
-        progress = self._reservations.steps.plans.get(event.plan)
+        progress = self._folds.steps.plans.get(event.plan)
         if progress is None:
-            spec = self._reservations.specs.get(event.job)
+            spec = self._folds.reservations.specs.get(event.job)
             clears = spec is not None and spec.is_gang
             if event.step is not c.Step.STOP or not (event.job in self._cancels or clears):
                 self.breach(f"a step of plan {event.plan} begins, which is not in the log", offset)
@@ -112,7 +115,7 @@ class ValidPlans(Checker):
             self._newest[event.job] = event.incarnation
         if event.attempt > 1:
             return
-        progress = self._reservations.steps.plans[event.plan]
+        progress = self._folds.steps.plans[event.plan]
         begun = self._begun.setdefault(event.job, [])
         for other in begun:
             earlier, later = sorted((other, progress), key=lambda one: one.made)
