@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 from tests.faults import operations
@@ -28,6 +29,9 @@ Act = Callable[[World, Deed], Awaitable[None]]
 
 READY_AFTER = 10
 """Half seconds that are waited for a process that was started, before it is struck again."""
+
+WAITS_S = 8.0
+"""How long a lost node waits for its step before it is declared to be gone without: all other jobs lack its room."""
 
 
 async def do(world: World, deed: Deed) -> None:
@@ -345,7 +349,8 @@ async def node_gone(world: World, deed: Deed) -> None:
             if known is None or not known.lost:
                 continue
             if deed.when.step:
-                await world.reached(deed.when.point)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(world.reached(deed.when.point), WAITS_S)
             if nodes.nodes[deed.about].lost:
                 world.note_strike(deed.verb)
                 await world.append(pool, c.NodeGone(node=deed.about))

@@ -24,6 +24,9 @@ JOBS = 30
 LASTING_STEPS = "130"
 """Of one job where the parameters of measuring change: what a job is judged by may be that of before for a minute."""
 
+TELLS = 0.3
+"""Probability that a change of parameters which may say how growth is measured does so: its world lasts twice as long."""
+
 TOLD_S = (32.0, 40.0)
 """When they change: once most processes have started for the last time, as all parameters are announced then."""
 
@@ -50,6 +53,9 @@ END_S = 30.0
 LAST_AT_STEP_S = 16.0
 """From when on the last fault waits for its step: jobs must be there that come to it."""
 
+SELDOM_IN_TIME = "node-gone"
+"""A fault that often comes too late for its step: drawn twice as often."""
+
 COMES_AFTER_S = {"node-gone": 14.0, "roll-back": 3.0}
 """Seconds that a fault takes before it can strike: until a failed node is lost to its pool, or a process upgraded."""
 
@@ -70,8 +76,11 @@ POINTS = (
 )  # fmt: skip
 """Steps of the plan machine at which faults are drawn."""
 
-RARE = ("suspend.stop", "shed.stop", "migrate.start")
-"""Steps that take so little time that few faults of others meet them: drawn twice as often."""
+RARE = (
+    "suspend.stop", "shed.stop", "migrate.stop", "migrate.start", "scale.start", "scale.verify", "move.start", "move.verify",
+    "clear.stop",
+)  # fmt: skip
+"""Steps that few faults of others meet, as they take little time or come seldom: drawn twice as often."""
 
 MADE_BY = {
     "migrate": "move", "suspend": "suspend", "scale": "scale", "shed": "shed", "move": "gang-move",
@@ -321,9 +330,9 @@ def _lateness(rng: random.Random, share: float) -> dict[str, str]:
 def _kinds(rng: random.Random) -> Sequence[str]:
     """The kinds of faults of a schedule: such that what can be judged only without some of them is judged often."""
     if rng.random() > CALM:
-        return (*FAULT_KINDS, *RESTATING)
+        return (*FAULT_KINDS, SELDOM_IN_TIME, *RESTATING)
     left_out = (*RESTATING, *LATE) if rng.random() < IN_TIME else RESTATING
-    return tuple(kind for kind in FAULT_KINDS if kind not in left_out)
+    return tuple(kind for kind in (*FAULT_KINDS, SELDOM_IN_TIME) if kind not in left_out)
 
 
 def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Deed:
@@ -424,7 +433,10 @@ def _configure(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
         "node-lost-ms": rng.choice(("5000", "10000", "15000")),
         "interval-ms": rng.choice(("1000", "3000", "5000")),
     }
-    return "", {name: changes[name] for name in rng.sample(list(changes), rng.randint(1, 3))}
+    chosen = rng.sample(list(changes), rng.randint(1, 3))
+    if rng.random() > TELLS and len(chosen) > 1 and "interval-ms" in chosen:
+        chosen.remove("interval-ms")
+    return "", {name: changes[name] for name in chosen}
 
 
 def _job_lies(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:

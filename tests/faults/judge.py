@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from tests.faults.measured import ends, unmeasured
 from tests.faults.processes import SHARING
 from tests.faults.reports import Reported
@@ -32,6 +33,9 @@ of a process that was upgraded before."""
 STARTS_LOST = ("incarnations-rise", "one-place")
 """What a log without its newest records need not show: a start that was lost is known by the node's report alone, and the
 end before it not at all. Until it has come, the node may be given more than it has. What ran where, the nodes have seen."""
+
+RESUMPTIONS = "suspended-resume"
+"""The checker of resumptions: of one that was lost with the newest records, only the node's report is left as well."""
 
 SEEN_BESIDE = ("one-place", "accounting")
 """Checkers that a start breaks which takes effect after it was looked up. The log cannot tell it from one that nothing has
@@ -77,7 +81,7 @@ async def judge(world: World) -> Outcome:
         found = await records_of(log, at)
         records += len(found)
         for record in found:
-            digest.update(repr((record.key, record.value, record.at_ms, sorted(record.headers.items()))).encode())
+            digest.update(msgspec.msgpack.encode((record.key, record.value, record.at_ms, record.headers)))
         events = _events(found)
         decided += events
         strays |= _strays(events)
@@ -138,7 +142,8 @@ def _of_log(
         is_excused = (
             (lossy and verdict.checker in STARTS_LOST)
             or (verdict.checker in SEEN_BESIDE and _are_of(late_starts, breaches))
-            or (forgotten and verdict.checker == STREAMS and _begin_again(breaches))
+            or (lossy and verdict.checker == RESUMPTIONS and _all_say("is suspended, and runs on", breaches))
+            or (forgotten and verdict.checker == STREAMS and _all_say("names none as its predecessor", breaches))
         )
         if verdict.status is not Status.HOLDS and not is_excused:
             yield f"{verdict.checker} is {verdict.status.value}: {verdict.message}"
@@ -150,9 +155,8 @@ def _are_of(late_starts: Iterable[str], breaches: Sequence[str]) -> bool:
     return bool(breaches) and all(any(one in breach for one in about) for breach in breaches)
 
 
-def _begin_again(breaches: Sequence[str]) -> bool:
-    """Whether all breaches are of streams that begin again."""
-    return bool(breaches) and all("names none as its predecessor" in breach for breach in breaches)
+def _all_say(what: str, breaches: Sequence[str]) -> bool:
+    return bool(breaches) and all(what in breach for breach in breaches)
 
 
 def _of_decisions(records: Sequence[Record]) -> Iterator[str]:
@@ -195,14 +199,18 @@ def _of_processes(
 ) -> Iterator[str]:
     """Each view is a fold up to its position: the end, for all that follow the pool. Of replicas that share, one does."""
     behind = {name: folded.position - view.position for name, view in views.items()}
+    at_end = folded.snapshot()
     for name, view in views.items():
         if behind[name] > MAY_BE_BEHIND and not (shared and min(behind.values()) <= MAY_BE_BEHIND):
             yield f"{name} stands at {view.position}, and the log ends at {folded.position}"
-        elif view.position:
-            then = fold_all(_events(records[: view.position])) if behind[name] else folded
-            then.skip(view.position - 1)  # the last one may be none that can be read
-            if view.snapshot() != then.snapshot():
-                yield f"{name} has another view than the log says"
+        elif view.position and view.snapshot() != (_snapshot_at(records, view.position) if behind[name] else at_end):
+            yield f"{name} has another view than the log says"
+
+
+def _snapshot_at(records: Sequence[Record], position: int) -> bytes:
+    view = fold_all(_events(records[:position]))
+    view.skip(position - 1)  # the last one may be none that can be read
+    return view.snapshot()
 
 
 def _of_nodes(world: World, strays: Mapping[Incarnation, int], *, lossy: bool) -> Iterator[str]:

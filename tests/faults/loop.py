@@ -94,7 +94,8 @@ class WorldLoop(asyncio.SelectorEventLoop):
         """
         ready, timers = self._ready, self._timers
         while True:
-            self._forget_cancelled(timers)
+            if timers and (timers[0][2]._cancelled or self._timer_cancelled_count > MANY_TIMERS):
+                self._forget_cancelled(timers)
             if not (ready or self._stopping):
                 if not timers:
                     raise EverybodyWaitsError("every task waits, and no timer is set")

@@ -367,7 +367,8 @@ class World:
     def _reach(self, point: str, job: str) -> None:
         self._points[point] += 1
         for waiter in self._reached.pop(point, ()):
-            waiter.set_result(job)
+            if not waiter.done():
+                waiter.set_result(job)
         for deed in self._at_points.pop((point, self._points[point]), ()):
             asyncio.get_running_loop().call_later(deed.when.at_s, self._do, self._deeds, deed)
 
@@ -398,7 +399,7 @@ class _Head(msgspec.Struct):
 def parameters(world: Mapping[str, str]) -> PoolParameters:
     """The parameters of a world's pools: times are short, so that much happens in a minute."""
     given = PoolParameters(
-        tick_ms=int(world.get("tick-ms", "1000")),
+        tick_ms=int(world.get("tick-ms", "1500")),
         placement=world.get("placement", "spread"),
         node_lost_ms=int(world.get("node-lost-ms", "10000")),
         retry_hold_ms=100,

@@ -165,6 +165,31 @@ async def test_what_was_decided_about_a_deleted_partition_is_not_stated_again() 
     assert after.restate_at("e2", is_truncated=True) == 3
 
 
+async def test_what_only_a_snapshot_knows_of_is_left_out_and_stated_again_behind_it() -> None:
+    """Where another logic kept the snapshot, all is read again, and what was decided then may have been removed since."""
+    before = stream(logic=2)
+    made(before, 5, FIRST)
+    (new := stream(before.last_ids)).fence({})
+    new.fence_ahead(0, [FIRST, SECOND])
+
+    assert new.newest_cause("e1") == (5, None)
+    assert new.restate_at("e1", is_truncated=False) == 6
+    assert made(new, 4, FIRST) == []
+    assert chain(made(new, 4, SECOND)) == [("", "4/0")]
+    assert chain(made(new, 6, FIRST)) == [("5/0", "6/0")]
+
+
+async def test_what_a_snapshot_has_passed_is_not_stated_again() -> None:
+    """What was decided before its position is not decided again."""
+    before = stream()
+    made(before, 5, FIRST)
+    (after := stream(before.last_ids)).fence({})
+    after.fence_ahead(6, [FIRST, SECOND])
+
+    assert not after.is_found
+    assert after.restate_at("e1", is_truncated=False) is None
+
+
 async def test_each_start_goes_on_with_a_restatement() -> None:
     """Every start that finds decisions from before and after a loss of records states all again, until a snapshot has it."""
     log = MemoryLog({"cluster": 2})

@@ -42,12 +42,12 @@ class StreamInLog(msgspec.Struct):
     Attributes:
         newest: The newest decision.
         versions: Who decided: the version of the behaviour, and how often the input partition had lost records by then.
-        at_ms: The time of the newest decision, which is that of its cause.
+        at_ms: The time of the newest decision, which is that of its cause; None where only a snapshot tells of it.
     """
 
     newest: DecisionId
     versions: dict[tuple[str, int], None]
-    at_ms: int = 0
+    at_ms: int | None
 
 
 Found = dict[tuple[str, TopicPartition], StreamInLog]
@@ -128,14 +128,30 @@ class DecisionStream:
             == (self.name, self.source.topic, self.source.partition)
         }
 
+    def fence_ahead(self, position: int, outputs: Iterable[TopicPartition]) -> None:
+        """Leave out as well what a snapshot says was decided about records from ``position`` on, which are read again.
+
+        Another logic has kept it, whose state is of no use, or a start that had not come so far again. Retention may have
+        removed what was decided then: views have read it, and take in nothing of the same ids.
+        """
+        for to in outputs:
+            newest = DecisionId.parse(self.last_ids.get(str(to), ""))
+            if newest is None or newest.offset < position:
+                continue
+            known = self._found.get((newest.stream, to))
+            if known is None or known.newest.position < newest.position:
+                versions = {("", self.truncations): None} | (known.versions if known else {})
+                self._found[newest.stream, to] = StreamInLog(newest, versions, at_ms=None)
+
     @property
     def is_found(self) -> bool:
         """Whether some of it is in the log that has not been passed."""
         return bool(self._found)
 
-    def newest_cause(self, epoch: str) -> tuple[int, int] | None:
+    def newest_cause(self, epoch: str) -> tuple[int, int | None] | None:
         """Position and time of the newest record of an epoch that was decided about, as far as what was found says."""
-        return max(((one.newest.offset, one.at_ms) for one in self._found_of(epoch)), default=None)
+        causes = [(one.newest.offset, one.at_ms) for one in self._found_of(epoch)]
+        return max(causes, key=lambda cause: (cause[0], cause[1] is not None), default=None)
 
     def restate_at(self, epoch: str, *, is_truncated: bool) -> int | None:
         """The position from which on the decider must state again what still holds; None where it need not.

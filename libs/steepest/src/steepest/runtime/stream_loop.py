@@ -165,6 +165,7 @@ class StreamLoop:
         self._letters.fence(found)
         for lane in lanes:
             lane.stream.fence(found)
+            lane.stream.fence_ahead(lane.position, self._outputs)
             if lane.position and not lane.saved:
                 # Where nothing was decided either, any name will do that another process would give it as well.
                 lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
@@ -178,7 +179,7 @@ class StreamLoop:
         self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
 
     async def _lane(self, at: TopicPartition) -> PartitionLoop:
-        snapshot = await read_stream_snapshot(self._snapshots, self._log, self._kind.name, at)
+        kept = snapshot = await read_stream_snapshot(self._snapshots, self._log, self._kind.name, at)
         deciders = restored([self._kind], {self._kind.name: snapshot.decider}) if snapshot else None
         if snapshot is None or deciders is None:
             # The position belongs to the decider's state: with a new decider, all is read again.
@@ -191,8 +192,8 @@ class StreamLoop:
                 decider.name,
                 decider.logic,
                 at,
-                snapshot.last_ids if snapshot else None,
-                snapshot.truncations if snapshot else 0,
+                kept.last_ids if kept else None,
+                kept.truncations if kept else 0,
             ),
             scan_from={str(to): snapshot.scan_from.get(str(to), 0) if snapshot else 0 for to in self._outputs},
             saved_at=self._clock.monotonic(),

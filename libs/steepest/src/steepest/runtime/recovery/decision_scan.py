@@ -56,7 +56,7 @@ def note(found: Found, record: Record) -> None:
         one.newest, one.at_ms = decision, record.at_ms
 
 
-async def holds(log: Log, at: TopicPartition, cause: tuple[int, int]) -> bool:
+async def holds(log: Log, at: TopicPartition, cause: tuple[int, int | None]) -> bool:
     """Whether a partition still holds the record of that position and time; True of what retention has removed.
 
     It may not where the log has lost its newest records, and kept what was decided about them. Others get their positions.
@@ -70,7 +70,7 @@ async def holds(log: Log, at: TopicPartition, cause: tuple[int, int]) -> bool:
     try:
         while not (records := await reader.poll(max_records=1)):
             pass
-        return records[0].at_ms == at_ms
+        return at_ms is None or records[0].at_ms == at_ms
     finally:
         await reader.close()
 
