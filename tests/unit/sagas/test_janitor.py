@@ -28,6 +28,7 @@ class Notes:
         self.looks = 0
         self.newest = 1
         self.phase = ReplicaPhase.EXITED
+        self.runs: tuple[str, ...] = ()
 
     async def send(self, *events: msgspec.Struct, **_: Any) -> None:
         """Keep the event for the test."""
@@ -43,7 +44,8 @@ class Notes:
 
     async def lookup(self, replica: ReplicaId, *, verify: bool) -> ReplicaStatus | None:  # noqa: ARG002 - the port
         """What was lost has ended, unless a test says otherwise."""
-        return ReplicaStatus(replica=replica, incarnation=self.newest, node="w2", phase=self.phase)
+        phase = ReplicaPhase.RUNNING if replica.job in self.runs else self.phase
+        return ReplicaStatus(replica=replica, incarnation=self.newest, node="w2", phase=phase)
 
     async def forget(self, job: str) -> None:
         """Note it; the first is still running, for all that is known."""
@@ -91,6 +93,7 @@ async def test_each_job_that_is_over_is_forgotten_once() -> None:
 async def test_a_job_whose_newer_start_was_lost_has_stopped_by_the_log_too() -> None:
     """The newer process is ended, however often that takes, and the end of the older one is reported."""
     pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.runs = ("a",)
     pool.run("a", "w1")
     janitor = Janitor(cast("Cluster", cluster))
     janitor.caught_up(pool.view)
@@ -126,6 +129,7 @@ async def test_a_newer_start_that_was_reported_while_no_janitor_ran_is_looked_up
 async def test_a_job_that_runs_as_the_log_says_is_left_alone() -> None:
     """Of a job that is looked up at the start nothing is reported, where the cluster has no newer incarnation."""
     pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.runs = ("a",)
     pool.run("a", "w1")
     pool.run("b", "w1")
     pool.end("b")
@@ -139,6 +143,27 @@ async def test_a_job_that_runs_as_the_log_says_is_left_alone() -> None:
 
     assert cluster.sent.empty()
     assert cluster.asked.empty()
+
+
+async def test_what_had_ended_before_its_start_was_begun_again_is_reported() -> None:
+    """An earlier START, which the log has lost, may have started it: its end was reported then, and did not count."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    pool.feed(submitted("a"), placement("a", "w1"))
+    for attempt in (1, 2):
+        begun = c.StepBegun(plan="place-a-0", step=c.Step.START, attempt=attempt, job="a", incarnation=1, node="w1")
+        assert pool.fold(begun)
+        janitor.observe(pool.view, begun)
+    placed = c.JobPlaced(plan="place-a-0", attempt=2, job="a", incarnation=1, node="w1", restore=None)
+    assert pool.fold(placed)
+    janitor.observe(pool.view, placed)
+    stopped = await first_report(pool, janitor, cluster)
+
+    assert isinstance(stopped, c.ReplicaStopped)
+    assert (stopped.incarnation, stopped.node) == (1, "w1")
+    assert pool.fold(stopped)
+    assert not pool.job("a").alive
 
 
 async def test_what_was_started_behind_the_end_of_its_job_is_ended() -> None:

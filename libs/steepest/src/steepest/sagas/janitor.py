@@ -6,11 +6,13 @@ A job that is over is kept for a while, so that a log-collector can read its out
 its job is over or has a newer incarnation: a migrator that had been paused started it after the cluster had forgotten the
 job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
 A cluster starts an incarnation only once those before it have ended, so a job that runs by the log as an older one has
-stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while no
-janitor ran, so one that starts looks each running job up. It is astray if its job runs nowhere by the log
-and no plan is about it: the node was declared to be gone while the start was on its way there, and came back. And it is
-astray if a START of its job is refused because it still runs: plans start what has stopped by the log. A START that takes
-effect late may have been reported while no janitor ran as well, so one that starts also looks up each job that is over.
+stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while
+no janitor ran, so one that starts looks each running job up. So it does where a START was begun again: the process may be
+one that an earlier START has started, which the log has lost, and its end may have been reported when the log did not know
+of it. It is astray if its job runs nowhere by the log and no plan is about it: the node was declared to be gone while the
+start was on its way there, and came back. And it is astray if a START of its job is refused because it still runs: plans
+start what has stopped by the log. A START that takes effect late may have been reported while no janitor ran as well, so
+one that starts also looks up each job that is over.
 """
 
 from __future__ import annotations
@@ -86,21 +88,26 @@ class Janitor:
         self._work: asyncio.Queue[Forget | Running | Stray | Ended] = asyncio.Queue()
         self._over: dict[str, int] = {}
         self._left: dict[Running | Stray | Ended, None] = {}
+        self._starts: dict[str, tuple[int, int]] = {}  # of each job: an incarnation, and how often its START was begun
 
     def caught_up(self, view: ClusterView) -> None:
         """What ended while no janitor ran may be there still."""
         over = [job.name for job in view.jobs if job.phase is Phase.ENDED and job.incarnation]
         self._over = {name: self._over.get(name, view.counted_ms) for name in over}
+        for plan in view.in_flight.values():
+            if plan.begun and plan.step is c.Step.START:
+                self._starts[plan.job] = (plan.next_incarnation, 1)
         for job in view.jobs:
             if job.alive:
                 self._work.put_nowait(_running(job))
             elif job.phase is Phase.ENDED:
                 self._work.put_nowait(Ended(_replicas(job)))
 
-    def observe(self, view: ClusterView, event: c.ClusterEvent) -> None:
-        """Notice what is over, and what is astray."""
+    def observe(self, view: ClusterView, event: c.ClusterEvent, *, accepted: bool = True) -> None:
+        """Notice what is over, and what is astray; ``accepted``: whether the event counts."""
         match event:
             case c.JobEnded(job=name):
+                self._starts.pop(name, None)
                 self._note_over(view, name)
             case c.ReplicaStarted(job=name):
                 job = view.jobs.get(name)
@@ -109,6 +116,14 @@ class Janitor:
                 elif _has_left(job, event) or not (job.alive or job.plan):
                     self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
                 self._note_over(view, name)
+            case c.StepBegun(job=name, step=c.Step.START, incarnation=incarnation) if accepted:
+                before, times = self._starts.get(name, (0, 0))
+                self._starts[name] = (incarnation, times + 1 if incarnation == before else 1)
+            case c.JobPlaced(job=name, incarnation=incarnation) if accepted:
+                started, times = self._starts.pop(name, (0, 0))
+                job = view.jobs.get(name)
+                if times > 1 and job is not None and job.alive and job.incarnation == started == incarnation:
+                    self._work.put_nowait(_running(job))
             case c.StepFailed(job=name, step=c.Step.START, code="still-running"):
                 job = view.jobs.get(name)
                 if job is not None and not job.alive:
@@ -143,11 +158,14 @@ class Janitor:
 
     async def _look_up(self, running: Running, send: Send) -> None:
         """Nothing is stopped here: a newer incarnation may be in the log since this was to be looked up."""
-        for replica, _ in running.replicas:
+        for replica, node in running.replicas:
             found = await self._cluster.lookup(replica, verify=False)
             if found is not None and found.incarnation > running.incarnation:
                 await self._report_ends(running, found.incarnation, send)
                 return
+            if found is not None and found.incarnation == running.incarnation and found.has_ended:
+                end = Stopped(exit_status=found.exit_status, step=found.step, checkpoint=found.checkpoint)
+                await send(_report(running, replica, node, end))
 
     async def _stop(self, stray: Stray, send: Send) -> None:
         if await self._ended(stray.replica, stray.incarnation) is not None:
@@ -167,18 +185,8 @@ class Janitor:
         for replica, node in replaced.replicas:
             end = await self._ended(replica, replaced.incarnation)
             end = end or Stopped(exit_status=None, step=None, checkpoint=None)
-            await send(
-                c.ReplicaStopped(
-                    job=replica.job,
-                    replica=replica.index,
-                    incarnation=replaced.incarnation,
-                    node=node,
-                    exit_status=end.exit_status,
-                    step=end.step,
-                    checkpoint=end.checkpoint,
-                    reason=f"incarnation {newer} was started after it, and the log has lost that",
-                )
-            )
+            why = f"incarnation {newer} was started after it, and the log has lost that"
+            await send(_report(replaced, replica, node, end, why))
 
     async def _ended(self, replica: ReplicaId, incarnation: int) -> Stopped | None:
         """How an incarnation has ended, by a kill if it runs; None if the cluster does not know it."""
@@ -214,6 +222,19 @@ def _running(job: Job) -> Running:
     if job.spec.is_gang:
         places = [(index, replica.node) for index, replica in enumerate(job.replicas) if not replica.ended]
     return Running(tuple((ReplicaId(job.name, index), node) for index, node in places), job.incarnation)
+
+
+def _report(running: Running, replica: ReplicaId, node: str, end: Stopped, reason: str = "") -> c.ReplicaStopped:
+    return c.ReplicaStopped(
+        job=replica.job,
+        replica=replica.index,
+        incarnation=running.incarnation,
+        node=node,
+        exit_status=end.exit_status,
+        step=end.step,
+        checkpoint=end.checkpoint,
+        reason=reason,
+    )
 
 
 def _has_left(job: Job, event: c.ReplicaStarted) -> bool:

@@ -56,7 +56,7 @@ class Migrator(Effector):
         self._machine.observe(view, received, accepted=accepted)
         if self._machine.due:
             self._queue_due(view)
-        self._janitor.observe(view, received.event)
+        self._janitor.observe(view, received.event, accepted=accepted)
 
     def _queue_due(self, view: ClusterView) -> None:
         for action in self._machine.due:  # which may grow meanwhile
