@@ -50,7 +50,7 @@ POLL_S = 5.0
 HEARTBEAT_S = 5.0
 """A node is lost to its pool once two of them are missing."""
 
-FETCH_S = 0.05
+FETCH_S = 0.06
 """How long a poll takes. What is appended meanwhile comes with it, so that a batch has several records, as from a broker."""
 
 PAUSED_S = 1.0

@@ -30,8 +30,11 @@ TELLS = 0.3
 TOLD_S = (32.0, 40.0)
 """When they change: once most processes have started for the last time, as all parameters are announced then."""
 
+FAR_BACK_MS = -20_000
+"""A clock that is set back by so much is so by several intervals."""
+
 OUTLASTING_STEPS = "40"
-"""Of one job where a clock may be set back by more than an interval: its growth must be measured after that."""
+"""Of one job where a clock is set far back: its growth must be measured after that."""
 
 ENDLESS: Mapping[str, str] = {"steps": str(ENDLESS_STEPS), "cpu": "100", "mode": "none"}
 """Of a job that ends only if it is cancelled."""
@@ -91,7 +94,7 @@ MADE_BY = {
 MADE = 0.7
 """Probability that a fault at a step comes with a deed that makes such a plan; others are made anyway."""
 
-TOPOLOGY_LOTS = {"embedded": 3, "split": 2, "doubled": 1, "shared": 1}
+TOPOLOGY_LOTS = {"embedded": 4, "split": 2, "doubled": 1, "shared": 1}
 """How often each is drawn: in the time of one with replicas two others are played, which find more."""
 
 POLICIES_DRAWN = ("flowcon", "specon+flowcon", "dragon", "dragon-fixed", "pickyman", "round-robin", "steepest")
@@ -121,8 +124,12 @@ STEP_S = "150"
 OUTLASTS = 0.5
 """Probability of such a pause of a migrator."""
 
-REMOVING = ("trim", "age")
-"""Faults that wait until every loop has kept a snapshot."""
+REMOVING = ("trim", "trim", "trim", "trim", "age", "age")
+"""Faults that wait until every loop has kept a snapshot, for which all keep more of them. As often as they are drawn where
+they are."""
+
+REMOVES = 0.45
+"""Probability of a schedule with them."""
 
 
 class Cast(msgspec.Struct, frozen=True):
@@ -165,7 +172,7 @@ def drawn(seed: int) -> Schedule:
             deeds.append(_made_for(rng, fault, wanted))
         elif wanted is not None and rng.random() < MADE:
             deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
-    if rng.random() < (0.25 if at_steps else 0.15):
+    if rng.random() < (0.3 if at_steps else 0.15):
         world["flags"] = str(len(FLAGS) - 1)
         deeds.append(configured := Deed(_next(rng) if at_steps else _time(rng), "configure", "", {"flags": "all"}))
         if at_steps and (wanted := MADE_BY.get(configured.when.point.partition(".")[0])) is not None:
@@ -174,7 +181,7 @@ def drawn(seed: int) -> Schedule:
         deeds += _endless(rng)
     deeds = [_late(rng, deed) if "interval-ms" in deed.options else deed for deed in deeds]
     is_told = any("interval-ms" in deed.options for deed in deeds)
-    if is_told or any(deed.verb == "clock" for deed in deeds):
+    if is_told or any(deed.number("by", 0) <= FAR_BACK_MS for deed in deeds):
         steps = LASTING_STEPS if is_told else OUTLASTING_STEPS
         deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": steps})
     if any(deed.verb in REMOVING for deed in deeds):
@@ -329,10 +336,13 @@ def _lateness(rng: random.Random, share: float) -> dict[str, str]:
 
 def _kinds(rng: random.Random) -> Sequence[str]:
     """The kinds of faults of a schedule: such that what can be judged only without some of them is judged often."""
+    kinds = (*(kind for kind in FAULT_KINDS if kind not in REMOVING), SELDOM_IN_TIME)
+    if rng.random() < REMOVES:
+        kinds = (*kinds, *REMOVING)
     if rng.random() > CALM:
-        return (*FAULT_KINDS, SELDOM_IN_TIME, *RESTATING)
+        return (*kinds, *RESTATING)
     left_out = (*RESTATING, *LATE) if rng.random() < IN_TIME else RESTATING
-    return tuple(kind for kind in (*FAULT_KINDS, SELDOM_IN_TIME) if kind not in left_out)
+    return tuple(kind for kind in kinds if kind not in left_out)
 
 
 def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Deed:

@@ -11,9 +11,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
-from contextvars import Context
-from typing import Any, TypeVar
+from contextvars import Context, copy_context
+from typing import Any, ClassVar, TypeVar
 from unittest import mock
+
+import msgspec
 
 from steepest.testing.virtual_time import START_S, EverybodyWaitsError
 
@@ -39,19 +41,69 @@ class NumberedTask(asyncio.Task[Any]):
         return self is other
 
 
+class Due(msgspec.Struct):
+    """Stands for ``asyncio.Handle`` and ``TimerHandle``, and is made without a frame.
+
+    Attributes:
+        run: Of its context.
+        timers: Of what is due later, the timers among which it is.
+    """
+
+    run: Callable[..., object]
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    timers: Timers | None = None
+    is_cancelled: bool = False
+    _source_traceback: ClassVar[None] = None  # asked for by asyncio
+
+    def cancel(self) -> None:
+        """Do nothing when it is due."""
+        if not self.is_cancelled:
+            self.is_cancelled = True
+            if self.timers is not None:
+                self.timers.cancelled += 1
+
+
+class Timers:
+    """What is due later, the earliest first.
+
+    Attributes:
+        due: Tuples, because they are compared without a frame: of timers for one moment, the first that was set is first.
+        cancelled: How many of them were cancelled.
+    """
+
+    def __init__(self) -> None:
+        self.due: list[tuple[float, int, Due]] = []
+        self.cancelled = 0
+        self._numbers = itertools.count()
+
+    def add(self, when: float, due: Due) -> None:
+        """Set one."""
+        heapq.heappush(self.due, (when, next(self._numbers), due))
+
+    def forget_cancelled(self) -> None:
+        """Timers that were cancelled go when they are due, or many."""
+        due = self.due
+        if self.cancelled > MANY_TIMERS and self.cancelled > MOST_CANCELLED * len(due):
+            due[:] = [one for one in due if not one[2].is_cancelled]
+            heapq.heapify(due)
+            self.cancelled = 0
+        while due and due[0][2].is_cancelled:
+            self.cancelled -= 1
+            heapq.heappop(due)
+
+
 class WorldLoop(asyncio.SelectorEventLoop):
     """Virtual time: the clock jumps to the next timer as soon as no task can go on."""
 
-    _ready: deque[Any]  # of asyncio.Handle, whose fields are not typed
+    _ready: deque[Due]
     _stopping: bool
-    _timer_cancelled_count: int
     _clock_resolution: float
 
     def __init__(self) -> None:
         self._now_s = START_S
         super().__init__()
-        self._timers: list[tuple[float, int, Any]] = []  # tuples, because they are compared without a frame
-        self._timer_numbers = itertools.count()
+        self._timers = Timers()
         self.get_debug = bool  # type: ignore[method-assign]  # asked for every future; this answers False without a frame
 
     def time(self) -> float:
@@ -62,24 +114,28 @@ class WorldLoop(asyncio.SelectorEventLoop):
         """Its place in a set is known."""
         return NumberedTask(coro, loop=self, name=name, context=context)
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Due:  # type: ignore[override]
         """As everywhere, without looking each of many thousand times whether the loop is closed or debugged."""
-        handle = asyncio.Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
+        due = Due((copy_context() if context is None else context).run, callback, args)
+        self._ready.append(due)
+        return due
+
+    def _call_soon(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> Due:
+        """What ``call_soon_threadsafe`` calls."""
+        return self.call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        """As everywhere, likewise. Of timers for one moment, the first that was set is due first."""
-        timer: Any = asyncio.TimerHandle(when, callback, args, self, context)
-        heapq.heappush(self._timers, (when, next(self._timer_numbers), timer))
-        timer._scheduled = True
-        return timer  # type: ignore[no-any-return]
+    ) -> Due:
+        """As everywhere, likewise."""
+        timers = self._timers
+        due = Due((copy_context() if context is None else context).run, callback, args, timers)
+        timers.add(when, due)
+        return due
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> Due:
         """As everywhere, likewise."""
         return self.call_at(self._now_s + delay, callback, *args, context=context)
 
@@ -93,41 +149,30 @@ class WorldLoop(asyncio.SelectorEventLoop):
         Files have no events here; time passes instead.
         """
         ready, timers = self._ready, self._timers
+        later = timers.due
         while True:
-            if timers and (timers[0][2]._cancelled or self._timer_cancelled_count > MANY_TIMERS):
-                self._forget_cancelled(timers)
+            if later and (later[0][2].is_cancelled or timers.cancelled > MANY_TIMERS):
+                timers.forget_cancelled()
             if not (ready or self._stopping):
-                if not timers:
+                if not later:
                     raise EverybodyWaitsError("every task waits, and no timer is set")
-                self._now_s = max(self._now_s, timers[0][0])
+                self._now_s = max(self._now_s, later[0][0])
             end_s = self._now_s + self._clock_resolution
-            while timers and timers[0][0] < end_s:
-                timer = heapq.heappop(timers)[2]
-                timer._scheduled = False
-                ready.append(timer)
+            while later and later[0][0] < end_s:
+                due = heapq.heappop(later)[2]
+                due.timers = None
+                ready.append(due)
             for _ in range(len(ready)):
-                handle = ready.popleft()
-                if not handle._cancelled:
+                due = ready.popleft()
+                if not due.is_cancelled:
                     try:
-                        handle._context.run(handle._callback, *handle._args)
+                        due.run(due.callback, *due.args)
                     except (SystemExit, KeyboardInterrupt):
                         raise
                     except BaseException as error:  # noqa: BLE001 - as asyncio does
-                        self.call_exception_handler({"message": f"{handle} failed", "exception": error})
+                        self.call_exception_handler({"message": f"{due} failed", "exception": error})
             if self._stopping:
                 return
-
-    def _forget_cancelled(self, timers: list[tuple[float, int, Any]]) -> None:
-        """Timers that were cancelled go when they are due, or many."""
-        if len(timers) > MANY_TIMERS and self._timer_cancelled_count > MOST_CANCELLED * len(timers):
-            for _, _, timer in timers:
-                timer._scheduled = not timer._cancelled
-            timers[:] = [one for one in timers if one[2]._scheduled]
-            heapq.heapify(timers)
-            self._timer_cancelled_count = 0
-        while timers and timers[0][2]._cancelled:
-            self._timer_cancelled_count -= 1
-            heapq.heappop(timers)[2]._scheduled = False
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def test_a_fault_strikes_at_the_step_that_it_names() -> None:
     """A plan about no job is made about one that it fits, and faults wait for its steps: to begin, to act, to be over."""
     outcome = guarded(
         parsed("""
-            world seed=1 topology=doubled
+            world seed=1 topology=doubled more=5
             node n1 cpu=1000
             node n2 cpu=1000
             0.5 submit j1 steps=12

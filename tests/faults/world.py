@@ -229,7 +229,7 @@ class World:
                 last_s = max(last_s, from_s)
                 loop.call_at(begin_s + from_s, self._do, do, deed)
         self._deeds = do
-        await asyncio.sleep(last_s + float(self.schedule.world.get("more", "5")))
+        await asyncio.sleep(last_s + float(self.schedule.world.get("more", "3")))
         await self._heal()
         await self._until_over()
 
@@ -304,7 +304,7 @@ class World:
                 self.complain(f"not over {PATIENCE_S:g} s after the last fault: {why}")
                 return
             await asyncio.sleep(1.0)
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(2.0)
 
     def _not_over(self) -> str:
         """What has not come to its end; empty when all has."""

@@ -166,7 +166,7 @@ class StreamLoop:
         for lane in lanes:
             lane.stream.fence(found)
             lane.stream.fence_ahead(lane.position, self._outputs)
-            if lane.position and not lane.saved:
+            if lane.position and not lane.epoch:
                 # Where nothing was decided either, any name will do that another process would give it as well.
                 lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
             if lane.stream.is_found:
@@ -197,10 +197,10 @@ class StreamLoop:
             ),
             scan_from={str(to): snapshot.scan_from.get(str(to), 0) if snapshot else 0 for to in self._outputs},
             saved_at=self._clock.monotonic(),
+            epoch=kept.epoch if kept else "",
         )
         if snapshot:
             lane.position = lane.saved = snapshot.position
-            lane.epoch = snapshot.epoch
         self._pass_over_removed(lane, await self._log.begin(at))
         lane.live_from = await self._log.end(at)
         return lane

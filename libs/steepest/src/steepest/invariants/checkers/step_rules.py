@@ -144,6 +144,7 @@ class Steps:
         self._open: dict[str, dict[str, ObservedPlan]] = {}
         self._submitted: dict[str, bool] = {}
         self._cancelled: dict[str, None] = {}
+        self._retried: dict[str, int] = {}
         self._lost = LostNodes()
         self._tries = PoolParameters().limits.tries
         # Most events are for none of them: a look-up is all that those cost.
@@ -221,6 +222,8 @@ class Steps:
 
     def _begin(self, event: c.StepBegun, offset: int) -> bool:
         progress = self.plans.get(event.plan)
+        if progress is None and self._is_cleared(event):
+            return False
         if progress is None:
             progress = self._add(ObservedPlan(plan=event.plan, job=event.job, kind=EventKind.CANCEL, made=offset))
         barred = progress.kind is not EventKind.CANCEL and (progress.doomed or progress.job in self._cancelled)
@@ -242,6 +245,10 @@ class Steps:
         progress.given_up = False
         progress.begun, progress.attempt, progress.under_way, progress.unclear = event, event.attempt, True, False
         return True
+
+    def _is_cleared(self, event: c.StepBegun) -> bool:
+        """Whether nothing is left to be stopped of an incarnation, as the job waits again: this beginning comes late."""
+        return event.job not in self._cancelled and event.incarnation <= self._retried.get(event.job, 0)
 
     def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> ObservedPlan | None:
         """The plan whose step under way has this outcome, if it counts; the step is then no longer under way."""
@@ -334,9 +341,12 @@ class Steps:
         for progress in self.in_flight(event.job):
             if is_over or progress.gone:
                 self._end(progress, event, offset)
-        if is_over:
+        if isinstance(event, c.RetryPlanned):
+            self._retried[event.job] = event.incarnation
+        else:
             self._submitted.pop(event.job, None)
             self._cancelled.pop(event.job, None)
+            self._retried.pop(event.job, None)
         return True
 
     def _end(self, progress: ObservedPlan, event: c.ClusterEvent, offset: int) -> None:
