@@ -79,12 +79,15 @@ class KubernetesApi:
         self._opening = asyncio.Lock()
         self._turns = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._client: ApiClient | None = None
+        self._is_closed = False
 
     async def close(self) -> None:
-        """Close all connections."""
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
+        """Close all connections; later requests are refused, as nothing would close what they open."""
+        self._is_closed = True
+        async with self._opening:
+            client, self._client = self._client, None
+        if client is not None:
+            await client.close()
             await asyncio.sleep(0)  # a connection that was cut is closed in the loop's next round
 
     async def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None) -> _T:
@@ -154,6 +157,9 @@ class KubernetesApi:
         silent_s: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = await self._open()
+        if client is None:
+            error = UncertainError if method == "GET" else ClusterError
+            raise error(f"{method} {path} was not sent: the connection was closed", code="no-api-server")
         limit = aiohttp.ClientTimeout(total=timeout_s, sock_connect=CALL_S, sock_read=silent_s)
         answer: aiohttp.ClientResponse | None = None
         try:
@@ -178,9 +184,10 @@ class KubernetesApi:
             if answer is not None:
                 _end(answer)
 
-    async def _open(self) -> ApiClient:
+    async def _open(self) -> ApiClient | None:
+        """The client; None once it was closed."""
         async with self._opening:
-            if self._client is None:
+            if self._client is None and not self._is_closed:
                 configuration = Configuration()
                 try:
                     if self._kubeconfig is None and _in_cluster():
