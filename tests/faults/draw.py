@@ -80,10 +80,10 @@ POINTS = (
 """Steps of the plan machine at which faults are drawn."""
 
 RARE = (
-    "suspend.stop", "shed.stop", "migrate.stop", "migrate.start", "scale.start", "scale.verify", "move.start", "move.verify",
-    "clear.stop",
+    "suspend.stop", "shed.stop", "migrate.stop", "migrate.start", "migrate.start", "scale.start", "scale.verify",
+    "move.start", "move.verify", "clear.stop",
 )  # fmt: skip
-"""Steps that few faults of others meet, as they take little time or come seldom: drawn twice as often."""
+"""Steps that few faults of others meet, as they take little time or come seldom: drawn once more for each mention."""
 
 MADE_BY = {
     "migrate": "move", "suspend": "suspend", "scale": "scale", "shed": "shed", "move": "gang-move",
