@@ -1,7 +1,8 @@
 """Schedules by lot: a seed is a world, its jobs, what operators want of them, and faults.
 
-Every kind of fault is drawn as often as any other, at a moment or at a step; and nearly every step of every kind of
-plan as often as any other. A fault at a step of a plan comes with what makes such a plan, so that the step is reached.
+Nearly every kind of fault is drawn as often as any other, at a moment or at a step; and so is nearly every step of every
+kind of plan. What strikes seldom is drawn more often. A fault at a step of a plan comes with what makes such a plan, so
+that the step is reached.
 
 In two of three schedules each fault waits for the next plan that comes to its step, with a wish that makes such a plan of
 some job for which it is valid: they strike there many times as often. In the third one faults are at the n-th beginning
@@ -11,9 +12,10 @@ of a step, and wishes are of jobs drawn before: their plans may be void, and wha
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
+from tests.faults.fault_kinds import FAULT_KINDS, POLICIES_DRAWN, STEP_S, Cast, seconds
 from tests.faults.judge import LATE, RESTATED
 from tests.faults.processes import TOPOLOGIES
 from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule, When
@@ -23,9 +25,6 @@ from steepest.events.registry import FLAGS
 JOBS = 30
 LASTING_STEPS = "130"
 """Of one job where the parameters of measuring change: what a job is judged by may be that of before for a minute."""
-
-TELLS = 0.3
-"""Probability that a change of parameters which may say how growth is measured does so: its world lasts twice as long."""
 
 TOLD_S = (32.0, 40.0)
 """When they change: once most processes have started for the last time, as all parameters are announced then."""
@@ -97,17 +96,8 @@ MADE = 0.7
 TOPOLOGY_LOTS = {"embedded": 4, "split": 2, "doubled": 1, "shared": 1}
 """How often each is drawn: in the time of one with replicas two others are played, which find more."""
 
-POLICIES_DRAWN = ("flowcon", "specon+flowcon", "dragon", "dragon-fixed", "pickyman", "round-robin", "steepest")
-"""Policies of an installation besides that of the schedule's own parameters, SpeCon."""
-
 BREAKS = ("silent", "spoil", "ignore-term")
 """How a job breaks its word."""
-
-LIES_ABOUT_WHAT_RUNS = 0.7
-"""Probability of a device that it speaks of the newest incarnation of a job that runs, and not of any."""
-
-OPENED_AGAIN = '{"type":"LogOpened","epoch":"of-another-log"}'
-"""What a second process appends that takes a topic for empty."""
 
 RESTATING = (*RESTATED, "roll-back")
 """Faults of a world of which replay equality cannot be asked."""
@@ -118,26 +108,11 @@ CALM = 0.55
 IN_TIME = 0.5
 """Probability of one among those in which no append is late either."""
 
-STEP_S = "150"
-"""For so long is a migrator paused that another one takes over what it does: longer than nearly every step may take."""
-
-OUTLASTS = 0.5
-"""Probability of such a pause of a migrator."""
-
 REMOVING = ("trim", "trim", "trim", "trim", "age", "age")
-"""Faults that wait until every loop has kept a snapshot, for which all keep more of them. As often as they are drawn where
-they are."""
+"""Faults that wait until every loop has kept a snapshot, for which all keep more of them; each as often as it is drawn."""
 
 REMOVES = 0.45
 """Probability of a schedule with them."""
-
-
-class Cast(msgspec.Struct, frozen=True):
-    """What a fault may be about, by name."""
-
-    jobs: Sequence[str]
-    nodes: Sequence[str]
-    processes: Sequence[str]
 
 
 def drawn(seed: int) -> Schedule:
@@ -268,7 +243,7 @@ def _starts_behind_its_end(rng: random.Random) -> Sequence[Deed]:
     """A job without end whose cancel comes before its START takes effect, which nothing waits for any more."""
     at_s = round(rng.uniform(0.5, 14.0), 3)
     late = Deed(
-        When(0.0, "place.start", from_s=at_s), "call-zombie", "migrator", {"for": _seconds(rng), "starts": "unborn"}
+        When(0.0, "place.start", from_s=at_s), "call-zombie", "migrator", {"for": seconds(rng), "starts": "unborn"}
     )
     cancelled = Deed(When(round(at_s + rng.uniform(0.02, 0.3), 3)), "cancel", "unborn")
     return Deed(When(at_s), "submit", "unborn", ENDLESS), cancelled, late
@@ -380,153 +355,3 @@ def _next(rng: random.Random) -> When:
     soon = [rng.uniform(0, 0.03) for _ in range(3)]
     after_s = rng.choice((0.0, 0.0, *soon, rng.uniform(0, 2)))
     return When(round(after_s, 4), point, from_s=round(rng.uniform(BEGIN_S, LAST_AT_STEP_S), 3))
-
-
-Target = Callable[[random.Random, Cast], tuple[str, Mapping[str, str]]]
-
-
-def _process(**options: Callable[[random.Random], object]) -> Target:
-    def about(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-        return rng.choice(cast.processes), {name: f"{draw(rng)}" for name, draw in options.items()}
-
-    return about
-
-
-def _caller(**options: Callable[[random.Random], object]) -> Target:
-    def about(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-        return "migrator", {name: f"{draw(rng)}" for name, draw in options.items()}
-
-    return about
-
-
-def _all(**options: Callable[[random.Random], object]) -> Target:
-    return lambda rng, _: ("", {name: f"{draw(rng)}" for name, draw in options.items()})
-
-
-def _node(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-    return rng.choice(cast.nodes), {"for": _seconds(rng)}
-
-
-def _pause(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-    about = rng.choice(cast.processes)
-    outlasts = about.startswith("migrator") and rng.random() < OUTLASTS
-    return about, {"for": STEP_S if outlasts else _seconds(rng)}
-
-
-def _refused(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    return "migrator", {"n": str(rng.choice((1, 1, 2, 3, 6)))} | ({"acts": "yes"} if rng.random() < 0.5 else {})
-
-
-def _lost(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    if rng.random() < 0.7:
-        return "migrator", {"n": str(_few(rng))}
-    return "migrator", {"n": "2", "refused": str(rng.choice((2, 4)))}
-
-
-def _power_loss(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    down_s = _seconds(rng)
-    options = {"down": down_s, "lost": str(rng.choice((1, 3, 10, 40)))}
-    return "", options | ({"again": f"{float(down_s) + rng.uniform(0.01, 0.5):.3f}"} if rng.random() < 0.5 else {})
-
-
-def _crash(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-    how = rng.choice(("killed", "lost", "failed"))
-    return rng.choice(cast.jobs), {"how": how, "replica": str(rng.choice((0, 0, 0, 1, 2)))}
-
-
-def _configure(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    changes = {
-        "policy": rng.choice((*POLICIES_DRAWN, "specon", "none")),
-        "placement": rng.choice(("spread", "flowcon2")),
-        "preempt": rng.choice(("yes", "no")),
-        "queue": rng.choice(("fifo", "priority", "srtf", "tiresias")),
-        "node-lost-ms": rng.choice(("5000", "10000", "15000")),
-        "interval-ms": rng.choice(("1000", "3000", "5000")),
-    }
-    chosen = rng.sample(list(changes), rng.randint(1, 3))
-    if rng.random() > TELLS and len(chosen) > 1 and "interval-ms" in chosen:
-        chosen.remove("interval-ms")
-    return "", {name: changes[name] for name in chosen}
-
-
-def _job_lies(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-    false = {"further": rng.choice((-1_000, 1_000_000)), "larger": rng.choice((-1.0, 0.0, 1e300))}
-    name = rng.choice(tuple(false))
-    return rng.choice(cast.jobs), {name: str(false[name])}
-
-
-def _device_lies(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-    capacity = {"cpu": str(rng.choice((1, 4_000)))}
-    if rng.random() < LIES_ABOUT_WHAT_RUNS:
-        return "", capacity
-    return rng.choice(cast.jobs), {"of": str(rng.randint(1, 3)), **capacity}
-
-
-def _garbage(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    value = rng.choice(("", "", OPENED_AGAIN))
-    return rng.choice(("cluster", "loss", "heartbeats")), {"value": value} if value else {}
-
-
-def _garbage_while_down(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
-    about, options = _garbage(rng, cast)
-    return about, {**options, "down": _seconds(rng)}
-
-
-def _seconds(rng: random.Random) -> str:
-    return f"{rng.choice((0.5, 2, 5, 12, 25)) * rng.uniform(0.8, 1.2):.2f}"
-
-
-def _few(rng: random.Random) -> int:
-    return rng.choice((1, 1, 2, 3))
-
-
-def _some(rng: random.Random) -> int:
-    """How many appends fail: a process has loops and effectors that append, and each must meet one."""
-    return rng.choice((1, 2, 4, 8))
-
-
-def _jump(rng: random.Random) -> int:
-    return rng.choice((-3_600_000, -20_000, -500, 500, 20_000, 3_600_000))
-
-
-FAULT_KINDS: Mapping[str, Target] = {
-    "kill": _process(down=_seconds),
-    "kill/forget": _process(down=_seconds, snapshots=lambda _: "lost"),
-    "stop": _process(down=_seconds),
-    "upgrade": _process(down=_seconds),
-    "power-loss": _power_loss,
-    "trim": _all(),
-    "age": _process(down=_seconds),
-    "garbage": _garbage,
-    "garbage/while-down": _garbage_while_down,
-    "roll-back": _process(down=_seconds),
-    "pause": _pause,
-    "clock": _process(by=_jump),
-    "clock/drift": _process(drift=lambda rng: rng.choice((-0.1, 0.1))),
-    "append-fails": _process(n=_some),
-    "append-unclear": _process(n=_some),
-    "append-late": _process(n=_few, **{"for": _seconds}),
-    "append-zombie": _process(n=_few, **{"for": _seconds}),
-    "append-dies": _process(**{"for": _seconds}),
-    "read-fails": _process(n=_few),
-    "call-refused": _refused,
-    "call-unclear": _caller(n=_few),
-    "call-lost": _lost,
-    "call-late": _caller(n=_few, **{"for": _seconds}),
-    "call-slow": _caller(n=_few, **{"for": _seconds}),
-    "call-twice": _caller(n=_few, **{"for": _seconds}),
-    "call-zombie": _caller(n=_few, **{"for": _seconds}),
-    "call-bug": _caller(n=_few),
-    "call-dies": _caller(**{"for": _seconds}),
-    "broker-stuck": _all(**{"for": _seconds}),
-    "broker-slow": _all(**{"for": _seconds}),
-    "node-down": _node,
-    "node-silent": _node,
-    "node-gone": lambda rng, cast: (rng.choice(cast.nodes), {"for": "30"}),
-    "crash": _crash,
-    "job-lies": _job_lies,
-    "device-lies": _device_lies,
-    "configure": _configure,
-    "disk-full": _process(n=lambda rng: rng.choice((1, 5, 20))),
-    "recreate": lambda rng, _: (rng.choice(("loss", "heartbeats")), {"down": _seconds(rng)}),
-}

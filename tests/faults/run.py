@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from tests.faults.draw import FAULT_KINDS, POINTS, WISHES, drawn
+from tests.faults.draw import POINTS, WISHES, drawn
+from tests.faults.fault_kinds import FAULT_KINDS
 from tests.faults.judge import MEASURED, NO_TWICE, ONE_PLACE, REPLAY
 from tests.faults.schedule import Schedule, parsed
 from tests.faults.shrink import causes, shrunk
