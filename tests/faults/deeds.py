@@ -155,7 +155,8 @@ async def power_loss(world: World, deed: Deed) -> None:
     await _lose_power(world, deed, exactly, exactly or int(deed.number("lost", 5)))
     if "again" in deed.options:
         await asyncio.sleep(deed.number("again", 0))
-        await _lose_power(world, deed, 0, 0)
+        if not world.healed:
+            await _lose_power(world, deed, 0, 0)
 
 
 async def _lose_power(world: World, deed: Deed, least: int, most: int) -> None:
