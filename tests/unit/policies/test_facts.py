@@ -420,6 +420,28 @@ def test_a_node_joins_again_after_a_silence() -> None:
     assert answers == [["NodeJoined", "ReplicaStarted"], [], [], [], ["NodeJoined"], []]
 
 
+def test_a_node_joins_again_after_a_silence_that_a_started_agent_ends() -> None:
+    """Its first heartbeats have no period, as it does not know the pool yet: the silence is judged with the next ones."""
+    monitor = Sparing()
+    answers = []
+    for later_ms, every_ms in ((0, 5_000), (5_000, 5_000), (15_000, 0), (500, 0), (500, 5_000), (5_000, 5_000)):
+        monitor.every_ms = every_ms
+        answers.append(kinds(monitor.hear(later_ms=later_ms)))
+
+    assert answers == [["NodeJoined"], [], [], [], ["NodeJoined"], []]
+
+
+def test_a_started_agent_whose_node_was_not_silent_joins_once() -> None:
+    """Its own period is no silence."""
+    monitor = Sparing()
+    answers = []
+    for every_ms in (0, 0, 5_000, 5_000, 0, 5_000):
+        monitor.every_ms = every_ms
+        answers.append(kinds(monitor.hear(later_ms=5_000)))
+
+    assert answers == [["NodeJoined"], *[[]] * 5]
+
+
 def test_a_node_with_rare_heartbeats_joins_no_more_often_than_others() -> None:
     """Its own period is no silence, however short the period of the usage facts is; twice its period is one."""
     monitor = Sparing()

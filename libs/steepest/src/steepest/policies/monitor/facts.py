@@ -61,6 +61,8 @@ class KnownNode(msgspec.Struct):
         joined_ms: When it joined last, by its own clock.
         use: Its usage since its newest ``NodeUsage``.
         gap_ms: Time between its two newest ``NodeUsage``; 0 before the second.
+        silence_ms: The longest silence that ended with a heartbeat without a period: its agent had just started, and did not
+            know the pool yet. Judged with the next one that has a period.
         beat: The number of its newest heartbeat among those of all nodes.
     """
 
@@ -73,6 +75,7 @@ class KnownNode(msgspec.Struct):
     joined_ms: int = -JOIN_EVERY_MS
     use: UsageTotal = msgspec.field(default_factory=UsageTotal)
     gap_ms: int = 0
+    silence_ms: int = 0
     beat: int = 0
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
@@ -98,7 +101,7 @@ class Facts:
     """Turns ``NodeHeartbeat`` into ``NodeJoined``, ``NodeUsage`` and the facts of each replica."""
 
     name = "worker-monitor"
-    logic = 2
+    logic = 3
     topic = "heartbeats"
     state_type = FactsState
 
@@ -150,9 +153,13 @@ class Facts:
                 taints=beat.taints,
             )
             self.state.nodes[beat.node] = node
-        elif beat.usage_every_ms and _may_be_forgotten(node, beat):
-            node.joined_ms = beat.at_ms
-            yield _joined(beat)
+        elif beat.usage_every_ms:
+            if _may_be_forgotten(node, beat):
+                node.joined_ms = beat.at_ms
+                yield _joined(beat)
+            node.silence_ms = 0
+        elif (silent_ms := beat.at_ms - node.usage_ms) > 2 * node.gap_ms:
+            node.silence_ms = max(node.silence_ms, silent_ms)
         if node.takes_jobs is not beat.takes_jobs:
             # Repeat an older agent's facts about its processes, now with the node that reports them.
             node.takes_jobs = beat.takes_jobs
@@ -189,7 +196,8 @@ def _may_be_forgotten(node: KnownNode, beat: NodeHeartbeat) -> bool:
     A node whose heartbeats are always that far apart is not silent: its silence is twice its own period.
     """
     silent_ms = beat.at_ms - node.usage_ms
-    was_silent = silent_ms >= max(FACTS_PER_SILENCE * beat.usage_every_ms, 2 * node.gap_ms)
+    lost_ms = FACTS_PER_SILENCE * beat.usage_every_ms
+    was_silent = silent_ms >= max(lost_ms, 2 * node.gap_ms) or node.silence_ms >= lost_ms
     return was_silent or not 0 <= beat.at_ms - node.joined_ms < JOIN_EVERY_MS
 
 
