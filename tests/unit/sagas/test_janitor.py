@@ -14,6 +14,7 @@ from steepest.errors import RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
 from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted
+from steepest.view.state import Phase
 
 NODES = {f"w{number}": 1_000 for number in range(20)}
 
@@ -182,6 +183,28 @@ async def test_what_was_started_behind_the_end_of_its_job_is_ended() -> None:
     tidying.cancel()
 
     assert [cluster.asked.get_nowait() for _ in range(cluster.asked.qsize())] == [1, 1]  # the first had no answer
+
+
+async def test_what_was_started_late_while_its_plan_was_in_flight_is_ended() -> None:
+    """It was looked up before, and was not there: its report came before the end of its job."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.phase = ReplicaPhase.RUNNING
+    janitor = Janitor(cast("Cluster", cluster))
+    pool.feed(submitted("a"), placement("a", "w1"))
+    pool.begin("a")
+    pool.fail("a")
+    pool.append(c.ReplicaStarted(job="a", incarnation=1, node="w1"))
+    pool.feed(c.JobCancelRequested(job="a", request="r"))
+    pool.feed(c.PlanAbandoned(plan="place-a-0", job="a", code="given-up", message="cancelled"))
+    pool.feed(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED))
+    for received in pool.log:
+        janitor.observe(pool.view, received.event)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    asked = await cluster.asked.get()
+    tidying.cancel()
+
+    assert pool.job("a").phase is Phase.ENDED
+    assert asked == 1
 
 
 async def test_what_is_started_on_a_node_that_came_back_is_ended() -> None:

@@ -12,7 +12,8 @@ one that an earlier START has started, which the log has lost, and its end may h
 of it. It is astray if its job runs nowhere by the log and no plan is about it: the node was declared to be gone while the
 start was on its way there, and came back. And it is astray if a START of its job is refused because it still runs: plans
 start what has stopped by the log. A START that takes effect late may have been reported while no janitor ran as well, so
-one that starts also looks up each job that is over.
+one that starts also looks up each job that is over; and it may have been reported while its plan was in flight, so a job
+that ends after a START without success is looked up too.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Janitor:
         over = [job.name for job in view.jobs if job.phase is Phase.ENDED and job.incarnation]
         self._over = {name: self._over.get(name, view.counted_ms) for name in over}
         for plan in view.in_flight.values():
-            if plan.begun and plan.step is c.Step.START:
+            if plan.attempt and plan.step is c.Step.START:
                 self._starts[plan.job] = (plan.next_incarnation, 1)
         for job in view.jobs:
             if job.alive:
@@ -107,7 +108,7 @@ class Janitor:
         """Notice what is over, and what is astray; ``accepted``: whether the event counts."""
         match event:
             case c.JobEnded(job=name):
-                self._starts.pop(name, None)
+                self._note_unborn(view, name)
                 self._note_over(view, name)
             case c.ReplicaStarted(job=name):
                 job = view.jobs.get(name)
@@ -119,11 +120,8 @@ class Janitor:
             case c.StepBegun(job=name, step=c.Step.START, incarnation=incarnation) if accepted:
                 before, times = self._starts.get(name, (0, 0))
                 self._starts[name] = (incarnation, times + 1 if incarnation == before else 1)
-            case c.JobPlaced(job=name, incarnation=incarnation) if accepted:
-                started, times = self._starts.pop(name, (0, 0))
-                job = view.jobs.get(name)
-                if times > 1 and job is not None and job.alive and job.incarnation == started == incarnation:
-                    self._work.put_nowait(_running(job))
+            case c.JobPlaced() if accepted:
+                self._note_placed(view, event)
             case c.StepFailed(job=name, step=c.Step.START, code="still-running"):
                 job = view.jobs.get(name)
                 if job is not None and not job.alive:
@@ -133,6 +131,18 @@ class Janitor:
                 for left in self._left:
                     self._work.put_nowait(left)
                 self._left.clear()
+
+    def _note_placed(self, view: ClusterView, event: c.JobPlaced) -> None:
+        started, times = self._starts.pop(event.job, (0, 0))
+        job = view.jobs.get(event.job)
+        if times > 1 and job is not None and job.alive and job.incarnation == started == event.incarnation:
+            self._work.put_nowait(_running(job))
+
+    def _note_unborn(self, view: ClusterView, name: str) -> None:
+        """A job is over whose START may still have taken effect."""
+        job = view.jobs.get(name)
+        if self._starts.pop(name, None) is not None and job is not None:
+            self._work.put_nowait(Ended(_replicas(job)))
 
     def _note_over(self, view: ClusterView, name: str) -> None:
         if name in view.jobs and view.jobs[name].phase is Phase.ENDED:
