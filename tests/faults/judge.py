@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +18,7 @@ from tests.faults.world import Outcome, World, readable
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.received import ID, LOGIC, Received
+from steepest.events.received import ID, LOGIC, DecisionId, Received
 from steepest.invariants import AnnouncedParameters, Audit, Status, all_with
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.replay.replay import Replay
@@ -43,7 +44,11 @@ looked up; the janitor ends it, and what ran there twice, the nodes have seen.""
 
 STREAMS = "decision-ids"
 """The checker of streams of decisions, which begin again where an operator removed the newest and the power a snapshot
-that knew of it."""
+that knew of it. And where an operator has removed records, a decider of another release begins with an empty state: beside
+one that never left it decides otherwise about the same records, and each goes on with its own."""
+
+NAMED = re.compile(r"names (\S+) as its predecessor, but the log has (\S+) before it")
+"""What such a breach says."""
 
 ALONE = ("embedded", "split")
 """Topologies in which one process writes the decisions of a decider."""
@@ -56,7 +61,7 @@ REPLAY, MEASURED, ONE_PLACE, NO_TWICE = "replay", "measured", "one-place", "no-d
 """What is judged of some worlds only: that the log is decided again to the same; that the growth of who reports is measured;
 the checkers of ``STARTS_LOST`` and the room of nodes; that no decision is in the log twice."""
 
-MAY_BE_BEHIND = 5
+MAY_BE_BEHIND = 12
 """Records at the end that a process need not have read: they were appended while it was stopped."""
 
 Incarnation = tuple[str, int, str]
@@ -86,8 +91,8 @@ async def judge(world: World) -> Outcome:
         decided += events
         strays |= _strays(events)
         lossy, late = ONE_PLACE not in judged, world.broker.late_starts
-        forgotten = lossy and world.is_trimmed
-        of_log = _of_log(found, [event for one in losses for event in one], late, lossy=lossy, forgotten=forgotten)
+        trimmed = world.is_trimmed
+        of_log = _of_log(found, [event for one in losses for event in one], late, lossy=lossy, trimmed=trimmed)
         broken += [f"{pool}: {what}" for what in of_log]
         if NO_TWICE in judged:
             broken += [f"{pool}: {what}" for what in _of_decisions(found)]
@@ -126,7 +131,7 @@ def _of_log(
     late_starts: Iterable[str],
     *,
     lossy: bool,
-    forgotten: bool,
+    trimmed: bool,
 ) -> Iterator[str]:
     watched = AnnouncedParameters()
     for event in losses:
@@ -143,7 +148,10 @@ def _of_log(
             (lossy and verdict.checker in STARTS_LOST)
             or (verdict.checker in SEEN_BESIDE and _are_of(late_starts, breaches))
             or (lossy and verdict.checker == RESUMPTIONS and _all_say("is suspended, and runs on", breaches))
-            or (forgotten and verdict.checker == STREAMS and _all_say("names none as its predecessor", breaches))
+            or (
+                lossy and trimmed and verdict.checker == STREAMS and _all_say("names none as its predecessor", breaches)
+            )
+            or (trimmed and verdict.checker == STREAMS and all(map(_goes_on_with_its_own, breaches)))
         )
         if verdict.status is not Status.HOLDS and not is_excused:
             yield f"{verdict.checker} is {verdict.status.value}: {verdict.message}"
@@ -153,6 +161,13 @@ def _are_of(late_starts: Iterable[str], breaches: Sequence[str]) -> bool:
     """Whether all breaches are about jobs of which a start was late, which the log does not show."""
     about = [f"job {job} " for job in late_starts]
     return bool(breaches) and all(any(one in breach for one in about) for breach in breaches)
+
+
+def _goes_on_with_its_own(breach: str) -> bool:
+    """Whether a decision names one that is in the log before it, and not the last one."""
+    said = NAMED.search(breach)
+    named, last = map(DecisionId.parse, said.groups()) if said else (None, None)
+    return named is not None and last is not None and named.position <= last.position
 
 
 def _all_say(what: str, breaches: Sequence[str]) -> bool:

@@ -304,7 +304,18 @@ class World:
                 self.complain(f"not over {PATIENCE_S:g} s after the last fault: {why}")
                 return
             await asyncio.sleep(1.0)
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(1.0)
+        while not await self._is_read() and self.clock.monotonic() < until_s:  # noqa: ASYNC110 - time is virtual
+            await asyncio.sleep(0.5)
+
+    async def _is_read(self) -> bool:
+        """Whether every process has read its pools to their present ends; of replicas that share, one of them."""
+        for pool in self.layout.pools:
+            read = [process.views[pool].position for process in self.processes.values() if pool in process.views]
+            furthest = min(read) if self._groups is None else max(read)
+            if furthest < await self.broker.log.end(self.layout.of_pool(pool)):
+                return False
+        return True
 
     def _not_over(self) -> str:
         """What has not come to its end; empty when all has."""

@@ -54,7 +54,7 @@ class PredictorState(AwaitsDecisions):
         starting: Jobs that are starting, and since when: they read from the storage at the same time.
         started: When the newest starts that are over began and ended, the oldest first.
         waiting: The models of waiting jobs, and the jobs.
-        again: Jobs whose prediction must be written again, since the log lost it.
+        again: Jobs whose prediction may have to be written again, since the log has another one in its place.
     """
 
     on: bool = False
@@ -71,7 +71,7 @@ class Predictor:
     """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
 
     name = "predictor"
-    logic = 4
+    logic = 5
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
@@ -102,7 +102,8 @@ class Predictor:
         if state.again:
             names, state.again = state.again, {}
             jobs = [view.jobs[name] for name in names if name in view.jobs and view.jobs[name].phase is not Phase.ENDED]
-            yield from self._predict_all(view, jobs, at_ms, always=True)
+            # Not where the log says the same: of two predictors, each would answer the other's predictions without end.
+            yield from self._predict_all(view, jobs, at_ms)
         match event:
             case c.JobSubmitted() if (job := view.touched) is not None and job.forecast is None:
                 yield from self._predict_all(view, [job], at_ms)
