@@ -38,6 +38,9 @@ end before it not at all. Until it has come, the node may be given more than it 
 RESUMPTIONS = "suspended-resume"
 """The checker of resumptions: of one that was lost with the newest records, only the node's report is left as well."""
 
+ACCOUNTS = "accounting"
+"""The checker of ends: where a start was lost, a job may be cancelled as if it had none. The janitor ends what runs on."""
+
 SEEN_BESIDE = ("one-place", "accounting")
 """Checkers that a start breaks which takes effect after it was looked up. The log cannot tell it from one that nothing has
 looked up; the janitor ends it, and what ran there twice, the nodes have seen."""
@@ -61,9 +64,6 @@ REPLAY, MEASURED, ONE_PLACE, NO_TWICE = "replay", "measured", "one-place", "no-d
 """What is judged of some worlds only: that the log is decided again to the same; that the growth of who reports is measured;
 the checkers of ``STARTS_LOST`` and the room of nodes; that no decision is in the log twice."""
 
-MAY_BE_BEHIND = 12
-"""Records at the end that a process need not have read: they were appended while it was stopped."""
-
 Incarnation = tuple[str, int, str]
 """A job, its incarnation, and a node."""
 
@@ -71,6 +71,7 @@ Incarnation = tuple[str, int, str]
 async def judge(world: World) -> Outcome:
     """Stop a world, and look at what is left of it."""
     took_s = world.now_s
+    ends_before = {pool: await world.broker.log.end(world.layout.of_pool(pool)) for pool in world.layout.pools}
     await world.stop()
     log = await world.broker.recording()
     broken = list(world.complaints)
@@ -100,7 +101,7 @@ async def judge(world: World) -> Outcome:
         broken += [f"{pool}: {what}" for what in (*turned_back, *_of_view(folded))]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
         shared = world.schedule.world.get("topology") == SHARING
-        broken += [f"{pool}: {what}" for what in _of_processes(found, folded, views, shared=shared)]
+        broken += [f"{pool}: {what}" for what in _of_processes(found, folded, views, ends_before[pool], shared=shared)]
     if MEASURED in judged:
         known = ends(decided)
         broken += [what for partition in losses for what in unmeasured(partition, known)]
@@ -147,6 +148,7 @@ def _of_log(
         is_excused = (
             (lossy and verdict.checker in STARTS_LOST)
             or (verdict.checker in SEEN_BESIDE and _are_of(late_starts, breaches))
+            or (lossy and verdict.checker == ACCOUNTS and _all_say(" while incarnation ", breaches))
             or (lossy and verdict.checker == RESUMPTIONS and _all_say("is suspended, and runs on", breaches))
             or (
                 lossy and trimmed and verdict.checker == STREAMS and _all_say("names none as its predecessor", breaches)
@@ -210,15 +212,19 @@ def _of_view(view: ClusterView) -> Iterator[str]:
 
 
 def _of_processes(
-    records: Sequence[Record], folded: ClusterView, views: Mapping[str, ClusterView], *, shared: bool
+    records: Sequence[Record], folded: ClusterView, views: Mapping[str, ClusterView], end: int, *, shared: bool
 ) -> Iterator[str]:
-    """Each view is a fold up to its position: the end, for all that follow the pool. Of replicas that share, one does."""
-    behind = {name: folded.position - view.position for name, view in views.items()}
+    """Each view is a fold up to its position: at least to the ``end`` that the log had before all were stopped.
+
+    That is so for all that follow the pool. Of replicas that share, one does.
+    """
+    furthest = max((view.position for view in views.values()), default=0)
     at_end = folded.snapshot()
     for name, view in views.items():
-        if behind[name] > MAY_BE_BEHIND and not (shared and min(behind.values()) <= MAY_BE_BEHIND):
-            yield f"{name} stands at {view.position}, and the log ends at {folded.position}"
-        elif view.position and view.snapshot() != (_snapshot_at(records, view.position) if behind[name] else at_end):
+        then = at_end if view.position == folded.position else _snapshot_at(records, view.position)
+        if view.position < end and not (shared and furthest >= end):
+            yield f"{name} stands at {view.position}, and the log ended at {end}"
+        elif view.position and view.snapshot() != then:
             yield f"{name} has another view than the log says"
 
 

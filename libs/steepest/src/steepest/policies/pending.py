@@ -130,14 +130,15 @@ class Pending(AwaitsDecisions):
     def replicas(self, node: Node) -> tuple[int, int, int]:
         """Replicas of each category on a node if all pending plans are valid, in the order PC, WC, CC.
 
-        A job whose growth is unknown counts in none of them; no plan is made for it while it runs.
+        A job whose growth is unknown counts in none of them; no plan is made for it while it runs. One that has left its
+        node since its plan was made is not taken off twice.
         """
         progressing, watched, converged = node.replicas
         change = self.nodes.get(node.name)
         if change is None:
             return progressing, watched, converged
         more = change.replicas
-        return progressing + more[0], watched + more[1], converged + more[2]
+        return max(0, progressing + more[0]), max(0, watched + more[1]), max(0, converged + more[2])
 
     def count(self, node: Node) -> int:
         """|w| of a node if all pending plans are valid."""

@@ -12,8 +12,8 @@ one that an earlier START has started, which the log has lost, and its end may h
 of it. It is astray if its job runs nowhere by the log and no plan is about it: the node was declared to be gone while the
 start was on its way there, and came back. And it is astray if a START of its job is refused because it still runs: plans
 start what has stopped by the log. A START that takes effect late may have been reported while no janitor ran as well, so
-one that starts also looks up each job that is over; and it may have been reported while its plan was in flight, so a job
-that ends after a START without success is looked up too.
+one that starts also looks up each job that is over; and it may have been reported while a plan was in flight, so a job that
+ends and has not finished is looked up too.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ class Running(msgspec.Struct, frozen=True):
     Attributes:
         replicas: Each with its node; none of a job that does not run.
         incarnation: Theirs.
+        has_plan: Whether a plan is in flight, whose steps say how they end.
     """
 
     replicas: tuple[tuple[ReplicaId, str], ...] = ()
     incarnation: int = 0
+    has_plan: bool = False
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -107,8 +109,10 @@ class Janitor:
     def observe(self, view: ClusterView, event: c.ClusterEvent, *, accepted: bool = True) -> None:
         """Notice what is over, and what is astray; ``accepted``: whether the event counts."""
         match event:
-            case c.JobEnded(job=name):
-                self._note_unborn(view, name)
+            case c.JobEnded(job=name, outcome=outcome):
+                self._starts.pop(name, None)
+                if outcome is not c.Outcome.FINISHED and (job := view.jobs.get(name)) is not None:
+                    self._work.put_nowait(Ended(_replicas(job)))
                 self._note_over(view, name)
             case c.ReplicaStarted(job=name):
                 job = view.jobs.get(name)
@@ -137,12 +141,6 @@ class Janitor:
         job = view.jobs.get(event.job)
         if times > 1 and job is not None and job.alive and job.incarnation == started == event.incarnation:
             self._work.put_nowait(_running(job))
-
-    def _note_unborn(self, view: ClusterView, name: str) -> None:
-        """A job is over whose START may still have taken effect."""
-        job = view.jobs.get(name)
-        if self._starts.pop(name, None) is not None and job is not None:
-            self._work.put_nowait(Ended(_replicas(job)))
 
     def _note_over(self, view: ClusterView, name: str) -> None:
         if name in view.jobs and view.jobs[name].phase is Phase.ENDED:
@@ -173,7 +171,10 @@ class Janitor:
             if found is not None and found.incarnation > running.incarnation:
                 await self._report_ends(running, found.incarnation, send)
                 return
-            if found is not None and found.incarnation == running.incarnation and found.has_ended:
+            if running.has_plan or found is None or found.incarnation < running.incarnation or not found.has_ended:
+                continue
+            found = await self._cluster.lookup(replica, verify=True)  # now with its newest checkpoint
+            if found is not None and found.incarnation == running.incarnation:
                 end = Stopped(exit_status=found.exit_status, step=found.step, checkpoint=found.checkpoint)
                 await send(_report(running, replica, node, end))
 
@@ -231,7 +232,8 @@ def _running(job: Job) -> Running:
     places = [(0, job.started_on)]
     if job.spec.is_gang:
         places = [(index, replica.node) for index, replica in enumerate(job.replicas) if not replica.ended]
-    return Running(tuple((ReplicaId(job.name, index), node) for index, node in places), job.incarnation)
+    replicas = tuple((ReplicaId(job.name, index), node) for index, node in places)
+    return Running(replicas, job.incarnation, has_plan=job.plan is not None)
 
 
 def _report(running: Running, replica: ReplicaId, node: str, end: Stopped, reason: str = "") -> c.ReplicaStopped:

@@ -80,6 +80,9 @@ class MigrationMachine:
     def caught_up(self, view: ClusterView, now_ms: int) -> None:
         """Take over what is under way and not in this migrator's hands. ``now_ms`` is the time of the wall clock."""
         self._plans = {plan: progress for plan, progress in self._plans.items() if plan in view.in_flight}
+        for progress in self._plans.values():
+            # What was sent may have been read as history, where it did not count and nothing took it back.
+            progress.sent.clear()
         if self._turns is not None:
             placing = (plan.id for plan in view.in_flight.values() if plan.kind is PlanKind.PLACE and plan.begun)
             self._turns.restart(dict.fromkeys(placing))

@@ -374,6 +374,8 @@ def _sources(progress: ObservedPlan) -> tuple[str, ...]:
 
 def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
     """Where a plan starts processes from here on; none while it stops its job, or where it may go back."""
+    if progress.has_no_target:
+        return ()
     match progress.planned:
         case c.PlacementPlanned(nodes=nodes):
             return nodes

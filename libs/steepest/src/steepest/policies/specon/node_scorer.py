@@ -49,7 +49,7 @@ class NodeScorer:
     """Answers each ``ReallocationRequested`` with a migration or a stay, once for each job."""
 
     name = "node-scorer"
-    logic = 1
+    logic = 2
     reads: frozenset[type] = frozenset({c.ReallocationRequested, c.MigrationPlanned, c.StayDecided})
     state_type = NodeScorerState
 
