@@ -57,3 +57,26 @@ def test_a_beginning_that_does_not_count_any_more_is_followed_by_another_one() -
     assert isinstance(again, c.StepBegun)
     assert (again.step, again.node, again.attempt) == (c.Step.START, "w1", begun.attempt)
     assert machine.tell(again)
+
+
+def test_what_was_sent_in_vain_before_a_restart_is_sent_again() -> None:
+    """A step was taken over as its outcome came, and the loop started again before that was read: it is history then."""
+    pool = FoldedPool(w1=1_000, w2=1_000)
+    pool.run("a", "w1")
+    machine = Machine(pool)
+    machine.tell(migration("a", "w1", "w2"))
+    (begun,) = machine.sent()
+    assert isinstance(begun, c.StepBegun)
+    assert pool.fold(begun)
+    machine.machine.caught_up(pool.view, pool.now_ms)
+    (taken_over,) = machine.sent()
+    assert isinstance(taken_over, c.StepBegun)
+    assert pool.fold(success(begun, pool.job("a")))
+    assert not pool.fold(taken_over)
+
+    machine.machine.caught_up(pool.view, pool.now_ms)
+    (after,) = machine.sent()
+    assert isinstance(after, c.StepBegun)
+    assert (taken_over.step, after.step) == (c.Step.CHECKPOINT, c.Step.STOP)
+    assert after.attempt == taken_over.attempt
+    assert pool.fold(after)

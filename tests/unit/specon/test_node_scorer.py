@@ -376,6 +376,22 @@ def test_plans_under_way_count_in_the_scores() -> None:
     assert [event.target for event in made if isinstance(event, c.MigrationPlanned)] == ["w3", "w3", "w2"]
 
 
+def test_a_job_that_has_ended_since_its_plan_is_not_taken_off_its_node_twice() -> None:
+    """Nothing that a decision says of a node is less than nothing: it could not be read."""
+    driver = DeciderDriver(NodeScorer(), delay=10, w1=1_000, w2=1_000, w3=1_000)
+    for name, node in (("a", "w1"), ("b", "w1"), ("d", "w1"), ("e", "w2"), ("f", "w2"), ("g", "w2")):
+        driver.run(name, node)
+    driver.run("one", "w1", CC)
+    driver.run("two", "w2", CC)
+    (move,) = driver.ask(requested("one"))
+    assert isinstance(move, c.MigrationPlanned)
+    for name in ("one", "a", "b", "d"):
+        driver.end(name)
+    (decided,) = driver.ask(requested("two"))
+    assert isinstance(decided, c.MigrationPlanned)
+    assert {node.node: (node.replicas, node.score) for node in decided.because.nodes}["w1"] == (0, 0.0)
+
+
 def test_plans_under_way_do_not_break_the_tie_by_use() -> None:
     """Among nodes whose scores are equal once a plan under way is counted, the one that uses least is still taken."""
     driver = DeciderDriver(NodeScorer(), delay=10, w1=1_000, w2=1_000, w3=1_000)
