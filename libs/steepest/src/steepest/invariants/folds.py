@@ -1,4 +1,4 @@
-"""What several checkers fold out of a log, folded once: plans and their steps, processes, and reservations.
+"""What several checkers fold out of a log, folded once: plans and their steps, processes, reservations, and modes.
 
 It must never judge. A checker looks at it before a record (``Checker.before``), behind it (``Checker.feed``), or both, and
 never changes it.
@@ -12,6 +12,7 @@ from steepest.events.cluster import ClusterEvent
 from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import Steps
 from steepest.invariants.load import Reservations
+from steepest.invariants.modes import Modes
 from steepest.invariants.processes import RunningProcess, RunningProcesses
 
 
@@ -28,6 +29,7 @@ class LogFolds:
         self.steps = Steps()
         self.processes = RunningProcesses(self.steps)
         self.reservations = Reservations(self.steps, self.processes)
+        self.modes = Modes()
         self.counts = True
         self.started: Sequence[RunningProcess] = ()
         self.fuller: Sequence[str] = ()
@@ -36,6 +38,7 @@ class LogFolds:
     def feed(self, received: Received[ClusterEvent]) -> None:
         """Process the next record."""
         self.counts, self.started, self.fuller = True, (), ()
+        self.modes.feed(received.event)
         if type(received.event) not in self._reads:
             return
         self.reservations.before(received.event)

@@ -7,7 +7,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.folds import LogFolds
-from steepest.invariants.lost_nodes import LostNodes
 from steepest.invariants.verdict import Checker
 
 WITHIN_MS = 300_000
@@ -47,7 +46,6 @@ class GangWhole(Checker):
     def __init__(self, folds: LogFolds) -> None:
         super().__init__(folds)
         self._gangs: dict[str, GangState] = {}
-        self._lost = LostNodes()
         self._counted_ms = 0
         self._starts = 0
 
@@ -55,7 +53,6 @@ class GangWhole(Checker):
         """See ``Checker.feed``."""
         event = received.event
         counts = self._folds.counts
-        self._lost.feed(event)
         match event:
             case c.JobSubmitted() if event.spec.is_gang:
                 self._gangs.setdefault(event.job, GangState(event.spec))
@@ -92,7 +89,7 @@ class GangWhole(Checker):
     def _is_partial(self, name: str, gang: GangState) -> bool:
         processes = self._folds.processes.of(name)
         running = {one.replica: None for one in processes if one.proven and one.incarnation == gang.incarnation}
-        if not running or any(node in self._lost for node in gang.nodes):
+        if not running or any(node in self._folds.steps.lost for node in gang.nodes):
             return False
         if 0 in gang.finished and gang.spec.success is c.SuccessRule.CHIEF:
             return True  # the others are to be stopped

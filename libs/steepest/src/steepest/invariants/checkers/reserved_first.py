@@ -6,7 +6,6 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 from steepest.invariants.folds import LogFolds
-from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
 
@@ -26,7 +25,6 @@ class ReservedFirst(Checker):
 
     def __init__(self, folds: LogFolds) -> None:
         super().__init__(folds)
-        self._modes = Modes()
         self._stopping = 0
 
     def before(self, received: Received[c.ClusterEvent]) -> None:
@@ -36,7 +34,6 @@ class ReservedFirst(Checker):
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event = received.event
-        self._modes.feed(event)
         if isinstance(event, c.StepBegun) and self._stopping_of(event) and not self._stopping:
             self._check(event, received.offset)
 
@@ -60,7 +57,7 @@ class ReservedFirst(Checker):
     def _why_not(
         self, plan: c.MigrationPlanned | c.TransitionPlanned, stop: c.StepBegun, *, has_saved: bool
     ) -> list[str]:
-        mode = self._modes.of(plan.job)
+        mode = self._folds.modes.of(plan.job)
         targets, sources = (
             ((plan.target,), (plan.source,)) if isinstance(plan, c.MigrationPlanned) else (plan.nodes, plan.sources)
         )
@@ -68,7 +65,7 @@ class ReservedFirst(Checker):
         reasons = [
             "" if all(map(self._folds.reservations.fits, targets)) else "its target has no room",
             f"on {stop.node}, and not on {missed[0]}" if missed else "",
-            self._modes.why_immovable(plan.job),
+            self._folds.modes.why_immovable(plan.job),
             "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",
         ]
         return [why for why in reasons if why]

@@ -137,7 +137,12 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
 
 
 class Steps:
-    """Folds plans and their steps, and decides whether each of their events counts."""
+    """Folds plans and their steps, and decides whether each of their events counts.
+
+    Attributes:
+        plans: By name, those that are over as well.
+        lost: The nodes that are silent.
+    """
 
     def __init__(self) -> None:
         self.plans: dict[str, ObservedPlan] = {}
@@ -145,7 +150,7 @@ class Steps:
         self._submitted: dict[str, bool] = {}
         self._cancelled: dict[str, None] = {}
         self._retried: dict[str, int] = {}
-        self._lost = LostNodes()
+        self.lost = LostNodes()
         self._tries = PoolParameters().limits.tries
         # Most events are for none of them: a look-up is all that those cost.
         self._folds: Mapping[type, Callable[[Any, int], bool]] = {
@@ -190,7 +195,7 @@ class Steps:
         return True
 
     def _hear(self, event: c.ClusterEvent, _: int) -> bool:
-        self._lost.feed(event)
+        self.lost.feed(event)
         return True
 
     def is_cancelled(self, job: str) -> bool:
@@ -290,9 +295,9 @@ class Steps:
         return True
 
     def _leave(self, event: c.NodeGone, offset: int) -> bool:
-        if event.node not in self._lost:
+        if event.node not in self.lost:
             return False  # it sends heartbeats, so it is not gone
-        self._lost.feed(event)
+        self.lost.feed(event)
         for progress in self.all_in_flight():
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
                 if event.node in _destinations(progress):

@@ -6,7 +6,6 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants.checkers.step_rules import ObservedPlan, Planned
 from steepest.invariants.folds import LogFolds
-from steepest.invariants.modes import Modes
 from steepest.invariants.verdict import Checker
 
 
@@ -25,7 +24,6 @@ class ValidPlans(Checker):
 
     def __init__(self, folds: LogFolds) -> None:
         super().__init__(folds)
-        self._modes = Modes()
         self._attempt = 0
         self._newest: dict[str, int] = {}
         self._placed: dict[str, int] = {}
@@ -50,7 +48,6 @@ class ValidPlans(Checker):
     def feed(self, received: Received[c.ClusterEvent]) -> None:
         """See ``Checker.feed``."""
         event = received.event
-        self._modes.feed(event)
         match event:
             case c.StepBegun() if self._attempt_of(event) > self._attempt:
                 self._follow(event, received.offset)
@@ -86,7 +83,7 @@ class ValidPlans(Checker):
             return f"the job is already on {plan.target}"
         if isinstance(plan, c.TransitionPlanned) and plan.kind is c.Transition.SHED:
             return self._why_not_shed(plan)
-        return self._modes.why_immovable(plan.job)
+        return self._folds.modes.why_immovable(plan.job)
 
     def _why_not_shed(self, plan: c.TransitionPlanned) -> str:
         """Why surplus replicas cannot leave; those that stay restore nothing."""
