@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -144,25 +145,32 @@ def _of_log(
         except UndecodableError:
             audit.skip(record.offset)
     for verdict in audit.verdicts():
+        if verdict.status is Status.HOLDS or (lossy and verdict.checker in STARTS_LOST):
+            continue
         breaches = audit.breaches(verdict.checker)
-        is_excused = (
-            (lossy and verdict.checker in STARTS_LOST)
-            or (verdict.checker in SEEN_BESIDE and _are_of(late_starts, breaches))
-            or (lossy and verdict.checker == ACCOUNTS and _all_say(" while incarnation ", breaches))
-            or (lossy and verdict.checker == RESUMPTIONS and _all_say("is suspended, and runs on", breaches))
-            or (
-                lossy and trimmed and verdict.checker == STREAMS and _all_say("names none as its predecessor", breaches)
-            )
-            or (trimmed and verdict.checker == STREAMS and all(map(_goes_on_with_its_own, breaches)))
-        )
-        if verdict.status is not Status.HOLDS and not is_excused:
+        excuses = _excuses(verdict.checker, late_starts, lossy=lossy, trimmed=trimmed)
+        if not breaches or not any(all(map(is_excused, breaches)) for is_excused in excuses):
             yield f"{verdict.checker} is {verdict.status.value}: {verdict.message}"
 
 
-def _are_of(late_starts: Iterable[str], breaches: Sequence[str]) -> bool:
-    """Whether all breaches are about jobs of which a start was late, which the log does not show."""
-    about = [f"job {job} " for job in late_starts]
-    return bool(breaches) and all(any(one in breach for one in about) for breach in breaches)
+def _excuses(
+    checker: str, late_starts: Iterable[str], *, lossy: bool, trimmed: bool
+) -> Iterator[Callable[[str], bool]]:
+    """What excuses a breach of this checker in this world; of all its breaches, it must be the same."""
+    if checker in SEEN_BESIDE:
+        yield partial(_says_any, [f"job {job} " for job in late_starts])
+    if lossy and checker == ACCOUNTS:
+        yield partial(_says_any, [" while incarnation "])
+    if lossy and checker == RESUMPTIONS:
+        yield partial(_says_any, ["is suspended, and runs on"])
+    if trimmed and checker == STREAMS:
+        yield _goes_on_with_its_own
+        if lossy:
+            yield partial(_says_any, ["names none as its predecessor"])
+
+
+def _says_any(phrases: Sequence[str], breach: str) -> bool:
+    return any(phrase in breach for phrase in phrases)
 
 
 def _goes_on_with_its_own(breach: str) -> bool:
@@ -170,10 +178,6 @@ def _goes_on_with_its_own(breach: str) -> bool:
     said = NAMED.search(breach)
     named, last = map(DecisionId.parse, said.groups()) if said else (None, None)
     return named is not None and last is not None and named.position <= last.position
-
-
-def _all_say(what: str, breaches: Sequence[str]) -> bool:
-    return bool(breaches) and all(what in breach for breach in breaches)
 
 
 def _of_decisions(records: Sequence[Record]) -> Iterator[str]:
@@ -221,11 +225,12 @@ def _of_processes(
     furthest = max((view.position for view in views.values()), default=0)
     at_end = folded.snapshot()
     for name, view in views.items():
-        then = at_end if view.position == folded.position else _snapshot_at(records, view.position)
         if view.position < end and not (shared and furthest >= end):
             yield f"{name} stands at {view.position}, and the log ended at {end}"
-        elif view.position and view.snapshot() != then:
-            yield f"{name} has another view than the log says"
+        elif view.position:
+            is_at_end = view.position == folded.position
+            if view.snapshot() != (at_end if is_at_end else _snapshot_at(records, view.position)):
+                yield f"{name} has another view than the log says"
 
 
 def _snapshot_at(records: Sequence[Record], position: int) -> bytes:
