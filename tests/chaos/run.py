@@ -53,6 +53,9 @@ POOLS = tuple(
 POOL_NAMES = tuple(pool.name for pool in POOLS)
 REPLICAS = 2
 TRAINING = Path(__file__).parent / "training.py"
+LAST_EVENTS = 12
+"""Of a job that has ended without having finished, shown to say why."""
+
 ALONE = ("mqtt-bridge",)
 """Services that do not run here."""
 
@@ -175,6 +178,11 @@ async def proof(recording: FileLog, load: Load, system: KafkaSystem) -> dict[str
         "repeated_deliveries": len(reports) - len(taken),
         "double_runs": sum(verdict.checker == "one-place" for verdict in broken),
         "finished": sum(str(job.outcome) == "finished" for job in all_jobs),
+        "unfinished": {
+            job.name: [str(event) for event in events if getattr(event, "job", None) == job.name][-LAST_EVENTS:]
+            for job in all_jobs
+            if str(job.outcome) != "finished"
+        },
         "moves": sum(job.moves for job in all_jobs),
         "nodes_lost": sum(type(event).__name__ == "NodeLost" for event in events),
         "decisions": replayed.decisions,

@@ -50,8 +50,11 @@ POLL_S = 5.0
 HEARTBEAT_S = 5.0
 """A node is lost to its pool once two of them are missing."""
 
-FETCH_S = 0.06
+FETCH_S = 0.1
 """How long a poll takes. What is appended meanwhile comes with it, so that a batch has several records, as from a broker."""
+
+AGENT_S = 0.7
+"""Where each node has an agent of its own, they begin so many seconds one after the other."""
 
 PAUSED_S = 1.0
 """A call that takes effect after more seconds was held up by a pause of its process."""
@@ -381,11 +384,21 @@ class WorldReader:
 class WorldCluster(FakeCluster):
     """The nodes as one process sees them."""
 
-    def __init__(self, nodes: FakeNodes, pool: str, clock: Clock, doors: Doors, silent: Mapping[str, object]) -> None:
-        """``silent``: the nodes whose heartbeats are lost."""
+    def __init__(
+        self,
+        nodes: FakeNodes,
+        pool: str,
+        clock: Clock,
+        doors: Doors,
+        silent: Mapping[str, object],
+        *,
+        has_agents: bool,
+    ) -> None:
+        """``silent``: the nodes whose heartbeats are lost. ``has_agents``: each node has one of its own."""
         super().__init__(nodes, pool, clock, heartbeat_s=HEARTBEAT_S, life=doors.life)
         self._doors = doors
         self._silent = silent
+        self._agent_s = AGENT_S if has_agents else 0.0
         self._starts = ""
 
     async def start(
@@ -397,8 +410,11 @@ class WorldCluster(FakeCluster):
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
         """See ``Cluster.heartbeats``."""
+        begin_s = self._clock.monotonic()
+        from_s = {node: begin_s + number * self._agent_s for number, node in enumerate(self.nodes.nodes)}
         async for beat in super().heartbeats():
-            if beat.node not in self._silent and not self.nodes.nodes[beat.node].lost:
+            is_said = beat.node not in self._silent and self._clock.monotonic() >= from_s[beat.node]
+            if is_said and not self.nodes.nodes[beat.node].lost:
                 yield beat
 
     async def _call(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:

@@ -44,6 +44,9 @@ SELDOM = 0.06
 WITH_ENDLESS = 0.25
 """Probability of one more job, which ends only if its cancel is carried out."""
 
+WITH_AGENTS = 0.25
+"""Probability of a world in which each node has an agent of its own, so that they do not begin at one moment."""
+
 FAULTS = 20
 """Drawn for each schedule; one whose moment never comes, or whose process is down, does not strike."""
 
@@ -123,15 +126,7 @@ def drawn(seed: int) -> Schedule:
     pools = ("default", "blue") if topology == "shared" else ("default",)
     nodes = {f"n{number}": {"cpu": str(rng.choice((1000, 1500, 2000)))} for number in range(1, rng.randint(3, 5) + 1)}
     nodes |= {f"b{number}": {"cpu": "1500", "pool": "blue"} for number in range(1, 3) if len(pools) > 1}
-    world = {
-        "seed": str(seed),
-        "topology": topology,
-        "pools": ",".join(pools),
-        "snapshots": rng.choice(("25", "60", "20000")),
-        "placement": rng.choice(("spread", "spread", "flowcon2")),
-    }
-    if rng.random() < 0.5:
-        world["policy"] = rng.choice(POLICIES_DRAWN)
+    world = _world(rng, seed, topology, pools)
     jobs = [f"j{number}" for number in range(1, JOBS + 1)]
     gangs = [job for job in jobs if rng.random() < 0.2] or jobs[:1]
     deeds = [_job(rng, job, is_gang=job in gangs, pools=pools) for job in jobs]
@@ -166,6 +161,21 @@ def drawn(seed: int) -> Schedule:
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
     )
+
+
+def _world(rng: random.Random, seed: int, topology: str, pools: Sequence[str]) -> dict[str, str]:
+    world = {
+        "seed": str(seed),
+        "topology": topology,
+        "pools": ",".join(pools),
+        "snapshots": rng.choice(("25", "60", "20000")),
+        "placement": rng.choice(("spread", "spread", "flowcon2")),
+    }
+    if rng.random() < 0.5:
+        world["policy"] = rng.choice(POLICIES_DRAWN)
+    if rng.random() < WITH_AGENTS:
+        world["agents"] = "each"
+    return world
 
 
 def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str, str], cast: Cast) -> list[Deed]:

@@ -22,6 +22,12 @@ STEP_S = "150"
 OUTLASTS = 0.5
 """Probability of such a pause of a migrator."""
 
+REFUSED_AGAIN = 0.5
+"""Probability of a call whose migrator dies that the next migrator's call of that step is refused."""
+
+RESTATING = 0.4
+"""Probability of a loss of power that another one follows while what the lost heartbeats said is stated again."""
+
 TELLS = 0.3
 """Probability that a change of parameters which may say how growth is measured does so: its world lasts twice as long."""
 
@@ -75,10 +81,18 @@ def _lost(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
     return "migrator", {"n": "2", "refused": str(rng.choice((2, 4)))}
 
 
+def _call_dies(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
+    return "migrator", {"for": seconds(rng)} | ({"refused": "1"} if rng.random() < REFUSED_AGAIN else {})
+
+
 def _power_loss(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    down_s = seconds(rng)
-    options = {"down": down_s, "lost": str(rng.choice((1, 3, 10, 40)))}
-    return "", options | ({"again": f"{float(down_s) + rng.uniform(0.01, 0.5):.3f}"} if rng.random() < 0.5 else {})
+    if rng.random() < RESTATING:
+        down_s = rng.uniform(0.4, 1.3)
+        again_s = down_s + rng.uniform(0.5, 3.2)
+        return "", {"down": f"{down_s:.2f}", "exactly": str(rng.randint(3, 7)), "again": f"{again_s:.3f}"}
+    down = seconds(rng)
+    options = {"down": down, "lost": str(rng.choice((1, 3, 10, 40)))}
+    return "", options | ({"again": f"{float(down) + rng.uniform(0.01, 0.5):.3f}"} if rng.random() < 0.5 else {})
 
 
 def _crash(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
@@ -170,7 +184,7 @@ FAULT_KINDS: Mapping[str, Target] = {
     "call-twice": _caller(n=_few, **{"for": seconds}),
     "call-zombie": _caller(n=_few, **{"for": seconds}),
     "call-bug": _caller(n=_few),
-    "call-dies": _caller(**{"for": seconds}),
+    "call-dies": _call_dies,
     "broker-stuck": _all(**{"for": seconds}),
     "broker-slow": _all(**{"for": seconds}),
     "node-down": _node,

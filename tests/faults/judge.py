@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -98,8 +98,8 @@ async def judge(world: World) -> Outcome:
         broken += [f"{pool}: {what}" for what in of_log]
         if NO_TWICE in judged:
             broken += [f"{pool}: {what}" for what in _of_decisions(found)]
-        folded, turned_back = _folded(found)
-        broken += [f"{pool}: {what}" for what in (*turned_back, *_of_view(folded))]
+        folded, unsound = _folded(found, () if lossy else world.refuted)
+        broken += [f"{pool}: {what}" for what in (*unsound, *_of_view(folded))]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
         shared = world.schedule.world.get("topology") == SHARING
         broken += [f"{pool}: {what}" for what in _of_processes(found, folded, views, ends_before[pool], shared=shared)]
@@ -186,20 +186,27 @@ def _of_decisions(records: Sequence[Record]) -> Iterator[str]:
     yield from (f"{one} is in the log {count} times" for (one, _), count in times.items() if count > 1)
 
 
-def _folded(records: Sequence[Record]) -> tuple[ClusterView, Sequence[str]]:
-    """The view of these records, and where the time that ticks count goes back, which it never does."""
-    view, turned_back = ClusterView(), []
+def _folded(records: Sequence[Record], refuted: Container[bytes]) -> tuple[ClusterView, Sequence[str]]:
+    """The view of these records, and which of them must not be.
+
+    The time that ticks count never goes back. A START that has failed and had no effect, as a record that counts says, runs
+    nowhere.
+    """
+    view, unsound = ClusterView(), []
     for record in records:
         before_ms = view.counted_ms
         try:
-            view.fold(received(record))
+            counts = view.fold(received(record))
         except UndecodableError:
             view.skip(record.offset)
+            continue
+        if counts and record.value in refuted:
+            unsound.append(f"a START that is said to have had no effect runs, at record {record.offset}")
         if view.counted_ms < before_ms:
-            turned_back.append(
+            unsound.append(
                 f"counted time went back to {view.counted_ms} ms from {before_ms} ms, at record {record.offset}"
             )
-    return view, turned_back
+    return view, unsound
 
 
 def _of_view(view: ClusterView) -> Iterator[str]:

@@ -74,6 +74,7 @@ class Site(msgspec.Struct, frozen=True):
 
     Attributes:
         silent: Nodes whose heartbeats are lost.
+        has_agents: Whether each node has an agent of its own.
         struck: Called with the kind of each fault that strikes.
         complain: Called with what no process may do.
         under_way: Says at which steps plans stand.
@@ -84,6 +85,7 @@ class Site(msgspec.Struct, frozen=True):
     layout: Layout
     nodes: Mapping[str, FakeNodes]
     silent: dict[str, object]
+    has_agents: bool
     struck: Callable[[str], None]
     complain: Callable[[str], None]
     under_way: Callable[[], Sequence[str]]
@@ -137,8 +139,7 @@ class Process:
 
     def start(self) -> None:
         """Begin a life, unless it lives."""
-        if self._starts is not None:
-            self._starts.cancel()
+        self._stay_down()
         if not self.is_down:
             return
         self.is_down = False
@@ -157,7 +158,8 @@ class Process:
             ),
             log=log,
             clusters={
-                pool: WorldCluster(nodes, pool, doors.clock, doors, site.silent) for pool, nodes in site.nodes.items()
+                pool: WorldCluster(nodes, pool, doors.clock, doors, site.silent, has_agents=site.has_agents)
+                for pool, nodes in site.nodes.items()
             },
             clock=doors.clock,
             metrics=metrics,
@@ -181,8 +183,7 @@ class Process:
 
     def start_after(self, seconds: float) -> None:
         """Begin a life later, unless one has begun by then."""
-        if self._starts is not None:
-            self._starts.cancel()
+        self._stay_down()
         self._starts = asyncio.get_running_loop().call_later(seconds, self.start)
 
     def heal(self) -> None:
@@ -193,6 +194,10 @@ class Process:
         if not self.is_down:
             self.doors.life.wake()
         self.start()
+
+    def _stay_down(self) -> None:
+        if self._starts is not None:
+            self._starts.cancel()
 
     def _share_of(self, kind: StreamDeciderType) -> Member:
         share = self._site.share(f"{kind.name} of {self.name}", kind.topic, self.doors)
@@ -215,7 +220,8 @@ class Process:
             doors.close()
 
     async def stop(self) -> None:
-        """SIGTERM: end the batches, keep snapshots, and let go; SIGKILL after a while."""
+        """SIGTERM: end the batches, keep snapshots, and let go; SIGKILL after a while. It stays so until it is started."""
+        self._stay_down()
         if self.is_down:
             return
         self._stop.set()

@@ -81,6 +81,7 @@ class World:
         trimming: Operators who remove them now.
         complaints: What no process may do and one did.
         wishes: Numbers of plans that operators make.
+        refuted: Records that say that a START definitely had no effect, while what it began runs.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -107,6 +108,7 @@ class World:
             layout=self.layout,
             nodes=self.nodes,
             silent=self.silent,
+            has_agents=schedule.world.get("agents") == "each",
             struck=self.note_strike,
             complain=self.complain,
             under_way=self.under_way,
@@ -118,6 +120,8 @@ class World:
         self._at_points: dict[tuple[str, int], list[Deed]] = {}
         self._points: Counter[str] = Counter()
         self._plans: dict[str, str] = {}
+        self._begun: dict[tuple[str, str], int] = {}
+        self.refuted: dict[bytes, None] = {}
         self._doing: dict[asyncio.Task[Any], bool] = {}
         self._reached: dict[str, list[asyncio.Future[str]]] = {}
 
@@ -362,11 +366,23 @@ class World:
                 case "TransitionPlanned":
                     self._plans[head.plan] = head.kind
                 case "StepBegun":
+                    self._begun[head.plan, head.step] = head.incarnation
                     self._reach(f"{self._kind_of(head.plan)}.{head.step}", head.job)
                 case "StepFailed":
+                    if head.step == c.Step.START and head.definite and self._runs(head):
+                        self.refuted[record.value] = None
                     self._reach(f"{self._kind_of(head.plan)}.{head.step}.over", head.job)
                 case outcome if outcome in OUTCOMES:
                     self._reach(f"{self._kind_of(head.plan)}.{OUTCOMES[outcome]}.over", head.job)
+
+    def _runs(self, start: _Head) -> bool:
+        """Whether what a START began runs now, and was not brought about by another one that came late."""
+        incarnation = self._begun.get((start.plan, start.step))
+        return start.job not in self.broker.late_starts and any(
+            training.incarnation == incarnation
+            for nodes in self.nodes.values()
+            for training in nodes.running(start.job)
+        )
 
     def _kind_of(self, plan: str) -> str:
         kind = self._plans.get(plan)
@@ -404,6 +420,8 @@ class _Head(msgspec.Struct):
     job: Any = ""
     plan: Any = ""
     step: Any = ""
+    incarnation: Any = 0
+    definite: Any = False
     kind: Any = ""
 
 

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from steepest.aio import leaves, uncancelled, until_stopped
+from steepest.aio import leaves, uncancelled, unless_stopped, until_stopped
 
 
 async def forever(cleaned: list[str]) -> int:
@@ -88,6 +88,75 @@ async def test_ticks_before_each_interval() -> None:
 
     await until_stopped(asyncio.Event().wait(), stop, tick=tick, interval_s=0.001)
     assert len(ticks) == 3
+
+
+async def returns(result: str, after_s: float = 0.0) -> str:
+    """Return a result after a while."""
+    await asyncio.sleep(after_s)
+    return result
+
+
+async def test_work_that_is_not_stopped_gives_its_result() -> None:
+    """It is done in the task of the caller, which is not cancelled by a stop that comes later."""
+    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    assert await unless_stopped(returns("result"), stopped) == "result"
+    stopped.set_result(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_work_is_cancelled_where_a_stop_comes_first() -> None:
+    """What it holds is released, and the caller goes on."""
+    stopped, cleaned = asyncio.get_running_loop().create_future(), list[str]()
+    asyncio.get_running_loop().call_later(0.01, stopped.set_result, None)
+    assert await unless_stopped(forever(cleaned), stopped) is None
+    assert cleaned == ["cleaned"]
+
+
+async def test_a_stop_that_comes_with_the_result_disturbs_nothing_later() -> None:
+    """The callback that is due by then finds that nothing is waited for any more."""
+    reported: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+    stopped: asyncio.Future[None] = loop.create_future()
+
+    async def stop() -> str:
+        stopped.set_result(None)
+        return "result"
+
+    assert await unless_stopped(stop(), stopped) == "result"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert reported == []
+
+
+async def test_a_stop_that_has_come_before_stops_what_waits() -> None:
+    """Nothing is waited for."""
+    stopped, cleaned = asyncio.get_running_loop().create_future(), list[str]()
+    stopped.set_result(None)
+    assert await unless_stopped(forever(cleaned), stopped) is None
+
+
+async def test_a_timeout_of_the_work_is_an_error() -> None:
+    """It is not taken for the stop."""
+
+    async def times_out() -> None:
+        raise TimeoutError("the broker does not answer")
+
+    stopped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    with pytest.raises(TimeoutError, match="the broker does not answer"):
+        await unless_stopped(times_out(), stopped)
+
+
+async def test_cancelling_the_caller_cancels_its_work() -> None:
+    """Cancellation is no stop."""
+    stopped, cleaned = asyncio.get_running_loop().create_future(), list[str]()
+    waiting = asyncio.create_task(unless_stopped(forever(cleaned), stopped))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert cleaned == ["cleaned"]
 
 
 async def test_uncancelled_work_outlives_a_cancellation_that_it_would_swallow() -> None:

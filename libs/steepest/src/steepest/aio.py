@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 async def until_stopped(
     awaitable: Awaitable[T],
-    stop: asyncio.Event | asyncio.Task[Any],
+    stop: asyncio.Event,
     *,
     tick: Callable[[], None] = lambda: None,
     interval_s: float | None = None,
@@ -23,23 +23,21 @@ async def until_stopped(
 
     Args:
         awaitable: What to wait for; pass it through ``asyncio.shield`` if it must survive the stop.
-        stop: Ends the wait; who waits often saves a task each time with one of its own that waits for the event.
+        stop: Ends the wait.
         tick: Called before each interval of the wait, for example to report that the loop is alive.
         interval_s: Length of an interval; None: one interval, as long as the wait.
 
     Returns:
         The result, also if ``stop`` is set at the same time; None if only ``stop`` is set.
     """
-    task = asyncio.ensure_future(awaitable)
-    stopped = asyncio.ensure_future(stop.wait()) if isinstance(stop, asyncio.Event) else stop
+    task, stopped = asyncio.ensure_future(awaitable), asyncio.ensure_future(stop.wait())
     try:
         while not (task.done() or stopped.done()):
             tick()
-            await _first(task, stopped, interval_s)
+            await asyncio.wait((task, stopped), timeout=interval_s, return_when=asyncio.FIRST_COMPLETED)
         return task.result() if task.done() else None
     finally:
-        if stopped is not stop:
-            stopped.cancel()
+        stopped.cancel()
         if not task.done():
             task.cancel()
             # Wait for the cancellation: the awaitable must have released what it holds before the caller goes on.
@@ -48,25 +46,32 @@ async def until_stopped(
             task.exception()  # seen, also where the caller was cancelled as it failed
 
 
-async def _first(one: asyncio.Future[Any], other: asyncio.Future[Any], timeout_s: float | None) -> None:
-    """``asyncio.wait`` for the first of two, at half the cost: loops wait so for each batch."""
-    loop = asyncio.get_running_loop()
-    waiter = loop.create_future()
+async def unless_stopped(work: Coroutine[Any, Any, T], stopped: asyncio.Future[Any]) -> T | None:
+    """Wait for work in the task of the caller, and cancel it there once ``stopped`` is done.
 
-    def wake(_: object = None) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
+    For loops that wait for each batch: :func:`until_stopped` costs two tasks a call.
 
-    timer = loop.call_later(timeout_s, wake) if timeout_s is not None else None
-    one.add_done_callback(wake)
-    other.add_done_callback(wake)
+    Returns:
+        The result; None if ``stopped`` was done first.
+    """
+    timeout = asyncio.timeout(None)
+    waits = True
+
+    def expire(_: object) -> None:
+        if waits:
+            timeout.reschedule(0.0)
+
     try:
-        await waiter
+        async with timeout:
+            stopped.add_done_callback(expire)
+            return await work
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        return None
     finally:
-        if timer is not None:
-            timer.cancel()
-        one.remove_done_callback(wake)
-        other.remove_done_callback(wake)
+        waits = False
+        stopped.remove_done_callback(expire)
 
 
 async def uncancelled(work: Coroutine[Any, Any, T]) -> T:

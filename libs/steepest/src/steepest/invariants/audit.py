@@ -55,17 +55,19 @@ class Audit:
         if self._cut or not self._is_first(received):
             return
         for name, feed in self._feeds:
-            if name not in self._failed:
-                try:
-                    feed(received)
-                except Exception as error:  # noqa: BLE001 - no error of a checker proves anything about the log
-                    self._fail(name, f"failed at record {received.offset}: {error!r}")
+            try:
+                feed(received)
+            except Exception as error:  # noqa: BLE001 - no error of a checker proves anything about the log
+                self._fail(name, f"failed at record {received.offset}: {error!r}")
+                if not self._feeds:
+                    return
 
     def _fail(self, name: str, why: str) -> None:
         """From here on a checker proves nothing; without the folds that they share, none does."""
         self._failed[name] = f"the checker {why}"
         if name == FOLDS:
             self._failed = {one.name: f"the shared folds {why}" for one in self._checkers} | self._failed
+        self._feeds = [feed for feed in self._feeds if feed[0] not in self._failed]
 
     def skip(self, offset: int) -> None:
         """Skip a record that exists and cannot be decoded: every reader of the log skips it."""

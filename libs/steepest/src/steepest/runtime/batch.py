@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from steepest.aio import until_stopped
+from steepest.aio import unless_stopped
 from steepest.clock import Clock
 from steepest.log.base import NewRecord, Reader, Record
 from steepest.runtime.decision_stream import DecisionStream
@@ -16,7 +16,7 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 
 async def poll_or_stop(reader: Reader, stopped: asyncio.Task[Any], max_records: int) -> Sequence[Record]:
     """The next records; none once ``stopped`` has ended. What is not read now is read the next time."""
-    return await until_stopped(reader.poll(max_records=max_records), stopped) or ()
+    return await unless_stopped(reader.poll(max_records=max_records), stopped) or ()
 
 
 def measure_latency(metrics: Metrics, clock: Clock, loop: str, record: Record, decided: NewRecord) -> None:
