@@ -114,6 +114,10 @@ IN_TIME = 0.5
 REMOVING = ("trim", "trim", "trim", "trim", "age", "age")
 """Faults that wait until every loop has kept a snapshot, for which all keep more of them; each as often as it is drawn."""
 
+LOST_AGAIN = 2
+"""Losses of power with heartbeats, each soon followed by another one, in a schedule in which what was decided is stated again
+anyway. One in a hundred loses a fact for good if the second start does not go on with what the first one has begun."""
+
 REMOVES = 0.45
 """Probability of a schedule with them."""
 
@@ -187,6 +191,9 @@ def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str,
     if world["topology"] != "embedded" and rng.random() < SELDOM:
         # None are lost of a log that was trimmed.
         deeds = [*(deed for deed in deeds if deed.verb not in REMOVING), *_last_power_loss(rng, world)]
+    verbs = [deed.verb for deed in deeds]
+    if any(verb in RESTATING for verb in verbs) and not any(verb in REMOVING for verb in verbs):
+        deeds += [_lost_while_it_is_restated(rng) for _ in range(LOST_AGAIN)]
     return deeds
 
 
@@ -270,6 +277,14 @@ def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed
     options = {"down": str(down_s), "later": STEP_S, "exactly": str(rng.randint(4, 8)), "starts": "cut-off"}
     started = When(round(rng.uniform(0.05, 0.2), 3), "place.start", from_s=at_s)
     return Deed(When(at_s), "submit", "cut-off", short), Deed(started, "power-loss", "", options)
+
+
+def _lost_while_it_is_restated(rng: random.Random) -> Deed:
+    """The power is lost with some heartbeats about which was decided, and again while what they said is stated again."""
+    down_s = rng.uniform(0.3, 1.2)
+    again_s = down_s + rng.uniform(0.15, 2.0)
+    options = {"down": f"{down_s:.2f}", "exactly": str(rng.randint(2, 4)), "again": f"{again_s:.3f}"}
+    return Deed(When(round(rng.uniform(6.0, 26.0), 3)), "power-loss", "", options)
 
 
 def _at_scale_start(rng: random.Random, deed: Deed) -> Deed:

@@ -25,9 +25,6 @@ OUTLASTS = 0.5
 REFUSED_AGAIN = 0.5
 """Probability of a call whose migrator dies that the next migrator's call of that step is refused."""
 
-RESTATING = 0.4
-"""Probability of a loss of power that another one follows while what the lost heartbeats said is stated again."""
-
 TELLS = 0.3
 """Probability that a change of parameters which may say how growth is measured does so: its world lasts twice as long."""
 
@@ -86,13 +83,9 @@ def _call_dies(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
 
 
 def _power_loss(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
-    if rng.random() < RESTATING:
-        down_s = rng.uniform(0.4, 1.3)
-        again_s = down_s + rng.uniform(0.5, 3.2)
-        return "", {"down": f"{down_s:.2f}", "exactly": str(rng.randint(3, 7)), "again": f"{again_s:.3f}"}
-    down = seconds(rng)
-    options = {"down": down, "lost": str(rng.choice((1, 3, 10, 40)))}
-    return "", options | ({"again": f"{float(down) + rng.uniform(0.01, 0.5):.3f}"} if rng.random() < 0.5 else {})
+    down_s = seconds(rng)
+    options = {"down": down_s, "lost": str(rng.choice((1, 3, 10, 40)))}
+    return "", options | ({"again": f"{float(down_s) + rng.uniform(0.01, 0.5):.3f}"} if rng.random() < 0.5 else {})
 
 
 def _crash(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:

@@ -151,6 +151,7 @@ class Steps:
         self._cancelled: dict[str, None] = {}
         self._retried: dict[str, int] = {}
         self.lost = LostNodes()
+        self._gone: dict[str, None] = {}
         self._tries = PoolParameters().limits.tries
         # Most events are for none of them: a look-up is all that those cost.
         self._folds: Mapping[type, Callable[[Any, int], bool]] = {
@@ -194,8 +195,9 @@ class Steps:
         self._tries = event.parameters.limits.tries
         return True
 
-    def _hear(self, event: c.ClusterEvent, _: int) -> bool:
+    def _hear(self, event: c.NodeLost | c.NodeUsage | c.NodeJoined, _: int) -> bool:
         self.lost.feed(event)
+        self._gone.pop(event.node, None)
         return True
 
     def is_cancelled(self, job: str) -> bool:
@@ -252,8 +254,14 @@ class Steps:
         return True
 
     def _is_cleared(self, event: c.StepBegun) -> bool:
-        """Whether nothing is left to be stopped of an incarnation, as the job waits again: this beginning comes late."""
-        return event.job not in self._cancelled and event.incarnation <= self._retried.get(event.job, 0)
+        """Whether nothing is left to be stopped of an incarnation: the job waits again, or its nodes are gone, and it will.
+
+        This beginning comes late.
+        """
+        if event.job in self._cancelled:
+            return False
+        nodes = event.nodes or (event.node,)
+        return event.incarnation <= self._retried.get(event.job, 0) or all(node in self._gone for node in nodes)
 
     def _take_outcome(self, plan: str, step: c.Step, attempt: int) -> ObservedPlan | None:
         """The plan whose step under way has this outcome, if it counts; the step is then no longer under way."""
@@ -298,6 +306,7 @@ class Steps:
         if event.node not in self.lost:
             return False  # it sends heartbeats, so it is not gone
         self.lost.feed(event)
+        self._gone[event.node] = None
         for progress in self.all_in_flight():
             if self._submitted.get(progress.job) or isinstance(progress.planned, c.TransitionPlanned):
                 if event.node in _destinations(progress):
