@@ -115,8 +115,8 @@ REMOVING = ("trim", "trim", "trim", "trim", "age", "age")
 """Faults that wait until every loop has kept a snapshot, for which all keep more of them; each as often as it is drawn."""
 
 LOST_AGAIN = 2
-"""Losses of power with heartbeats, each soon followed by another one, in a schedule in which what was decided is stated again
-anyway. One in a hundred loses a fact for good if the second start does not go on with what the first one has begun."""
+"""Losses of power with heartbeats, each soon followed by another one, where what was decided is stated again anyway. One in
+a hundred loses a fact for good if the second start does not go on with what the first one has begun."""
 
 REMOVES = 0.45
 """Probability of a schedule with them."""
