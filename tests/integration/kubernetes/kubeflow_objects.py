@@ -47,10 +47,10 @@ def users_pytorch_job(name: str, *, opted_in: bool, workers: int, **replica: Any
     pods = training() if opted_in else template(["sleep", "3600"])
     del pods["spec"]["restartPolicy"]
     pods["spec"]["containers"][0]["name"] = "pytorch"
-    each = {"restartPolicy": "Never", "template": pods, **replica}
+    each, types = {"restartPolicy": "Never", "template": pods, **replica}, {"Master": 1, "Worker": workers}
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {"name": name, "namespace": NAMESPACE, "labels": OPTED_IN if opted_in else {}},
-        "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, **each}, "Worker": {"replicas": workers, **each}}},
+        "spec": {"pytorchReplicaSpecs": {name: {"replicas": pods, **each} for name, pods in types.items() if pods}},
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.kubeflow_objects import users_pytorch_job
-from tests.integration.kubernetes.moving_system import events_once_there
+from tests.integration.kubernetes.moving_system import events_once_there, moving_system
 from tests.integration.kubernetes.opted_in import (
     DEPLOY,
     wait_until_suspended,
@@ -24,6 +25,7 @@ from tests.integration.kubernetes.users_gangs import (
     giving_way,
     listed,
     made,
+    moves_and_goes_on,
 )
 
 from steepest.kubernetes_lab.lab import KubernetesLab
@@ -67,6 +69,20 @@ def test_a_pytorch_job_gives_way_and_goes_on(
         lambda: [pod["status"]["phase"] for pod in listed(lab, "pods", OF_THE_OTHER)] == ["Running"] * 2,
         "another one runs as it would",
     )
+
+
+@pytest.mark.timeout(300)
+def test_a_pytorch_job_moves_to_another_node(
+    lab: KubernetesLab, kubeconfig: Path, open_for_pytorch_jobs: Path, figures: Figures
+) -> None:
+    """By a suspension and a resumption, one right after the other: what was stopped is gone before it could count."""
+    with moving_system(lab, kubeconfig, open_for_pytorch_jobs, "--kind", "PyTorchJob") as system:
+        asked = functools.partial(users_pytorch_job, opted_in=True, workers=0)
+        moved = moves_and_goes_on(system, lab, asked, "Succeeded")
+    failed = sum(each.get("failed", 0) for each in moved["status"]["replicaStatuses"].values())
+    figures.count(status_failed=failed)
+
+    assert failed == 0
 
 
 @pytest.mark.timeout(300)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.kubeflow_objects import runtime, users_train_job
-from tests.integration.kubernetes.moving_system import events_once_there
+from tests.integration.kubernetes.moving_system import events_once_there, moving_system
 from tests.integration.kubernetes.opted_in import DEPLOY, wait_until_suspended, written
 from tests.integration.kubernetes.test_rights import may
 from tests.integration.kubernetes.users_gangs import (
@@ -21,6 +21,7 @@ from tests.integration.kubernetes.users_gangs import (
     job_of,
     listed,
     made,
+    moves_and_goes_on,
     placed,
 )
 
@@ -64,6 +65,20 @@ def test_a_train_job_gives_way_and_goes_on(
         "another one runs as it would",
     )
     assert not made(lab, "jobset", "bystander")["spec"].get("suspend", False)
+
+
+@pytest.mark.timeout(300)
+def test_a_train_job_moves_to_another_node(
+    lab: KubernetesLab, kubeconfig: Path, open_for_train_jobs: Path, figures: Figures
+) -> None:
+    """By a suspension and a resumption, one right after the other."""
+    with moving_system(lab, kubeconfig, open_for_train_jobs, "--kind", "TrainJob") as system:
+        asked = functools.partial(users_train_job, opted_in=True, nodes=1)
+        moved = moves_and_goes_on(system, lab, asked, "Complete")
+    failed = sum(each["failed"] for each in moved["status"]["jobsStatus"])
+    figures.count(status_failed=failed)
+
+    assert failed == 0
 
 
 @pytest.mark.timeout(300)

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from tests.integration.kubernetes.moving_system import events_once_there, lab_system
+from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system
 from tests.integration.kubernetes.opted_in import changes
 
 from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
@@ -28,6 +28,7 @@ PODS = 3
 GANG = "opted-in-gang"
 """Named so that other tests that read the audit log know it."""
 
+MOVING = ("opted-in-mine", "opted-in-hers", "opted-in-his")
 PATIENCE_S = 60.0
 TRAIN = ("python3", "-c", "import time; time.sleep(3600)")
 
@@ -84,6 +85,32 @@ def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict
     assert {path.name for path in folder.glob("checkpoints/*.lock")} == {f"{job}.{rank}.lock" for rank in range(PODS)}
     assert system.breaches() == []
     events_once_there(lab, before["metadata"]["uid"], {"Placed", "Suspended", "Ended"}, kind=asked["kind"])
+
+
+def moves_and_goes_on(
+    system: RunningSystem, lab: KubernetesLab, asked: Callable[[str], dict[str, Any]], over: str
+) -> dict[str, Any]:
+    """Of users' objects of one pod each, one is moved to the other node at no step's cost, and all finish.
+
+    Returns:
+        The one that was moved, as it is then.
+    """
+    kind = asked("")["kind"].lower()
+    for name in MOVING:
+        lab.kubectl("create", "-f", "-", content=asked(name))
+    jobs = {name: job_of(made(lab, kind, name)) for name in MOVING}
+    moved = system.await_event(finished_move)
+    (whose,) = (name for name, job in jobs.items() if job == moved.job)
+    (pod,) = pods_of(lab, moved.job)
+    assert (moved.steps_lost, moved.target, pod["spec"]["nodeName"]) == (0, "node-b", "node-b")
+
+    for job in jobs.values():
+        (system.state / "cluster" / "jobs" / job / "checkpoints" / "enough").touch()
+    for name, job in jobs.items():
+        assert system.await_end(job).outcome is c.Outcome.FINISHED
+        lab.kubectl("-n", NAMESPACE, "wait", f"--for=condition={over}", f"{kind}/{name}", "--timeout=60s")
+    assert system.breaches() == []
+    return made(lab, kind, whose)
 
 
 def placed(found: Received[c.ClusterEvent], job: str, incarnation: int) -> bool | None:
