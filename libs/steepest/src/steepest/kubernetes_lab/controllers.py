@@ -89,7 +89,7 @@ class LabController(ABC):
         for each in self._parts(folder, "crd"):
             lab.kubectl("apply", "--server-side", "-f", "-", content=self.kind(each, self._asked(own, "/convert")))
         for plural in self.plurals:
-            _until_it_works(lambda: lab.kubectl("get", plural, "--all-namespaces"))  # noqa: B023 - asked at once
+            _until_it_works(lambda: lab.kubectl("get", plural, "--all-namespaces"))  # noqa: B023 - asked immediately
         command = [folder.program(self.name), *self.arguments(lab, own)]
         lab.daemons.start(self.name, command, env={**daemon_environment(folder), **self.environment(own)})
         for each in self._webhooks(folder, own):

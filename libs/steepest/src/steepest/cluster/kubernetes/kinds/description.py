@@ -80,7 +80,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
     role_demands: tuple[Demand, ...] = ()
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class TakenChanges(msgspec.Struct, frozen=True, kw_only=True):
     """Where an object takes changes of the one that it makes, from parties that it knows by a name each.
 
     Attributes:
@@ -94,7 +94,7 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     changed: Path
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True):
+class MadeObject(msgspec.Struct, frozen=True, kw_only=True):
     """The object in which a user's object has its roles: it makes one of its own name as soon as it is there itself.
 
     Attributes:
@@ -104,7 +104,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: Kind
-    changes: Changes
+    changes: TakenChanges
     where: str
 
 
@@ -129,7 +129,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     plural: str
     suspend: Path
     roles: Roles
-    made: Made | None = None
+    made: MadeObject | None = None
     ends: tuple[str, ...]
     counts_what_is_there: bool = False
     demands: tuple[Demand, ...] = ()

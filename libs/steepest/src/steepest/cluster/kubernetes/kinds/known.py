@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steepest.cluster.kubernetes.kinds.description import Changes, Demand, Kind, Made, Roles
+from steepest.cluster.kubernetes.kinds.description import Demand, Kind, MadeObject, Roles, TakenChanges
 from steepest.errors import InputError
 
 JOB = Kind(
@@ -93,9 +93,11 @@ TRAIN_JOB = Kind(
     plural="trainjobs",
     suspend=("spec", "suspend"),
     roles=JOB_SET.roles,
-    made=Made(
+    made=MadeObject(
         kind=JOB_SET,
-        changes=Changes(path=("spec", "runtimePatches"), by="manager", changed=("trainingRuntimeSpec", "template")),
+        changes=TakenChanges(
+            path=("spec", "runtimePatches"), by="manager", changed=("trainingRuntimeSpec", "template")
+        ),
         where="the runtime that it names",
     ),
     ends=("Complete", "Failed"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from steepest.cluster.kubernetes.kinds.description import Changes, Kind, Path
+from steepest.cluster.kubernetes.kinds.description import Kind, Path, TakenChanges
 from steepest.cluster.kubernetes.kinds.json_patch import Operation, add, nested, put
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, at, raw_roles
 from steepest.cluster.kubernetes.manifest import NAME, JobSettings, labels_of_job
@@ -55,7 +55,7 @@ def marks(
 
 
 def change_of_made(
-    changes: Changes, fields: Mapping[str, Any], labels: Mapping[str, str], changed: Mapping[str, Any]
+    changes: TakenChanges, fields: Mapping[str, Any], labels: Mapping[str, str], changed: Mapping[str, Any]
 ) -> list[Operation]:
     """The operations that put Steepest's change of the object that an object makes in place of what was there of it.
 
