@@ -210,21 +210,38 @@ $(KUBERNETES)/helm: tools/kubernetes/helm/go.mod tools/kubernetes/helm/go.sum
 .PHONY: helm
 helm: $(KUBERNETES)/helm ## Build Helm with Go, for the chart and its tests
 
-# Its controller and the objects that it needs, for its tests. Go's proxy may not have one of its modules: the tests then skip
-# with the reason. Any other failure is one.
-JOB_SET := sigs.k8s.io/jobset
-$(KUBERNETES)/jobset: tools/kubernetes/jobset/go.mod tools/kubernetes/jobset/go.sum
-	@mkdir -p $(KUBERNETES)
-	@if (cd tools/kubernetes/jobset && go mod download) > $@.unserved 2>&1; then \
-	  rm $@.unserved && cd tools/kubernetes/jobset && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ $(JOB_SET) \
-	    && install -m 644 $$(go list -m -f '{{.Dir}}' $(JOB_SET))/config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml \
-	      $(CURDIR)/$@-crd.yaml \
-	    && install -m 644 $$(go list -m -f '{{.Dir}}' $(JOB_SET))/config/components/webhook/manifests.yaml \
-	      $(CURDIR)/$@-webhooks.yaml; \
-	else tail -n 3 $@.unserved; fi
+# The controllers of users' objects, each with the objects that it needs, for their tests. Go's proxy may not have one of their
+# modules: the tests then skip with the reason. Any other failure is one.
+# $(1): the module; $(2): the package of the program; $(3): the files of its kinds; $(4): that of its webhooks, both in the module
+define controller
+@mkdir -p $(KUBERNETES)
+@if (cd $(<D) && go mod download) > $@.unserved 2>&1; then \
+  rm $@.unserved && cd $(<D) && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ $(2) \
+    && cd $$(go list -m -f '{{.Dir}}' $(1)) \
+    && for each in $(3); do echo ---; cat $$each; done > $(CURDIR)/$@-crd.yaml && cat $(4) > $(CURDIR)/$@-webhooks.yaml; \
+else tail -n 3 $@.unserved; fi
+endef
 
-.PHONY: jobset
+$(KUBERNETES)/jobset: tools/kubernetes/jobset/go.mod tools/kubernetes/jobset/go.sum
+	$(call controller,sigs.k8s.io/jobset,sigs.k8s.io/jobset,config/components/crd/bases/*.yaml,config/components/webhook/manifests.yaml)
+
+TRAINER := github.com/kubeflow/trainer/v2
+$(KUBERNETES)/trainer: tools/kubernetes/trainer/go.mod tools/kubernetes/trainer/go.sum
+	$(call controller,$(TRAINER),$(TRAINER)/cmd/trainer-controller-manager,manifests/base/crds/trainer.*.yaml,manifests/base/webhook/manifests.yaml)
+
+OPERATOR := github.com/kubeflow/training-operator
+$(KUBERNETES)/training-operator: tools/kubernetes/training-operator/go.mod tools/kubernetes/training-operator/go.sum
+	$(call controller,$(OPERATOR),$(OPERATOR)/cmd/training-operator.v1,manifests/base/crds/*_pytorchjobs.yaml,manifests/base/webhook/manifests.yaml)
+
+KUEUE := sigs.k8s.io/kueue
+$(KUBERNETES)/kueue: tools/kubernetes/kueue/go.mod tools/kubernetes/kueue/go.sum
+	$(call controller,$(KUEUE),$(KUEUE)/cmd/kueue,config/components/crd/bases/*.yaml,config/components/webhook/manifests.yaml)
+
+.PHONY: jobset trainer training-operator kueue
 jobset: $(KUBERNETES)/jobset ## Build JobSet's controller with Go, for the tests of users' JobSets
+trainer: $(KUBERNETES)/trainer $(KUBERNETES)/jobset ## Build Kubeflow's Trainer with Go, for the tests of users' TrainJobs
+training-operator: $(KUBERNETES)/training-operator ## Build Kubeflow's training operator with Go, for the tests of users' PyTorchJobs
+kueue: $(KUBERNETES)/kueue ## Build Kueue with Go (up to ten minutes, so not in CI), for the tests beside it
 
 kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause)
 	@PATH=$$PATH:/usr/sbin; { test -x /usr/lib/cni/bridge && command -v runc && command -v iptables && command -v ip \
@@ -243,8 +260,13 @@ kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .ka
 kubernetes-stop: ## Stop it, and remove what it left on this machine
 	@$(BIN)/python -m steepest.kubernetes_lab stop
 
-test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(KUBERNETES)/jobset .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
+test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(KUBERNETES)/jobset $(KUBERNETES)/trainer $(KUBERNETES)/training-operator .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
 	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
+
+# Kueue takes longer to build than all that CI builds besides.
+.PHONY: test-kueue
+test-kueue: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/kueue ## Steepest beside the real Kueue, on two real nodes
+	$(BIN)/python -m pytest tests/integration/kubernetes/kueue $(TEST)
 
 # It needs neither root nor containerd. What it came to, and on which machine, stands in docs/kubernetes.md.
 bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside the default scheduler's on bare nodes: NODES=1000 JOBS=10000 PAIRS=1

@@ -1,7 +1,8 @@
-"""An API server in memory with what the adapter needs: lists, watches, patches, Jobs and JobSets that make pods.
+"""An API server in memory with what the adapter needs: lists, watches, patches, and users' objects that make pods.
 
-It owns what a real one does with these requests, in the simplest way: a resumed Job or JobSet has gated pods, a pod without
-its gate runs on the node of its selector, and the pods of one that is suspended end with status 85.
+It owns what a real one does with these requests, in the simplest way: a resumed object has gated pods, a pod without its
+gate runs on the node of its selector, and the pods of one that is suspended end with status 85. A TrainJob makes a JobSet
+of its own name only in that this JobSet is changed with it.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from steepest.events.common import Resources
 Object = dict[str, Any]
 
 
-KINDS = ("nodes", "pods", "jobs", "jobsets")
+KINDS = ("nodes", "pods", "jobs", "jobsets", "trainjobs", "pytorchjobs")
 
 
 class KubernetesStub:
     """One namespace and some nodes.
 
     Attributes:
-        objects: By kind (``jobs``, ``jobsets``, ``pods``, ``nodes``) and name; a kind that is not there is not known.
+        objects: By kind (as in paths) and name; a kind that is not there is not known.
         asked: Method, kind and body of each request for one object.
         listed: How often each kind was listed.
         before: Called with method, kind and name of each of them before it takes effect.
@@ -144,19 +145,34 @@ class KubernetesStub:
             running = [{"name": "job", "state": {"running": {}}, "containerID": f"containerd://{digits}"}]
             changed["status"] = {"phase": "Running", "containerStatuses": running}
             self.put("pods", changed)
-        elif kind in {"jobs", "jobsets"}:
+        elif kind == "trainjobs":
+            self._change_made(changed)
+        elif kind in {"jobs", "jobsets", "pytorchjobs"}:
             uid = changed["metadata"]["uid"]
             mine = [
                 pod for pod in self.objects["pods"].values() if pod["metadata"]["ownerReferences"] == [{"uid": uid}]
             ]
-            if not changed["spec"]["suspend"] and not mine:
+            suspended = changed["spec"].get("runPolicy", changed["spec"])["suspend"]
+            if not suspended and not mine:
                 for template, labels in _templates(changed):
                     self._make_pod(changed["metadata"]["name"], uid, template, labels)
-            for pod in mine if changed["spec"]["suspend"] else ():
+            for pod in mine if suspended else ():
                 ended = [{"name": "job", "state": {"terminated": {"exitCode": 85}}}]
                 pod["status"] = {"phase": "Failed", "containerStatuses": ended}
                 self.put("pods", pod)
                 self.drop("pods", pod["metadata"]["name"])
+
+    def _change_made(self, train_job: Object) -> None:
+        made = self.objects["jobsets"][train_job["metadata"]["name"]]
+        made["spec"]["suspend"] = train_job["spec"]["suspend"]
+        roles = {role["name"]: role["template"]["spec"]["template"] for role in made["spec"]["replicatedJobs"]}
+        for patch in train_job["spec"].get("runtimePatches", []):
+            for role in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
+                change, template = role["template"]["spec"]["template"], roles[role["name"]]
+                template.setdefault("metadata", {}).setdefault("labels", {}).update(change["metadata"]["labels"])
+                template["spec"]["schedulingGates"] = list(change["spec"]["schedulingGates"])
+        self.put("jobsets", made)
+        self._follow("jobsets", made)
 
     def _make_pod(self, name: str, owner: str, template: Object, labels: dict[str, str]) -> None:
         made = json.loads(json.dumps(template))
@@ -191,10 +207,10 @@ class KubernetesStub:
 
 
 def _matches(kind: str, found: Object, query: Mapping[str, str]) -> bool:
-    """Whether an object has the fields that are asked for, and a node the labels; all pods have the adapter's own."""
+    """Whether an object has the fields and labels that are asked for; all pods have the adapter's own labels."""
     fields = {"spec.nodeName": found.get("spec", {}).get("nodeName"), "metadata.name": found["metadata"]["name"]}
     labels = found["metadata"].get("labels", {})
-    for has, asked in ((fields, "fieldSelector"), *(((labels, "labelSelector"),) if kind == "nodes" else ())):
+    for has, asked in ((fields, "fieldSelector"), *(((labels, "labelSelector"),) if kind != "pods" else ())):
         for one in filter(None, query.get(asked, "").split(",")):
             name, _, value = one.partition("=")
             if (has.get(name.removesuffix("!")) == value) == name.endswith("!"):
@@ -203,8 +219,15 @@ def _matches(kind: str, found: Object, query: Mapping[str, str]) -> bool:
 
 
 def _templates(owner: Object) -> list[tuple[Object, dict[str, str]]]:
-    """The template of each pod that a Job or a JobSet makes, and the labels that its controller adds."""
+    """The template of each pod that an object makes, and the labels that its controller adds."""
     index = "batch.kubernetes.io/job-completion-index"
+    if types := owner["spec"].get("pytorchReplicaSpecs"):
+        said = "training.kubeflow.org/replica-"
+        return [
+            (each["template"], {f"{said}type": name.lower(), f"{said}index": str(number)})
+            for name, each in types.items()
+            for number in range(each["replicas"])
+        ]
     roles = owner["spec"].get("replicatedJobs", [])
     if not roles:
         spec = owner["spec"]

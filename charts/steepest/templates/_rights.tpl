@@ -37,6 +37,14 @@ migrator:
     {{- if has "JobSet" .Values.optIn.kinds }}
     - { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list, watch, patch] }
     {{- end }}
+    {{- if has "TrainJob" .Values.optIn.kinds }}
+    - { apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: [list, watch, patch] }
+    # The Trainer has put into it what the runtime of a TrainJob says.
+    - { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [get] }
+    {{- end }}
+    {{- if has "PyTorchJob" .Values.optIn.kinds }}
+    - { apiGroups: [kubeflow.org], resources: [pytorchjobs], verbs: [list, watch, patch] }
+    {{- end }}
     {{- end }}
   cluster: &nodes
     - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }

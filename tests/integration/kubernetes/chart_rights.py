@@ -18,7 +18,9 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
         *((verb, "services") for verb in ("create", "delete")),
         ("create", "events.k8s.io/events"),
         ("patch", "pods/resize"),
-        *((verb, "jobset.x-k8s.io/jobsets") for verb in ("list", "watch", "patch")),
+        *((verb, "jobset.x-k8s.io/jobsets") for verb in ("get", "list", "watch", "patch")),
+        *((verb, "kubeflow.org/pytorchjobs") for verb in ("list", "watch", "patch")),
+        *((verb, "trainer.kubeflow.org/trainjobs") for verb in ("list", "watch", "patch")),
     },
     "resizer": {*SEES, *NODES, ("patch", "pods/resize")},
 }

@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
+from tests.integration.kubernetes.opted_in import opened
+from tests.integration.kubernetes.users_gangs import GANG
 
-from steepest.kubernetes_lab import job_sets
+from steepest.kubernetes_lab.controllers import LabController
+from steepest.kubernetes_lab.job_sets import JobSetController
 from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
-from steepest.kubernetes_lab.layout import default_folder
+from steepest.kubernetes_lab.layout import NAMESPACE, default_folder
+from steepest.kubernetes_lab.pytorch_jobs import PyTorchJobController
+from steepest.kubernetes_lab.train_jobs import TrainerController
 from steepest.testing.contracts.cluster_harness import ClusterFixture
 
 RIGHTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "rights.yaml"
@@ -90,12 +95,45 @@ def kubeconfig(lab: KubernetesLab) -> Path:
 @pytest.fixture(scope="session")
 def job_set_controller(lab: KubernetesLab) -> Iterator[str]:
     """JobSet's own controller, as long as it can run; empty, or why it cannot."""
-    why = job_sets.missing(lab.folder)
+    with running(lab, JobSetController()) as why:
+        yield why
+
+
+@pytest.fixture(scope="session")
+def trainer(lab: KubernetesLab, job_set_controller: str) -> Iterator[str]:
+    """Kubeflow's Trainer, likewise, beside JobSet's controller."""
+    if job_set_controller:
+        yield job_set_controller
+        return
+    with running(lab, TrainerController()) as why:
+        yield why
+
+
+@pytest.fixture
+def open_state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
+    """A state folder on the volume, in a namespace that is open for users' Jobs."""
+    del kubeconfig
+    with opened(lab, tmp_path) as made:
+        yield made
+        lab.kubectl("-n", NAMESPACE, "delete", "job", GANG, "--ignore-not-found")
+
+
+@pytest.fixture(scope="session")
+def training_operator(lab: KubernetesLab) -> Iterator[str]:
+    """Kubeflow's training operator, likewise."""
+    with running(lab, PyTorchJobController()) as why:
+        yield why
+
+
+@contextlib.contextmanager
+def running(lab: KubernetesLab, controller: LabController) -> Iterator[str]:
+    """A controller of users' objects, as long as it can run; empty, or why it cannot."""
+    why = controller.missing(lab.folder)
     if not why:
-        job_sets.start(lab)
+        controller.start(lab)
     yield why
     if not why:
-        job_sets.stop(lab)
+        controller.stop(lab)
 
 
 @pytest.fixture

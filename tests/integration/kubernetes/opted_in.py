@@ -16,6 +16,8 @@ from typing import Any
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.move_parts import ACCOUNT
 
+from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
+from steepest.cluster.kubernetes.kinds.users_object import is_suspended
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
@@ -33,25 +35,36 @@ def opened(lab: KubernetesLab, folder: Path) -> Iterator[Path]:
         lab: The lab.
         folder: Where files of the test may lie.
     """
-    name = f"users-{secrets.token_hex(4)}"
-    text = (DEPLOY / "opt-in.yaml").read_text().replace('"steepest/cluster"', f'"{name}/cluster"')
-    (folder / "opt-in.yaml").write_text(text)
-    lab.kubectl("apply", "-f", str(folder / "opt-in.yaml"))
+    state = lab.folder.volume / f"users-{secrets.token_hex(4)}"
+    policy = with_folder_of(state, DEPLOY / "opt-in.yaml", folder)
+    lab.kubectl("apply", "-f", str(policy))
     lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}=true", "--overwrite")
     wait_until_suspended(lab, users_job("probe", opted_in=True))
-    yield lab.folder.volume / name
+    yield state
     lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}-")
-    lab.kubectl("delete", "-f", str(folder / "opt-in.yaml"))
+    lab.kubectl("delete", "-f", str(policy))
+    _await_suspended(lab, users_job("probe", opted_in=True), suspended=False)  # or the next one's probe meets this one
+
+
+def with_folder_of(state: Path, policy: Path, into: Path) -> Path:
+    """A policy as an administrator adapts it: with the path of this state folder's files on the volume."""
+    made = into / policy.name
+    made.write_text(policy.read_text().replace('"steepest/cluster"', f'"{state.name}/cluster"'))
+    return made
 
 
 def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
     """The server compiles a new policy within seconds; a dry run says when it has."""
+    _await_suspended(lab, probe, suspended=True)
+
+
+def _await_suspended(lab: KubernetesLab, probe: dict[str, Any], *, suspended: bool) -> None:
     for _ in range(120):
         seen = lab.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", content=probe)
-        if json.loads(seen)["spec"].get("suspend"):
+        if is_suspended(OTHERS.get(probe["kind"], JOB), json.loads(seen)) is suspended:
             return
         time.sleep(0.5)
-    raise AssertionError("the policy has no effect")
+    raise AssertionError(f"the policy {'has no effect' if suspended else 'has an effect still'}")
 
 
 def template(command: list[str]) -> dict[str, Any]:

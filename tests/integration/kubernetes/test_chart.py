@@ -34,10 +34,13 @@ from tests.integration.kubernetes.chart_release import (
 )
 from tests.integration.kubernetes.chart_rights import RIGHTS, rights_of
 from tests.integration.kubernetes.figures import Figures
+from tests.integration.kubernetes.kubeflow_objects import runtime, users_pytorch_job, users_train_job
 from tests.integration.kubernetes.moving_system import events_once_there
 from tests.integration.kubernetes.opted_in import users_job_set
 
 from steepest.cli.main import main
+from steepest.cluster.kubernetes.kinds.known import OTHERS
+from steepest.cluster.kubernetes.kinds.users_object import is_suspended
 from steepest.cluster.kubernetes.objects import SCHEDULE
 from steepest.errors import ClusterError
 from steepest.kubernetes_lab.images import DEMO
@@ -296,24 +299,24 @@ def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures
 
 
 def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(
-    release: Release, figures: Figures, job_set_controller: str
+    release: Release, figures: Figures, trainer: str, training_operator: str
 ) -> None:
-    """It makes of a Job what the policy makes of it, and only of one with the label; and likewise of a JobSet."""
+    """It makes of a Job what the policy makes of it, and only of one with the label; likewise of other kinds."""
     by_policy = _await_gates(release)
-    of_job_sets = [] if job_set_controller else [_await_parts(release)]
+    others = [] if trainer or training_operator else [_await_others(release)]
     try:
         asked = {**VALUES, "optIn": {**VALUES["optIn"], "by": "webhook"}}
         release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=asked)
         eventually(lambda: not release.items("mutatingadmissionpolicies", OURS), "the policy is gone")
         by_webhook = _await_gates(release)
-        of_job_sets += of_job_sets and [_await_parts(release)]
+        others += others and [_await_others(release)]
         other = _users_job(release, "--dry-run=server", labels={})
         _run_users_job(release, figures)
     finally:
         release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
 
     assert by_webhook == by_policy
-    assert of_job_sets == [{"images"}] * len(of_job_sets)
+    assert others[:1] == others[1:]
     assert other["spec"]["suspend"] is False
     assert "schedulingGates" not in other["spec"]["template"]["spec"]
 
@@ -325,30 +328,53 @@ def _await_gates(release: Release) -> dict[str, Any]:
         spec = _users_job(release, "--dry-run=server")["spec"]
         return {**spec["template"]["spec"], "replaced": spec["podReplacementPolicy"]} if spec["suspend"] else None
 
-    pod = eventually(gated, "users' Jobs are gated")
+    return _in_order(eventually(gated, "users' Jobs are gated"))
+
+
+def _in_order(pod: dict[str, Any]) -> dict[str, Any]:
+    """The spec of a pod, with lists in the order of their names."""
     (container,) = pod["containers"]
     container["env"].sort(key=itemgetter("name"))
     container["volumeMounts"].sort(key=itemgetter("mountPath"))
     return pod
 
 
-def _await_parts(release: Release) -> set[str]:
-    """The queues of a JobSet's Jobs that will be gated, once all of them will be."""
-    asked = users_job_set("users", opted_in=True)
-    place = {"namespace": release.namespace, "labels": {SCHEDULE: "true", "steepest.dev/queue": "images"}}
-    asked["metadata"] |= place
+def _await_others(release: Release) -> tuple[dict[str, Any], ...]:
+    """What a user's JobSet, TrainJob and PyTorchJob say of what they make, once that will be gated."""
+    release.lab.kubectl("apply", "-f", "-", content=_placed(release, runtime()))
+    job_set = _await_suspended(release, users_job_set("users", opted_in=True))
+    labels = [each["template"]["metadata"]["labels"] for each in job_set["replicatedJobs"]]
+    train_job = _await_suspended(release, users_train_job("users", opted_in=True, nodes=2))
+    (change,) = train_job["runtimePatches"]
+    assert labels == [{SCHEDULE: "part", "steepest.dev/queue": "images"}] * len(job_set["replicatedJobs"])
+    assert change["trainingRuntimeSpec"]["template"]["metadata"]["labels"] == labels[0]
+    replicas = _await_suspended(release, users_pytorch_job("users", opted_in=True, workers=2))["pytorchReplicaSpecs"]
+    pods = {name: _in_order(each["template"]["spec"]) for name, each in replicas.items()}
+    assert {pod["schedulingGates"][0]["name"] for pod in pods.values()} == {"steepest.dev/placement"}
+    return job_set, {**change, "time": ""}, pods
 
-    def parts() -> list[dict[str, str]] | None:
+
+def _await_suspended(release: Release, asked: dict[str, Any]) -> dict[str, Any]:
+    """The spec of an object, once one that is created is suspended."""
+
+    def suspended() -> dict[str, Any] | None:
         try:
-            answer = release.lab.kubectl("create", "--dry-run=server", "-f", "-", "-o", "json", content=asked)
+            answer = release.lab.kubectl(
+                "create", "--dry-run=server", "-f", "-", "-o", "json", content=_placed(release, asked)
+            )
         except ClusterError:
             return None  # the API server takes a while to know a kind that is new to it
-        made = json.loads(answer)["spec"]
-        return [each["template"]["metadata"]["labels"] for each in made["replicatedJobs"]] if made["suspend"] else None
+        found = json.loads(answer)
+        spec: dict[str, Any] = found["spec"]
+        return spec if is_suspended(OTHERS[asked["kind"]], found) else None
 
-    found = eventually(parts, "users' JobSets are gated")
-    assert {each[SCHEDULE] for each in found} == {"part"}
-    return {each["steepest.dev/queue"] for each in found}
+    return eventually(suspended, f"a user's {asked['kind']} is gated")
+
+
+def _placed(release: Release, asked: dict[str, Any]) -> dict[str, Any]:
+    """An object in the release's namespace, in a queue of its own."""
+    labels = {**asked["metadata"].get("labels", {}), "steepest.dev/queue": "images"}
+    return {**asked, "metadata": {**asked["metadata"], "namespace": release.namespace, "labels": labels}}
 
 
 def _run_users_job(release: Release, figures: Figures) -> None:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
-from http import HTTPStatus
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.kubernetes.figures import Figures
-from tests.integration.kubernetes.moving_system import events_once_there, lab_system
+from tests.integration.kubernetes.moving_system import events_once_there
 from tests.integration.kubernetes.opted_in import (
     DEPLOY,
-    changes,
-    opened,
     users_job,
     users_job_set,
     wait_until_suspended,
@@ -26,32 +20,27 @@ from tests.integration.kubernetes.opted_in import (
 )
 from tests.integration.kubernetes.pod_processes import process_in
 from tests.integration.kubernetes.test_rights import may
+from tests.integration.kubernetes.users_gangs import (
+    GANG,
+    PATIENCE_S,
+    PODS,
+    eventually,
+    gives_way_and_goes_on,
+    giving_way,
+    job_of,
+    listed,
+    made,
+    placed,
+    pods_of,
+)
 
 from steepest.events import cluster as c
-from steepest.events.received import Received
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
-
-PODS = 3
-GANG = "opted-in-gang"
-"""Named so that other tests that read the audit log know it."""
-
-PATIENCE_S = 60.0
-TRAIN = ("python3", "-c", "import time; time.sleep(3600)")
 
 
 @pytest.fixture
-def state(lab: KubernetesLab, kubeconfig: Path, tmp_path: Path) -> Iterator[Path]:
-    """A state folder on the volume, in a namespace that is open for users' Jobs."""
-    del kubeconfig
-    with opened(lab, tmp_path) as made:
-        yield made
-        lab.kubectl("-n", NAMESPACE, "delete", "job", GANG, "--ignore-not-found")
-
-
-@pytest.fixture
-def open_for_job_sets(lab: KubernetesLab, job_set_controller: str, state: Path) -> Iterator[Path]:
+def open_for_job_sets(lab: KubernetesLab, job_set_controller: str, open_state: Path) -> Iterator[Path]:
     """The same, and for JobSets."""
     if job_set_controller:
         pytest.skip(job_set_controller)
@@ -60,24 +49,17 @@ def open_for_job_sets(lab: KubernetesLab, job_set_controller: str, state: Path) 
     ]
     lab.kubectl("apply", *files)
     wait_until_suspended(lab, users_job_set("probe", opted_in=True))
-    yield state
+    yield open_state
     lab.kubectl("-n", NAMESPACE, "delete", "jobsets", "--all")
     lab.kubectl("delete", *files)
 
 
-def giving_way(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str) -> Any:
-    """A system on two nodes for two replicas each, in which urgent jobs have others suspended."""
-    nodes = ("node-a=0.1:2Gi", "node-b=0.1:2Gi")
-    ways = ("--policy", "none", "--queueing", "priority", "--preempt", "--min-run", "1ms")
-    return lab_system(lab, kubeconfig, state, nodes, *ways, *options)
-
-
 @pytest.mark.timeout(300)
 def test_a_job_of_several_pods_gives_way_and_goes_on(
-    lab: KubernetesLab, kubeconfig: Path, state: Path, figures: Figures
+    lab: KubernetesLab, kubeconfig: Path, open_state: Path, figures: Figures
 ) -> None:
     """The same Job is suspended with all of its pods, and resumed at the step that its first one saved."""
-    with giving_way(lab, kubeconfig, state) as system:
+    with giving_way(lab, kubeconfig, open_state) as system:
         gives_way_and_goes_on(system, lab, users_job(GANG, opted_in=True, pods=PODS), "Complete")
     failed = made(lab, "job", GANG)["status"].get("failed", 0)
     figures.count(status_failed=failed)
@@ -105,11 +87,13 @@ def test_a_job_set_gives_way_and_goes_on(
 
 
 @pytest.mark.timeout(300)
-def test_a_gang_of_which_a_pod_fails_is_started_again_whole(lab: KubernetesLab, kubeconfig: Path, state: Path) -> None:
+def test_a_gang_of_which_a_pod_fails_is_started_again_whole(
+    lab: KubernetesLab, kubeconfig: Path, open_state: Path
+) -> None:
     """The others are stopped by a suspension, which counts nothing: Kubernetes and Steepest both know of one failure."""
     asked = users_job(GANG, opted_in=True, pods=2)
     asked["spec"]["backoffLimit"] = 2
-    with giving_way(lab, kubeconfig, state) as system:
+    with giving_way(lab, kubeconfig, open_state) as system:
         lab.kubectl("create", "-f", "-", content=asked)
         job = job_of(made(lab, "job", GANG))
         folder = system.state / "cluster" / "jobs" / job
@@ -167,97 +151,3 @@ def test_rights_on_job_sets_are_those_that_are_needed(
     figures.count(rbac_excess=len(excess) + len(away))
 
     assert (allowed, away) == ({"list", "watch", "patch"}, [])
-
-
-def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict[str, Any], over: str) -> None:
-    """An object of a user runs with all of its pods, is suspended for an urgent job, and finishes after that."""
-    kind, earlier = asked["kind"].lower(), len(changes(lab))
-    lab.kubectl("create", "-f", "-", content=asked)
-    before = made(lab, kind, GANG)
-    job = job_of(before)
-    folder = system.state / "cluster" / "jobs" / job
-    system.await_event(functools.partial(placed, job=job, incarnation=1))
-    began = pods_of(lab, job)
-    eventually((folder / "0" / "1" / "control" / "reports.jsonl").exists, "its first replica makes steps")
-
-    system.submit("urgent", *TRAIN, options=("--cpu", "0.1", "--priority", "urgent"))
-    system.await_event(functools.partial(suspended, job=job))
-    system.await_event(functools.partial(placed, job="urgent", incarnation=1))
-    assert made(lab, kind, GANG)["spec"]["suspend"] is True
-    assert pods_of(lab, job) == []
-    saved = max(json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json"))
-    system.call("cancel", "urgent")
-    system.await_event(functools.partial(placed, job=job, incarnation=2))
-    eventually((folder / "0" / "2" / "control" / "hello.json").exists, "its first replica goes on")
-    hello = json.loads((folder / "0" / "2" / "control" / "hello.json").read_text())
-    again = pods_of(lab, job)
-    (folder / "checkpoints" / "enough").touch()
-    ended = system.await_end(job)
-    lab.kubectl("-n", NAMESPACE, "wait", f"--for=condition={over}", f"{kind}/{GANG}", "--timeout=60s")
-
-    done = [one for one in changes(lab)[earlier:] if one["responseStatus"]["code"] == HTTPStatus.OK]
-    of_it = [one for one in done if one["objectRef"].get("name") == GANG]
-    of_pods = [
-        one for one in done if one["objectRef"].get("name") in {each["metadata"]["name"] for each in began + again}
-    ]
-
-    assert ended.outcome is c.Outcome.FINISHED
-    assert len(of_it) == len(("marked", "resumed", "suspended", "resumed"))
-    assert [one["verb"] for one in of_pods] == ["patch"] * 2 * PODS
-    assert hello["restored_step"] == saved
-    assert made(lab, kind, GANG)["metadata"]["uid"] == before["metadata"]["uid"]
-    for pods in (began, again):
-        assert {pod["metadata"]["labels"]["steepest.dev/replica"] for pod in pods} == {"0", "1", "2"}
-        assert {pod["spec"]["nodeName"] for pod in pods} == {"node-a", "node-b"}
-    assert list(folder.glob("checkpoints/*.twice")) == []
-    assert {path.name for path in folder.glob("checkpoints/*.lock")} == {f"{job}.{rank}.lock" for rank in range(PODS)}
-    assert system.breaches() == []
-    events_once_there(lab, before["metadata"]["uid"], {"Placed", "Suspended", "Ended"}, kind=asked["kind"])
-
-
-def placed(found: Received[c.ClusterEvent], job: str, incarnation: int) -> bool | None:
-    """Whether this incarnation of a job has its places."""
-    event = found.event
-    return (isinstance(event, c.JobPlaced) and (event.job, event.incarnation) == (job, incarnation)) or None
-
-
-def suspended(found: Received[c.ClusterEvent], job: str) -> bool | None:
-    """Whether a job was suspended."""
-    return (isinstance(found.event, c.JobSuspended) and found.event.job == job) or None
-
-
-def job_of(found: dict[str, Any]) -> str:
-    """The name of an object as a job."""
-    return f"{found['metadata']['name']}.{found['metadata']['uid'][:8]}"
-
-
-def made(lab: KubernetesLab, kind: str, name: str) -> dict[str, Any]:
-    """An object as the API server has it."""
-    found: dict[str, Any] = json.loads(lab.kubectl("-n", NAMESPACE, "get", kind, name, "-o", "json"))
-    return found
-
-
-def listed(lab: KubernetesLab, kind: str, selector: str) -> list[dict[str, Any]]:
-    """Objects by their labels."""
-    listing = json.loads(lab.kubectl("-n", NAMESPACE, "get", kind, "-l", selector, "-o", "json"))
-    return list(listing["items"])
-
-
-def pods_of(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:
-    """The pods of a job that have not ended."""
-    mine = [each for each in listed(lab, "pods", "steepest.dev/managed=true") if of_job(each) == job]
-    return [pod for pod in mine if pod["status"]["phase"] in {"Pending", "Running"}]
-
-
-def of_job(pod: dict[str, Any]) -> str:
-    """The job of a pod that has got its place."""
-    annotations: dict[str, str] = pod["metadata"].get("annotations", {})
-    return annotations.get("variable.steepest.dev/STEEPEST_JOB", "")
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Wait for something that no event announces."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_S:g} s: {what}"
-        time.sleep(0.1)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.harness.json_patches import patched
-from tests.unit.cluster.kinds_objects import job_set, users
+from tests.unit.cluster.kinds_objects import job_set, pytorch_job, replicated, template, users
 
 from steepest.admission.gating import JobsVolume, JobToGate, patch
 from steepest.admission.review import answer
@@ -107,14 +107,15 @@ def test_its_files_are_where_its_queues_pool_has_them(queue: str, folder: str) -
         assert mount["subPathExpr"].startswith(f"{folder}/cluster/jobs/$(STEEPEST_JOB)/")
 
 
-def test_the_policy_of_newer_servers_adds_the_same_names() -> None:
-    """Every text of the policy that ends up in a Job is in the webhook's patch too."""
-    mutations = POLICY.read_text().partition("mutations:")[2].partition("---")[0]
-    texts = set(re.findall(r'"(steepest\.dev/placement|Failed|/steepest/\w+|STEEPEST_\w+)"', mutations))
+def test_the_policies_of_newer_servers_add_the_same_names() -> None:
+    """Every text of a policy that ends up in a pod's template is in the webhook's patch too."""
     made = msgspec.json.encode(gated(users_job())).decode()
+    for policy, count in ((POLICY, 15), (POLICY.with_name("opt-in-pytorchjob.yaml"), 14)):
+        mutations = policy.read_text().partition("mutations:")[2].partition("---")[0]
+        texts = set(re.findall(r'"(steepest\.dev/placement|Failed|/steepest/\w+|STEEPEST_\w+)"', mutations))
 
-    assert len(texts) == 15
-    assert not [text for text in texts if f'"{text}"' not in made]
+        assert len(texts) == count
+        assert not [text for text in texts if f'"{text}"' not in made]
 
 
 ITEMS = st.lists(st.fixed_dictionaries({"name": st.sampled_from(["a", "b", "steepest", "STEEPEST_JOB"])}), max_size=4)
@@ -143,6 +144,51 @@ def test_the_jobs_of_a_job_set_are_gated_by_their_label() -> None:
     assert after["spec"]["suspend"] is True
     assert worker == {"steepest.dev/schedule": "part", "steepest.dev/queue": "images"}
     assert leader == {"team": "us", **worker}
+
+
+def test_a_train_job_hands_its_label_on_to_the_job_set_that_it_makes() -> None:
+    """It is suspended itself; the JobSet, as a part, gets the labels for its Jobs, and no in-place restarts by default."""
+    labels = {"steepest.dev/schedule": "true", "steepest.dev/queue": "images"}
+    others = {"manager": "team.example/a"}
+    before = {"kind": "TrainJob", **users({"suspend": False, "runtimePatches": [others]}, labels=labels)}
+    after = asked_about(before)
+    kept, own = after["spec"]["runtimePatches"]
+    part = own["trainingRuntimeSpec"]["template"]["metadata"]["labels"]
+
+    silent, said = replicated("node", 1, 2), replicated("other", 1, 1)
+    del silent["template"]["spec"]["template"]["spec"]["restartPolicy"]
+    said["template"]["spec"]["template"] = template(restartPolicy="OnFailure")
+    made = {"kind": "JobSet", **users({"suspend": False, "replicatedJobs": [silent, said]}, labels=part)}
+    roles = asked_about(made)["spec"]["replicatedJobs"]
+
+    assert (after["spec"]["suspend"], kept, own["manager"]) == (True, others, "steepest.dev/schedule")
+    assert part == {"steepest.dev/schedule": "part", "steepest.dev/queue": "images"}
+    assert [role["template"]["metadata"]["labels"] for role in roles] == [part, part]
+    assert [role["template"]["spec"]["template"]["spec"]["restartPolicy"] for role in roles] == ["Never", "OnFailure"]
+    assert asked_about(made)["spec"]["suspend"] is False
+
+
+def test_the_pods_of_a_pytorch_job_are_gated_as_those_of_a_job() -> None:
+    """Their templates get what a Job's would get, and it is suspended; a map that is not there is made."""
+    labels = {"steepest.dev/schedule": "true", "steepest.dev/queue": "images"}
+    spec = pytorch_job()
+    del spec["runPolicy"]
+    after = asked_about({"kind": "PyTorchJob", **users(spec, labels=labels)})
+    job = users_job(labels=labels)
+    job["spec"]["template"] = template()
+    del job["spec"]["template"]["spec"]["restartPolicy"]
+    wanted = gated(job)["spec"]["template"]["spec"]
+
+    assert after["spec"]["runPolicy"] == {"suspend": True}
+    for each in after["spec"]["pytorchReplicaSpecs"].values():
+        assert each["template"]["spec"] == wanted
+
+
+def asked_about(found: Job) -> Job:
+    """An object as it is once the webhook was asked about it."""
+    asked = question(found, request={"uid": "u-1", "object": found, "kind": {"kind": found["kind"]}})
+    response = msgspec.json.decode(answer(asked, VOLUME))["response"]
+    return patched(found, msgspec.json.decode(base64.b64decode(response["patch"])))
 
 
 def question(job: Any, **fields: Any) -> bytes:
@@ -184,6 +230,8 @@ def test_a_job_without_a_container_is_gated_all_the_same() -> None:
         question(None),
         question(None, request={"uid": "u-1", "object": users_job(), "kind": {"kind": "CronJob"}}),
         question(None, request={"uid": "u-1", "object": users_job(), "kind": {"kind": "JobSet"}}),
+        question(None, request={"uid": "u-1", "object": users({"runtimePatches": 1}), "kind": {"kind": "TrainJob"}}),
+        question(None, request={"uid": "u-1", "object": users(pytorch_job(Master={})), "kind": {"kind": "PyTorchJob"}}),
     ],
 )
 def test_what_is_no_question_about_a_job_is_refused(asked: bytes) -> None:

@@ -348,6 +348,60 @@ def test_job_sets_are_gated_and_reached_only_where_they_are_named() -> None:
     assert helm("template", "demo", str(CHART), values={**TRIAL, "optIn": {"kinds": ["CronJob"]}}).returncode
 
 
+def test_train_jobs_are_gated_and_reached_only_where_they_are_named() -> None:
+    """So is the JobSet of each, which is read alone; one that a user makes is not gated, as no service would take it."""
+
+    def of_train_jobs(by: str, *kinds: str) -> dict[str, Any]:
+        return {**TRIAL, "optIn": {"enabled": True, "by": by, "kinds": ["TrainJob", *kinds]}}
+
+    migrator = of_kind("Role", of_train_jobs("policy"))["migrator"]["rules"]
+    verbs = {rule["resources"][0]: rule["verbs"] for rule in migrator}
+    policies = of_kind_by_name("MutatingAdmissionPolicy", of_train_jobs("policy"))
+    alone, beside = (
+        next(iter(of_kind("MutatingWebhookConfiguration", of_train_jobs("webhook", *kinds)).values()))["webhooks"][0]
+        for kinds in ((), ("JobSet",))
+    )
+
+    assert verbs["trainjobs"] == ["list", "watch", "patch"]
+    assert verbs["jobsets"] == ["get"]
+    assert {
+        name.removeprefix("training-demo-steepest."): policy["spec"]["matchConstraints"]["objectSelector"].get(
+            "matchLabels"
+        )
+        for name, policy in policies.items()
+    } == {
+        "jobs.steepest.dev": None,
+        "trainjobs.steepest.dev": {"steepest.dev/schedule": "true"},
+        "trainjob-parts.steepest.dev": {"steepest.dev/schedule": "part"},
+    }
+    assert [rule["resources"] for rule in alone["rules"]] == [["jobs"], ["jobsets"], ["trainjobs"]]
+    assert [condition["name"] for condition in alone["matchConditions"]][2:] == ["no-job-set-but-as-a-part"]
+    assert len(beside["matchConditions"]) == 2
+    assert "trainjob" not in json.dumps(rendered(JOB_SETS)).lower()
+
+
+def test_pytorch_jobs_are_gated_and_reached_only_where_they_are_named() -> None:
+    """With the claim and the folders of the release, as the templates of Jobs."""
+    values = {**TRIAL, "optIn": {"enabled": True, "kinds": ["PyTorchJob"]}}
+    policy = of_kind_by_name("MutatingAdmissionPolicy", values)["training-demo-steepest.pytorchjobs.steepest.dev"]
+    jobs = of_kind_by_name("MutatingAdmissionPolicy", values)["training-demo-steepest.jobs.steepest.dev"]
+    asked = {**values, "optIn": {**values["optIn"], "by": "webhook"}}
+    (registered,) = of_kind("MutatingWebhookConfiguration", asked).values()
+    verbs = {rule["resources"][0]: rule["verbs"] for rule in of_kind("Role", values)["migrator"]["rules"]}
+
+    assert policy["spec"]["variables"] == jobs["spec"]["variables"]
+    assert 'claimName: "shared"' in policy["spec"]["mutations"][0]["applyConfiguration"]["expression"]
+    assert [rule["resources"] for rule in registered["webhooks"][0]["rules"]] == [["jobs"], ["pytorchjobs"]]
+    assert verbs["pytorchjobs"] == ["list", "watch", "patch"]
+    assert not {"jobsets", "trainjobs"} & verbs.keys()
+    assert "pytorchjob" not in json.dumps(rendered(JOB_SETS)).lower()
+
+
+def of_kind_by_name(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects of a kind by their whole names, also those of the cluster."""
+    return {each["metadata"]["name"]: each for each in rendered(values) if each["kind"] == kind}
+
+
 def test_an_older_server_asks_a_webhook_and_has_no_policy() -> None:
     """It would run users' Jobs beside Steepest; what only newer servers have cannot be asked of it."""
     opened = {**TRIAL, "optIn": {"enabled": True}}

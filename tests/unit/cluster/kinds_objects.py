@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET
+from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, PYTORCH_JOB, TRAIN_JOB
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject
 from steepest.cluster.kubernetes.objects import SCHEDULE
 
@@ -39,8 +40,29 @@ def job_set(**spec: Any) -> Object:
     return {"replicatedJobs": [replicated("leader", 1, 1), replicated("worker", 2, 2)], **spec}
 
 
-SPECS = {JOB.name: indexed(5), JOB_SET.name: job_set()}
+def replica(pods: int, **role: Any) -> Object:
+    """A replica type of a PyTorchJob."""
+    pod = template()
+    del pod["spec"]["restartPolicy"]
+    return {"replicas": pods, "restartPolicy": "Never", "template": pod, **role}
+
+
+def pytorch_job(**roles: Any) -> Object:
+    """The spec of a PyTorchJob with a master and four workers, or with these replica types."""
+    named = roles or {"Master": replica(1), "Worker": replica(4)}
+    return {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": named}
+
+
+SPECS = {
+    JOB.name: indexed(5),
+    JOB_SET.name: job_set(),
+    TRAIN_JOB.name: {"runtimeRef": {"name": "torch"}},
+    PYTORCH_JOB.name: pytorch_job(),
+}
 """A gang of five of each kind."""
+
+CHANGED = {"manager": "steepest.dev/schedule", "trainingRuntimeSpec": {"template": {"metadata": {"labels": {}}}}}
+"""What a policy puts into a TrainJob before it is read."""
 
 
 def users(spec: Object, **metadata: Any) -> Object:
@@ -50,6 +72,13 @@ def users(spec: Object, **metadata: Any) -> Object:
         "spec": {"suspend": True, **spec},
         "status": {},
     }
+
+
+def made_by(kind: Kind, **spec: Any) -> Object | None:
+    """The object that such an object has made, if its kind makes one; a JobSet has this spec."""
+    if kind.made is None:
+        return None
+    return users(job_set(**spec), uid="a-job-set", ownerReferences=[{"uid": UID}], labels={SCHEDULE: "part"})
 
 
 def read(found: Object) -> UsersObject:

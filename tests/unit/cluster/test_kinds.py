@@ -13,14 +13,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.harness.json_patches import PatchTestError, patched
 from tests.unit.chart.chart_harness import CHART
-from tests.unit.cluster.kinds_objects import GANG, SPECS, indexed, job_set, read, replicated, template, users
+from tests.unit.cluster.kinds_objects import (
+    CHANGED,
+    GANG,
+    SPECS,
+    indexed,
+    job_set,
+    made_by,
+    pytorch_job,
+    read,
+    replica,
+    replicated,
+    template,
+    users,
+)
 
 from steepest.app.settings.tree import Kind as Named
 from steepest.cli.options import KINDS
 from steepest.cluster.kubernetes.kinds.description import Kind
-from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, OTHERS, kinds, reference, referred
+from steepest.cluster.kubernetes.kinds.known import (
+    JOB,
+    JOB_SET,
+    OTHERS,
+    PYTORCH_JOB,
+    TRAIN_JOB,
+    kinds,
+    reference,
+    referred,
+)
 from steepest.cluster.kubernetes.kinds.marks import marks, suspension
-from steepest.cluster.kubernetes.kinds.users_object import hosts, rank_of, roles
+from steepest.cluster.kubernetes.kinds.users_object import UsersObject, hosts, rank_of, roles
 from steepest.cluster.kubernetes.manifest import JobSettings, labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name, submission
@@ -47,6 +69,18 @@ SETTINGS = JobSettings(
     most=Resources(),
     kinds=(JOB, JOB_SET),
 )
+
+
+@pytest.mark.parametrize("kind", [JOB, *OTHERS.values()], ids=lambda kind: kind.name)
+def test_an_object_in_a_queue_of_kueue_is_left_alone(kind: Kind) -> None:
+    """Kueue resumes what it has admitted: it and Steepest would undo what the other does."""
+    labels = {SCHEDULE: "true", "kueue.x-k8s.io/queue-name": "team"}
+    made = having() if kind.made else None
+    with pytest.raises(InputError, match="a queue of Kueue") as refused:
+        submission(kind, read(users(SPECS[kind.name], labels=labels)), made)
+
+    assert "without the label kueue.x-k8s.io/queue-name, or without steepest.dev/schedule" in refused.value.hint
+    submission(kind, read(users(SPECS[kind.name])), made)
 
 
 def test_a_job_set_is_a_gang_of_its_replicated_jobs() -> None:
@@ -118,6 +152,152 @@ def test_a_job_set_that_cannot_be_scheduled_is_left_alone(spec: dict[str, Any], 
         submission(JOB_SET, read(users(spec)))
 
     assert why in f"{refused.value}: {refused.value.hint}"
+
+
+def having(**spec: Any) -> UsersObject:
+    """The JobSet that a TrainJob has made."""
+    made = made_by(TRAIN_JOB, **spec)
+    assert made is not None
+    return read(made)
+
+
+def test_a_train_job_is_the_gang_of_the_job_set_that_it_makes() -> None:
+    """With its own name, queue and annotations, and the sizes, templates and retries of its runtime."""
+    labels = {SCHEDULE: "true", "steepest.dev/queue": "images"}
+    asked = users(SPECS["TrainJob"], labels=labels, annotations={"steepest.dev/metric": "eval"})
+    found = submission(TRAIN_JOB, read(asked), having())
+    alone = submission(JOB_SET, having())
+
+    assert found.roles == alone.roles
+    assert (found.env, found.queue, found.metric) == ({USERS_JOB: "TrainJob/mine"}, "images", "eval")
+    assert (found.retries, found.world) == (alone.retries, 5)
+    assert list(what_is_wrong(found)) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "made", "why"),
+    [
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, {}, "another controller manages it: leave managedBy out"),
+        (
+            {},
+            {"replicatedJobs": [replicated("a", 1, 1), replicated("b", 1, 1, dependsOn=[{"name": "a"}])]},
+            "a gang starts whole: in the runtime that it names, leave dependsOn out",
+        ),
+        (
+            {},
+            {
+                "replicatedJobs": [
+                    {"name": "a", "template": {"spec": {"template": template(restartPolicy="OnFailure")}}}
+                ]
+            },
+            "restarted in place: in the runtime that it names, set restartPolicy to Never",
+        ),
+    ],
+)
+def test_a_train_job_that_cannot_be_scheduled_says_where_to_change_it(asked: Any, made: Any, why: str) -> None:
+    """In itself, or in its runtime."""
+    with pytest.raises(InputError) as refused:
+        submission(TRAIN_JOB, read(users({**SPECS["TrainJob"], **asked})), having(**made))
+
+    assert why in f"{refused.value}: {refused.value.hint}"
+
+
+def test_a_train_job_is_marked_in_what_its_trainer_takes_from_others() -> None:
+    """Its JobSet is not written: one change of the TrainJob's own has gate and labels of each role, and others stay."""
+    theirs = {"manager": "kueue.x-k8s.io/manager", "time": "2026-11-25T18:08:46Z"}
+    labels = {SCHEDULE: "true", "steepest.dev/queue": "images"}
+    before = users({**SPECS["TrainJob"], "runtimePatches": [CHANGED, theirs]}, resourceVersion="7", labels=labels)
+    after = patched(before, marks(TRAIN_JOB, read(before), SETTINGS, GANG, having()))
+    kept, own = after["spec"]["runtimePatches"]
+    change = own["trainingRuntimeSpec"]["template"]
+
+    assert after["metadata"]["labels"] == {**labels, **labels_of_job(SETTINGS, GANG)}
+    assert (kept, own["manager"]) == (theirs, CHANGED["manager"])
+    assert change["metadata"]["labels"] == {SCHEDULE: "part", "steepest.dev/queue": "images"}
+    for name, role in zip(("leader", "worker"), change["spec"]["replicatedJobs"], strict=True):
+        marked = {"metadata": {"labels": labels_of_job(SETTINGS, GANG)}, "spec": {"schedulingGates": [{"name": GATE}]}}
+        assert role == {"name": name, "template": {"spec": {"template": marked}}}
+
+
+@pytest.mark.parametrize("patches", ["all", {"manager": "a"}, ["a"]])
+def test_a_train_job_with_something_else_in_place_of_changes_is_left_alone(patches: Any) -> None:
+    """The API server takes none; what is read is anybody's word all the same."""
+    with pytest.raises(InputError, match="is no list of changes"):
+        marks(TRAIN_JOB, read(users({"runtimePatches": patches})), SETTINGS, GANG, having())
+
+
+def test_a_pytorch_job_is_a_gang_of_its_replica_types() -> None:
+    """Master first, whichever its user writes first; it is over with its master, and with the first pod that fails."""
+    spec = pytorch_job(Worker=replica(4), Master=replica(1))
+    found = submission(PYTORCH_JOB, read(users(spec)))
+    sizes = roles(PYTORCH_JOB, users(spec))
+
+    assert found.roles == (
+        Role(name="master", replicas=1, requests=REQUESTS),
+        Role(name="worker", replicas=4, requests=REQUESTS),
+    )
+    assert (found.env, found.retries, found.success) == ({USERS_JOB: "PyTorchJob/mine"}, 0, SuccessRule.CHIEF)
+    assert list(what_is_wrong(found)) == []
+    kubeflow = "training.kubeflow.org/replica-"
+    seen = [
+        rank_of(PYTORCH_JOB, sizes, {f"{kubeflow}type": name, f"{kubeflow}index": str(index)})
+        for name, index in (("master", 0), ("worker", 0), ("worker", 3), ("worker", 4))
+    ]
+    assert seen == [0, 1, 4, None]
+    assert hosts(PYTORCH_JOB, "mine", users(spec), sizes)[:2] == ("mine-master-0", "mine-worker-0")
+    assert hosts(PYTORCH_JOB, "mine", users(spec), sizes)[4] == "mine-worker-3"
+
+
+@pytest.mark.parametrize(
+    ("named", "rule"),
+    [
+        ({"Worker": replica(3)}, SuccessRule.ALL),
+        ({"Master": replica(1)}, SuccessRule.ALL),
+        ({"Master": replica(1), "Worker": replica(1)}, SuccessRule.CHIEF),
+    ],
+)
+def test_a_pytorch_job_is_over_with_its_master_if_it_has_others_beside_it(named: Any, rule: SuccessRule) -> None:
+    """As its own operator has it."""
+    assert submission(PYTORCH_JOB, read(users(pytorch_job(**named)))).success is rule
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (pytorch_job(Master=replica(1, restartPolicy="OnFailure")), "set restartPolicy to Never"),
+        (pytorch_job(Worker=replica(1, restartPolicy=None)), "set restartPolicy to Never"),
+        ({**pytorch_job(), "elasticPolicy": {"minReplicas": 1}}, "leave elasticPolicy out"),
+        ({"runPolicy": {"managedBy": "kueue.x-k8s.io/multikueue"}, **SPECS["Job"]}, "leave runPolicy.managedBy out"),
+        (pytorch_job(Chief=replica(1)), "none of Master, Worker, or others"),
+        (pytorch_job(Worker=replica(0)), "a role without pods"),
+        (pytorch_job(Worker="many"), "no template"),
+        ({"pytorchReplicaSpecs": {}}, "none of Master, Worker, or others"),
+        ({"pytorchReplicaSpecs": []}, "none of Master, Worker, or others"),
+        ({}, "none of Master, Worker, or others"),
+    ],
+)
+def test_a_pytorch_job_that_cannot_be_scheduled_is_left_alone(spec: dict[str, Any], why: str) -> None:
+    """With what its user can change."""
+    with pytest.raises(InputError) as refused:
+        submission(PYTORCH_JOB, read(users(spec)))
+
+    assert why in f"{refused.value}: {refused.value.hint}"
+
+
+def test_a_pytorch_job_is_marked_in_the_templates_of_its_replica_types() -> None:
+    """Each gets the labels by which its pods are found, and a gate."""
+    before = users(pytorch_job(), resourceVersion="7")
+    after = patched(before, marks(PYTORCH_JOB, read(before), SETTINGS, GANG))
+
+    assert after["metadata"]["labels"] == {SCHEDULE: "true", **labels_of_job(SETTINGS, GANG)}
+    assert after["spec"]["pytorchReplicaSpecs"].keys() == {"Master", "Worker"}
+    for each in after["spec"]["pytorchReplicaSpecs"].values():
+        assert each["template"]["metadata"]["labels"] == labels_of_job(SETTINGS, GANG)
+        assert each["template"]["spec"]["schedulingGates"] == [{"name": GATE}]
+    assert suspension(PYTORCH_JOB, "u", suspended=True) == {
+        "metadata": {"uid": "u"},
+        "spec": {"runPolicy": {"suspend": True}},
+    }
 
 
 def test_a_pod_says_which_replica_it_is() -> None:
@@ -203,8 +383,8 @@ def test_an_object_that_has_changed_is_not_marked(kind: Kind) -> None:
 def test_the_log_names_objects_of_each_kind() -> None:
     """A Job by its name alone, as in older logs."""
     assert (reference(JOB, "mine"), reference(JOB_SET, "mine")) == ("mine", "JobSet/mine")
-    for kind in (JOB, JOB_SET):
-        assert referred((JOB, JOB_SET), reference(kind, "mine")) == (kind, "mine")
+    for kind in (JOB, *OTHERS.values()):
+        assert referred((JOB, *OTHERS.values()), reference(kind, "mine")) == (kind, "mine")
     assert referred((JOB,), "JobSet/mine") is None
     assert referred((JOB, JOB_SET), "") is None
     assert kinds(("JobSet",)) == (JOB, JOB_SET)
@@ -235,7 +415,7 @@ _JSON = st.recursive(
 )
 
 
-@given(_JSON, _JSON, st.sampled_from([JOB, JOB_SET]))
+@given(_JSON, _JSON, st.sampled_from([JOB, *OTHERS.values()]))
 def test_any_object_is_taken_or_left_alone(spec: Any, part: Any, kind: Kind) -> None:
     """What is taken is a valid submission: no user's object stops the service that reads it."""
     for each in (
@@ -244,9 +424,10 @@ def test_any_object_is_taken_or_left_alone(spec: Any, part: Any, kind: Kind) -> 
         users({**job_set(), **(spec if isinstance(spec, dict) else {})}),
     ):
         found = read({"metadata": users({})["metadata"], **each})
+        made = None if kind.made is None else found
         try:
-            asked = submission(kind, found)
-            marks(kind, found, SETTINGS, GANG)
+            asked = submission(kind, found, made)
+            marks(kind, found, SETTINGS, GANG, made)
         except InputError:
             continue
         event = JobSubmitted(job=job_name("mine", found.metadata.uid), request=found.metadata.uid, spec=asked)

@@ -98,6 +98,23 @@ async def test_a_log_is_copied_whole(folder: IncarnationFolder) -> None:
     assert folder.output.read_bytes() == printed(0, 1_000)
 
 
+async def test_what_has_the_name_of_a_pod_that_is_gone_is_not_copied(
+    folder: IncarnationFolder, set_pace: SetPace
+) -> None:
+    """The pods of some users' objects have the same names each time: the rest of one is missing, and no other's is there."""
+    set_pace(1_000, 0.1, 1)  # so that it is read in pieces
+    server, gone = Server([line(number) for number in range(500)]), asyncio.Event()
+    path = LOG.removesuffix("/log")
+    copies = PodOutput(cast("KubernetesApi", server), path, "main", folder, is_gone=gone.is_set)
+    await until(lambda: folder.output.exists() and folder.output.stat().st_size > 0)
+    gone.set()
+    copies.hurry()
+    await copies.task
+
+    assert len(server.asked) == 1
+    assert not copies.is_complete
+
+
 async def test_a_pod_that_prints_too_fast_is_read_in_pieces(
     folder: IncarnationFolder, monkeypatch: pytest.MonkeyPatch, set_pace: SetPace
 ) -> None:

@@ -173,7 +173,8 @@ async def test_a_tainted_node_takes_a_users_job_only(cluster: KubernetesCluster,
         await cluster.start(USERS, 1, "n2", users, None)
     labels = labels_of_job(cluster.jobs_settings, USERS.job)
     gated = {"metadata": {"labels": labels}, "spec": {"schedulingGates": [{"name": GATE}]}}
-    mine = {"metadata": {"name": "mine", "labels": {SCHEDULE: "true"}}, "spec": {"suspend": True, "template": gated}}
+    named = {"name": "mine", "labels": {SCHEDULE: "true", **labels}}
+    mine = {"metadata": named, "spec": {"suspend": True, "template": gated}}
     stub.put("jobs", mine)
     stub.asked.clear()
     await cluster.start(USERS, 1, "n2", users, None)

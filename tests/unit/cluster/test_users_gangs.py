@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from tests.harness.json_patches import patched
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
-from tests.unit.cluster.kinds_objects import GANG, SPECS, read, users
+from tests.unit.cluster.kinds_objects import GANG, SPECS, made_by, read, users
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.kinds.description import Kind
-from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, reference
+from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS, PYTORCH_JOB, TRAIN_JOB, reference
 from steepest.cluster.kubernetes.kinds.marks import marks
+from steepest.cluster.kubernetes.kinds.users_object import at, is_suspended, raw_roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, REPLICA, VARIABLE
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
@@ -41,12 +42,14 @@ class HoldingStub(KubernetesStub):
     Attributes:
         holds_last: Whether the last pod of a gang is held back.
         held: The pods that were.
+        keeps_ended: Whether pods that have ended stay there.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.holds_last = False
         self.held: list[dict[str, Any]] = []
+        self.keeps_ended = False
 
     def put(self, kind: str, found: dict[str, Any]) -> dict[str, Any]:
         """An object is there, unless it is held back."""
@@ -55,8 +58,13 @@ class HoldingStub(KubernetesStub):
             return found
         return super().put(kind, found)
 
+    def drop(self, kind: str, name: str) -> None:
+        """An object is gone, unless it is kept."""
+        if not self.keeps_ended:
+            super().drop(kind, name)
 
-@pytest.fixture(params=[JOB, JOB_SET], ids=lambda kind: kind.name)
+
+@pytest.fixture(params=[JOB, *OTHERS.values()], ids=lambda kind: kind.name)
 def kind(request: pytest.FixtureRequest) -> Kind:
     """Each kind that has gangs."""
     found: Kind = request.param
@@ -75,10 +83,10 @@ async def stub(tmp_path: Path) -> AsyncIterator[HoldingStub]:
 
 @pytest.fixture
 async def cluster(stub: HoldingStub, tmp_path: Path) -> AsyncIterator[KubernetesCluster]:
-    """An adapter over it, for both kinds."""
+    """An adapter over it, for all kinds."""
     del stub
     nodes = [("n1", Resources(1_000, 1_024)), ("n2", Resources(1_000, 1_024))]
-    made = adapter_on(tmp_path, nodes, (JOB, JOB_SET))
+    made = adapter_on(tmp_path, nodes, (JOB, *OTHERS.values()))
     yield made
     await made.close()
 
@@ -87,7 +95,11 @@ async def cluster(stub: HoldingStub, tmp_path: Path) -> AsyncIterator[Kubernetes
 def start(cluster: KubernetesCluster, stub: HoldingStub, kind: Kind) -> Start:
     """Puts a marked object there, and starts replicas of it side by side."""
     asked = users(copy.deepcopy(SPECS[kind.name]), resourceVersion="1")
-    stub.put(kind.plural, patched(asked, marks(kind, read(asked), cluster.jobs_settings, GANG)))
+    having = made_by(kind)
+    change = marks(kind, read(asked), cluster.jobs_settings, GANG, read(having) if having else None)
+    if having is not None and kind.made is not None:
+        stub.put(kind.made.kind.plural, having)
+    stub.put(kind.plural, patched(asked, change))
 
     async def of(incarnation: int, ranks: range = range(SIZE), nodes: tuple[str, ...] = NODES) -> list[Any]:
         def spec(rank: int) -> ReplicaSpec:
@@ -102,8 +114,8 @@ def start(cluster: KubernetesCluster, stub: HoldingStub, kind: Kind) -> Start:
 
 
 def requests(stub: HoldingStub) -> list[tuple[str, str]]:
-    """What was asked for, without what it said."""
-    return [(method, kind) for method, kind, _ in stub.asked]
+    """What was changed, without how."""
+    return [(method, kind) for method, kind, _ in stub.asked if method != "GET"]
 
 
 async def test_a_gang_starts_by_one_resumption(
@@ -151,7 +163,7 @@ async def test_a_gang_is_not_resumed_for_a_node_that_is_not_ready(start: Start, 
     answers = await start(1)
 
     assert [answer.code for answer in answers] == ["node-lost"] * SIZE
-    assert stub.asked == []
+    assert requests(stub) == []
 
 
 async def test_a_gang_of_which_a_pod_is_refused_is_suspended_and_goes_no_further(
@@ -175,7 +187,7 @@ async def test_a_gang_of_which_a_pod_is_refused_is_suspended_and_goes_no_further
     assert isinstance(answers[2], ClusterError)
     assert answers[2].definite
     assert [answer.code for answer in answers[3:]] == ["gang-incomplete"] * 2
-    assert owner["spec"]["suspend"] is True
+    assert is_suspended(kind, owner)
     for rank in range(2):
         assert (await cluster.stop(ReplicaId(GANG, rank), 1, grace_s=30)).exit_status == SAVED
     assert await start(2) == [None] * SIZE
@@ -186,8 +198,9 @@ async def test_an_object_of_another_size_or_that_is_over_is_not_started(
 ) -> None:
     """Its user has changed it since it was submitted, or it ended by itself."""
     (owner,) = stub.objects[kind.plural].values()
-    role = owner["spec"] if kind is JOB else owner["spec"]["replicatedJobs"][1]["template"]["spec"]
-    role |= {"parallelism": 3, "completions": 3}
+    (having,) = stub.objects[kind.plural if kind.made is None else kind.made.kind.plural].values()
+    (_, role) = raw_roles(kind, having)[-1]
+    at(role, kind.roles.pods[:-1]).update({name[-1]: 3 for name in (kind.roles.pods, kind.roles.completions) if name})  # type: ignore[attr-defined]
     with pytest.raises(RefusedError, match="when it was submitted"):
         raise (await start(1))[0]
     owner["status"] = {"conditions": [{"type": kind.ends[0], "status": "True"}]}
@@ -200,6 +213,43 @@ async def test_an_object_of_another_size_or_that_is_over_is_not_started(
 
 async def test_a_cluster_without_a_kind_has_the_others(start: Start, stub: HoldingStub, kind: Kind) -> None:
     """What it does not know is not there."""
-    del stub.objects["jobsets" if kind is JOB else "jobs"]
+    del stub.objects["trainjobs" if kind is not TRAIN_JOB else "jobs"]
 
     assert await start(1) == [None] * SIZE
+
+
+@pytest.mark.parametrize("kind", [PYTORCH_JOB], indirect=True)
+async def test_pods_of_before_are_gone_before_an_object_that_counts_them_is_resumed(
+    start: Start, cluster: KubernetesCluster, stub: HoldingStub
+) -> None:
+    """Its own operator would take one that was stopped for one that has failed."""
+    assert await start(1) == [None] * SIZE
+    stub.keeps_ended = True
+    for rank in range(SIZE):
+        assert (await cluster.stop(ReplicaId(GANG, rank), 1, grace_s=30)).exit_status == SAVED
+    stub.keeps_ended = False
+    stub.asked.clear()
+    starting = asyncio.create_task(start(2))
+    await asyncio.sleep(LONG_ENOUGH_TO_LET_GO_S)
+    assert requests(stub) == []
+    for name in list(stub.objects["pods"]):
+        stub.drop("pods", name)
+
+    assert await starting == [None] * SIZE
+
+
+@pytest.mark.parametrize("kind", [TRAIN_JOB], indirect=True)
+async def test_an_object_beside_another_ones_of_its_name_is_not_started(start: Start, stub: HoldingStub) -> None:
+    """What has the name of the object that it makes, and is not its own, says nothing of its pods."""
+    (having,) = stub.objects["jobsets"].values()
+    having["metadata"]["ownerReferences"] = [{"uid": "another"}]
+    stub.asked.clear()
+    answers = await start(1)
+
+    assert {answer.code for answer in answers} == {"no-such-job", "gang-incomplete"}
+    assert requests(stub) == []
+    (owner,) = stub.objects["trainjobs"].values()
+    owner["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    stub.drop("jobsets", "mine")  # as after the time that its runtime lets it stay
+    with pytest.raises(RefusedError, match="is over"):
+        raise (await start(2))[0]

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
-from tests.unit.cluster.kinds_objects import GANG, job_set, users
+from tests.unit.cluster.kinds_objects import GANG, SPECS, job_set, made_by, users
 
 from steepest.clock import SystemClock
 from steepest.cluster.kubernetes import KubernetesCluster, reflector
 from steepest.cluster.kubernetes.kinds.description import Kind
-from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET
+from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, TRAIN_JOB
 from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.objects import SCHEDULE
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
@@ -131,6 +131,28 @@ async def test_a_job_set_is_marked_submitted_and_cancelled_once_it_is_deleted(tm
     for role in marked["spec"]["replicatedJobs"]:
         assert role["template"]["spec"]["template"]["metadata"]["labels"].keys() <= marked["metadata"]["labels"].keys()
     assert cancelled.job == GANG
+
+
+async def test_a_train_job_is_submitted_once_its_job_set_is_there(tmp_path: Path) -> None:
+    """Which its own controller makes, and then says so in its status; an object that is not its own is none."""
+    stub, looked = KubernetesStub(), asyncio.Event()
+    stub.before = lambda _method, kind, _name: looked.set() if kind == "jobsets" else None
+    asked, made = users(SPECS["TrainJob"]), made_by(TRAIN_JOB)
+    assert made is not None
+    stub.put("trainjobs", asked)
+    stub.put("jobsets", {**made, "metadata": {**made["metadata"], "uid": "an-older-one", "ownerReferences": []}})
+    async with following(stub, tmp_path, (JOB, TRAIN_JOB)) as followed:
+        followed.fold(c.PoolConfigured())
+        await asyncio.wait_for(looked.wait(), PATIENCE_S)
+        stub.put("jobsets", made)
+        stub.put("trainjobs", {**asked, "status": {"jobsStatus": []}})
+        submitted = await followed.next(c.JobSubmitted)
+        marked = stub.objects["trainjobs"]["mine"]
+
+    assert (submitted.job, submitted.spec.world, submitted.request) == (GANG, 5, UID)
+    assert submitted.spec.env == {USERS_JOB: "TrainJob/mine"}
+    assert CLUSTER in marked["metadata"]["labels"]
+    assert [method for method, kind, _ in stub.asked if method != "GET"] == ["PATCH"]
 
 
 async def test_a_kind_that_is_not_named_is_not_asked_for(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""What is put into a Job of ``batch/v1`` that its user opts in, so that its pods wait until Steepest places them.
+"""What is put into an object that its user opts in, so that its pods wait until Steepest places them.
 
 It owns the patches, which make of an object what the policies in ``deploy/kubernetes`` make of it on servers that have such
-policies. Of an object that makes Jobs, these are gated like users' own, by a label. It must never send a request, and never
-decide whether an object is opted in: the API server does, by the labels that the webhook is registered with.
+policies. What an object makes is gated like users' own Jobs, by a label. It must never send a request, and never decide
+whether an object is opted in: the API server does, by the labels that the webhook is registered with.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.description import Kind, Path
 from steepest.cluster.kubernetes.kinds.json_patch import add, put
+from steepest.cluster.kubernetes.kinds.marks import change_of_made, part_labels
 from steepest.cluster.kubernetes.kinds.users_object import at, raw_roles
 from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, USERS_VARIABLES, from_annotation
-from steepest.cluster.kubernetes.objects import GATE, PART, SCHEDULE, ObjectPart
-from steepest.cluster.kubernetes.users_jobs import QUEUE
+from steepest.cluster.kubernetes.objects import GATE, PART, QUEUE, SCHEDULE, ObjectPart
+from steepest.errors import InputError
 
 VOLUME = "steepest"
 """The name of the volume in the pod."""
 
-_POD = "/spec/template/spec"
+_JOBS_POD = ("spec", "template", "spec")
 Part = dict[str, Any]
 
 
@@ -75,47 +76,67 @@ def patch(job: JobToGate, volume: JobsVolume) -> list[Part]:
 
     A Job without a container gets the gate alone: the API server refuses it for the container.
     """
-    pod = job.spec.template.spec
-    found = [
-        _put("/spec/suspend", value=True),
-        _put("/spec/podReplacementPolicy", value="Failed"),
-        _put(f"{_POD}/schedulingGates", value=_with(pod.scheduling_gates, [{"name": GATE}], key="name")),
-    ]
-    if not pod.containers:
-        return found
-    container, first = pod.containers[0], f"{_POD}/containers/0"
     queue = (job.metadata.labels or {}).get(QUEUE, "")
-    mounted = {"name": VOLUME, "persistentVolumeClaim": {"claimName": volume.claim}}
     return [
-        *found,
-        _put(f"{_POD}/volumes", value=_with(pod.volumes, [mounted], key="name")),
-        _put(f"{first}/env", value=_with(container.env, _variables(), key="name")),
-        _put(
-            f"{first}/volumeMounts",
-            value=_with(container.volume_mounts, _mounts(volume.folders.get(queue, volume.folder)), key="mountPath"),
-        ),
+        add(("spec", "suspend"), True),  # noqa: FBT003 - the value of the field
+        add(("spec", "podReplacementPolicy"), "Failed"),
+        *_patch_of_pod(_JOBS_POD, job.spec.template.spec, volume, queue),
     ]
 
 
-def patch_of_parts(kind: Kind, found: Mapping[str, Any]) -> list[Part]:
-    """The operations that suspend an object which makes Jobs, and give each of these the label by which it is gated.
+def _patch_of_pod(where: Path, pod: _Pod, volume: JobsVolume, queue: str) -> list[Part]:
+    gates = add((*where, "schedulingGates"), _with(pod.scheduling_gates, [{"name": GATE}], key="name"))
+    if not pod.containers:
+        return [gates]
+    container, first = pod.containers[0], (*where, "containers", "0")
+    mounted = {"name": VOLUME, "persistentVolumeClaim": {"claimName": volume.claim}}
+    mounts = _mounts(volume.folders.get(queue, volume.folder))
+    return [
+        gates,
+        add((*where, "volumes"), _with(pod.volumes, [mounted], key="name")),
+        add((*first, "env"), _with(container.env, _variables(), key="name")),
+        add((*first, "volumeMounts"), _with(container.volume_mounts, mounts, key="mountPath")),
+    ]
+
+
+def patch_of_other(kind: Kind, found: Mapping[str, Any], volume: JobsVolume) -> list[Part]:
+    """The operations that suspend an object of another kind, and gate its pods.
+
+    What makes others gives each of these the label by which it is gated; what makes pods is gated as a Job is.
 
     Raises:
         InputError: Its roles cannot be read.
     """
     labels = at(found, ("metadata", "labels"))
-    queue = labels.get(QUEUE) if isinstance(labels, Mapping) else None
-    marked = {SCHEDULE: PART, **({QUEUE: queue} if isinstance(queue, str) else {})}
-    made = [add(kind.suspend, True)]  # noqa: FBT003 - the value of the field
-    for number, part in enumerate(raw_roles(kind, found)):
-        template = at(part, kind.job_template)
-        where = (*kind.roles, str(number), *kind.job_template)
-        made += put(template, where, ("metadata", "labels"), marked)
+    known = labels if isinstance(labels, Mapping) else {}
+    if kind.made is not None:
+        return [*_suspended(kind, found), *change_of_made(kind.made.changes, found, known, {})]
+    if not kind.roles.job_template:
+        return [*_suspended(kind, found), *_patch_of_pods(kind, found, volume, known.get(QUEUE))]
+    is_part = known.get(SCHEDULE) == PART  # it is suspended and resumed with what has made it
+    made = [] if is_part else _suspended(kind, found)
+    for where, part in raw_roles(kind, found):
+        job_template = at(part, kind.roles.job_template)
+        made += put(job_template, (*where, *kind.roles.job_template), ("metadata", "labels"), part_labels(known))
+        if is_part and at(part, (*kind.roles.template, "spec", "restartPolicy")) is None:
+            made.append(add((*where, *kind.roles.template, "spec", "restartPolicy"), "Never"))
     return made
 
 
-def _put(path: str, *, value: object) -> Part:
-    return {"op": "add", "path": path, "value": value}
+def _suspended(kind: Kind, found: Mapping[str, Any]) -> list[Part]:
+    *above, last = kind.suspend
+    return put(found, (), tuple(above), {last: True})
+
+
+def _patch_of_pods(kind: Kind, found: Mapping[str, Any], volume: JobsVolume, queue: object) -> list[Part]:
+    made: list[Part] = []
+    for where, part in raw_roles(kind, found):
+        try:
+            pod = msgspec.convert(at(part, kind.roles.template), _Template).spec
+        except msgspec.ValidationError as error:
+            raise InputError(f"{'.'.join(where)} has no template of pods: {error}"[:500]) from error
+        made += _patch_of_pod((*where, *kind.roles.template, "spec"), pod, volume, str(queue or ""))
+    return made
 
 
 def _with(given: Sequence[Part] | None, ours: Sequence[Part], *, key: str) -> list[Part]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.admission.gating import JobsVolume, JobToGate, Part, patch, patch_of_parts
+from steepest.admission.gating import JobsVolume, JobToGate, Part, patch, patch_of_other
 from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
 from steepest.cluster.kubernetes.objects import ObjectPart
 from steepest.errors import InputError, UntrustedError
@@ -58,6 +58,6 @@ def _patch(request: _GateRequest, volume: JobsVolume) -> list[Part]:
     if (kind := OTHERS.get(request.kind.kind)) is None:
         raise UntrustedError(f"{request.kind.kind[:50]!r} is no kind that is gated")
     try:
-        return patch_of_parts(kind, decode(bytes(request.object), dict[str, Any]))
+        return patch_of_other(kind, decode(bytes(request.object), dict[str, Any]), volume)
     except InputError as error:
         raise UntrustedError(str(error)) from error

@@ -105,7 +105,7 @@ POLICY_NAMES = (
 """Those of ``steepest.policies.named``, which a command need not import to be described; a test holds them together."""
 
 PLACEMENT_NAMES = ("spread", "flowcon2")
-KINDS = ("JobSet",)
+KINDS = ("JobSet", "TrainJob", "PyTorchJob")
 """Likewise, those of ``steepest.policies.placement.policies``."""
 
 QUEUE_POLICY_NAMES = ("fifo", "priority", "srtf", "tiresias", "predicted", "sjf")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from steepest.cluster.kubernetes.api import JSON_PATCH, KubernetesApi
 from steepest.cluster.kubernetes.job_events import JobSubject, Notice
 from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.known import referred
 from steepest.cluster.kubernetes.kinds.marks import marks
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, is_suspended
@@ -111,9 +112,12 @@ class UsersJobs(Effector):
         if not self._is_ours(queue_of(found)):
             return
         try:
-            spec = submission(kind, found)
+            having = await having_roles(self._api, self._settings.namespace, kind, found)
+            if having is None:  # it changes once it has made that
+                return
+            spec = submission(kind, found, having)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
-                await self._mark(kind, found, name)
+                await self._mark(kind, found, name, having)
         except InputError as error:
             self._refuse(kind, found, f"{error}: {error.hint}")
             return
@@ -132,7 +136,7 @@ class UsersJobs(Effector):
             notice = Notice(reason="LeftAlone", message=message, is_warning=True)
             self._notices.put(JobSubject(found.metadata.name, uid, kind), notice, may_wait=True)
 
-    async def _mark(self, kind: Kind, found: UsersObject, name: str) -> None:
+    async def _mark(self, kind: Kind, found: UsersObject, name: str, having: UsersObject) -> None:
         """Make it the installation's own.
 
         Raises:
@@ -141,7 +145,7 @@ class UsersJobs(Effector):
         """
         if not is_suspended(kind, found.read()) or CLUSTER in found.metadata.labels:
             raise InputError("it is not suspended, or another installation's", hint="see docs/kubernetes.md")
-        change = marks(kind, found, self._settings, name)
+        change = marks(kind, found, self._settings, name, having)
         path = f"{kind.path(self._settings.namespace)}/{found.metadata.name}"
         await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
 

@@ -19,7 +19,16 @@ import msgspec
 from steepest.errors import ClusterError, InputError
 from steepest.kubernetes_lab import control_plane, images, node, service_images
 from steepest.kubernetes_lab.daemons import Daemons
-from steepest.kubernetes_lab.layout import CLAIM, JOB_SET, NAMESPACE, NODES, PROGRAMS, LabFolder, LabNode, search_path
+from steepest.kubernetes_lab.layout import (
+    CLAIM,
+    CONTROLLERS,
+    NAMESPACE,
+    NODES,
+    PROGRAMS,
+    LabFolder,
+    LabNode,
+    search_path,
+)
 
 READY_S = 180.0
 """How long to wait for nodes: 10 s on two idle cores."""
@@ -67,7 +76,7 @@ class KubernetesLab:
         """End everything and remove its files."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda each: node.stop(self.folder, self.daemons, each), NODES))
-        for name in (JOB_SET, *control_plane.NAMES):
+        for name in (*CONTROLLERS, *control_plane.NAMES):
             self.daemons.kill(name)  # what they would save or wait for is removed
         control_plane.forget_services(self.folder)
         remove_tree(self.folder.run)

@@ -41,7 +41,11 @@ PROGRAMS = (
 """What ``make kubernetes`` builds."""
 
 JOB_SET = "jobset"
-"""The controller of JobSets, which runs for their tests alone."""
+TRAINER = "trainer"
+TRAINING_OPERATOR = "training-operator"
+KUEUE = "kueue"
+CONTROLLERS = (KUEUE, TRAINER, TRAINING_OPERATOR, JOB_SET)
+"""The controllers of users' objects, which run for their tests alone."""
 
 
 class LabNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ Policy = Literal[
     "none",
 ]
 Placement = Literal["spread", "flowcon2"]
-Kind = Literal["JobSet"]
+Kind = Literal["JobSet", "TrainJob", "PyTorchJob"]
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
 

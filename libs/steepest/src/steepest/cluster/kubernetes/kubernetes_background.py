@@ -120,7 +120,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
         self.sight = Sight(api, pods_path, self.pods)
-        self._sources = sources(self.pods) if sources is not None else ApiServerSources(api, pods_path)
+        self._sources = sources(self.pods) if sources is not None else ApiServerSources(api, pods_path, self.pods)
         self._usage = self._sources.usage
         self._agent = agent
         self._speaker = NodeSpeaker(settings.state, agent.name if agent is not None else None)

@@ -130,6 +130,7 @@ class PodOutput(ContainerOutput):
         folder: The incarnation.
         patience_s: How long to wait for another adapter that copies.
         delay_s: How long to leave it to another adapter before.
+        is_gone: Whether the pod was removed: the next one of a user's object may have its name.
     """
 
     def __init__(
@@ -141,7 +142,9 @@ class PodOutput(ContainerOutput):
         *,
         patience_s: float = 0.0,
         delay_s: float = 0.0,
+        is_gone: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_gone = is_gone
         self._api = api
         self._path = path
         self._container = container
@@ -152,6 +155,8 @@ class PodOutput(ContainerOutput):
         if (since := copy.begin()) is not None:
             query["sinceTime"] = f"{datetime.fromtimestamp(int(since), UTC):%Y-%m-%dT%H:%M:%SZ}"
         lines = TimedLines()
+        if self._is_gone():
+            raise ClusterError(f"the pod of {self._folder} is gone", code="not-running")
         async with self._api.stream(f"{self._path}/log", query, silent_s=_SILENT_S) as body:
             self._opened.set()
             async for chunk in body.iter_any():

@@ -13,15 +13,20 @@ import msgspec
 
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import reference
-from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, chief_ends, roles
+from steepest.cluster.kubernetes.kinds.users_object import (
+    UsersObject,
+    UsersRole,
+    chief_ends,
+    refuse_unless_met,
+    roles,
+)
 from steepest.cluster.kubernetes.nodes.selected_nodes import resources
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, node_rule
-from steepest.cluster.kubernetes.objects import ContainerCaps, ObjectPart
+from steepest.cluster.kubernetes.objects import QUEUE, QUEUE_OF_KUEUE, SCHEDULE, ContainerCaps, ObjectPart
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
 
-QUEUE = "steepest.dev/queue"
 METRIC = "steepest.dev/metric"
 FORMAT = "steepest.dev/log-format"
 STEPS = "steepest.dev/steps"
@@ -92,15 +97,36 @@ def queue_of(asked: UsersObject) -> str:
     return asked.metadata.labels.get(QUEUE, "default")
 
 
-def submission(kind: Kind, asked: UsersObject) -> JobSpec:
+def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None) -> JobSpec:
     """What it asks for.
+
+    Args:
+        kind: Its kind.
+        asked: The object.
+        having: The object that has its roles; None: itself.
 
     Raises:
         InputError: It cannot be scheduled; the message says why, in words for its user.
     """
+    if QUEUE_OF_KUEUE in asked.metadata.labels:
+        raise InputError(
+            "it is in a queue of Kueue, which suspends and resumes it",
+            hint=f"make it again without the label {QUEUE_OF_KUEUE}, or without {SCHEDULE}",
+        )
     fields = asked.read()
+    refuse_unless_met(kind.demands, fields)
+    queue = _named(queue_of(asked))
+    try:
+        return _submission(kind, asked, fields if having is None else having.read(), queue)
+    except InputError as error:
+        if kind.made is None:
+            raise
+        raise InputError(f"{error}", hint=f"in {kind.made.where}, {error.hint}") from error
+
+
+def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str) -> JobSpec:
     read = roles(kind, fields)
-    pods = tuple(_UsersPods(role, _pod(role.template)) for role in read)
+    pods = tuple(_UsersPods(role, _pod(role)) for role in read)
     annotations = asked.metadata.annotations
     first = pods[0]
     words = (*first.container.command, *first.container.args)[:_WORDS]
@@ -119,7 +145,7 @@ def submission(kind: Kind, asked: UsersObject) -> JobSpec:
         roles=() if is_alone else tuple(map(_role, pods)),
         retries=min(role.retries for role in read),
         success=SuccessRule.CHIEF if chief_ends(kind, fields, read) else SuccessRule.ALL,
-        queue=_named(queue_of(asked)),
+        queue=queue,
         metric=annotations.get(METRIC, "loss")[:_LETTERS],
         log_format=annotations.get(FORMAT, "auto")[:_LETTERS],
         steps=_number(annotations.get(STEPS)),
@@ -131,14 +157,14 @@ def submission(kind: Kind, asked: UsersObject) -> JobSpec:
         raise InputError(f"it cannot be a job: {error}", hint="correct the field") from error
 
 
-def _pod(template: Any) -> _UsersPodSpec:
+def _pod(role: UsersRole) -> _UsersPodSpec:
     try:
-        pod = msgspec.convert(template, _UsersTemplate).spec
+        pod = msgspec.convert(role.template, _UsersTemplate).spec
     except msgspec.ValidationError as error:
         raise InputError(f"the template of its pods cannot be read: {error}"[:500], hint="correct the field") from error
     if len(pod.containers) != 1:
         raise InputError("its pods have more than one container", hint="leave one")
-    if pod.restart_policy != "Never":
+    if (pod.restart_policy if role.restart is None else role.restart) != "Never":
         raise InputError("its containers are restarted in place", hint="set restartPolicy to Never")
     return pod
 

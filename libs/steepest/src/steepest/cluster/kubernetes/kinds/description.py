@@ -27,67 +27,117 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
 
 
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of object whose pods Steepest can schedule.
+class Roles(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the roles of an object stand, and what each of them says.
 
     A role of an object is a part of it that has one template for its pods. It stands for a number of Jobs with a number of
     pods each. Paths of a role begin at the role.
+
+    Attributes:
+        path: Where the list of the roles stands, or the map; empty: the object itself is its only role.
+        names: The names that a map of roles may have, in the order of the replicas' ranks; empty: it is a list.
+        name: The name of a role in a list; empty: it has none.
+        jobs: The number of Jobs of a role, which is 1 where it is not said; empty: it has one.
+        pods: The number of pods of each of these Jobs, which is 1 where it is not said.
+        completions: How many of them must succeed; empty: all.
+        completion_mode: How the Jobs of a role count their pods; empty: as ``default_mode`` says.
+        default_mode: How they do where it is not said.
+        retries: The number of failures after which a Job of a role has failed; empty: none is allowed.
+        template: The template of a role's pods.
+        job_template: The template of a role's Jobs; empty: the object is a Job itself, or makes pods without Jobs.
+        restart: What is done about a container that ends; empty: its template says it.
+        success: The names of the roles whose end ends the object; empty where no path says so.
+        chief: The name of the role whose end ends the object wherever it has that role; empty: none.
+        subdomain: The domain of its pods' host names; empty: they have none.
+        is_own_domain: Whether it makes one for its pods, by its own name, where none is named.
+        role_label: The label of a pod that has the name of its role; empty: there is none.
+        job_label: The label of a pod that has the index of its Job among those of the role; empty: there is none.
+        pod_label: The label of a pod that has its own index.
+        demands: What the object with the roles must say.
+        role_demands: What each of its roles must say.
+    """
+
+    path: Path = ()
+    names: tuple[str, ...] = ()
+    name: Path = ()
+    jobs: Path = ()
+    pods: Path
+    completions: Path = ()
+    completion_mode: Path = ()
+    default_mode: str = "Indexed"
+    retries: Path = ()
+    template: Path
+    job_template: Path = ()
+    restart: Path = ()
+    success: Path = ()
+    chief: str = ""
+    subdomain: Path = ()
+    is_own_domain: bool = False
+    role_label: str = ""
+    job_label: str = ""
+    pod_label: str = "batch.kubernetes.io/job-completion-index"
+    demands: tuple[Demand, ...] = ()
+    role_demands: tuple[Demand, ...] = ()
+
+
+class TakenChanges(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an object takes changes of the one that it makes, from parties that it knows by a name each.
+
+    Attributes:
+        path: Where the list of these changes stands.
+        by: The field of a change that has its party's name.
+        changed: Where a change has the changed parts, which have the form of the object that is made.
+    """
+
+    path: Path
+    by: str
+    changed: Path
+
+
+class MadeObject(msgspec.Struct, frozen=True, kw_only=True):
+    """The object in which a user's object has its roles: it makes one of its own name as soon as it is there itself.
+
+    Attributes:
+        kind: That object's kind.
+        changes: Where the user's object takes changes of it.
+        where: In which object its user can change what is wrong with it, for hints.
+    """
+
+    kind: Kind
+    changes: TakenChanges
+    where: str
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of object whose pods Steepest can schedule.
 
     Attributes:
         name: Its name, as in ``kind``.
         api: Its group and version, as in ``apiVersion``.
         plural: Its name in paths.
         suspend: Whether the object is suspended.
-        roles: Where the list of its roles stands; empty: the object itself is its only role.
-        role_name: The name of a role; empty: it has none.
-        jobs: The number of Jobs of a role, which is 1 where it is not said; empty: it has one.
-        pods: The number of pods of each of these Jobs, which is 1 where it is not said.
-        completions: How many of them must succeed.
-        completion_mode: How the Jobs of a role count their pods.
-        default_mode: How they do where it is not said.
-        retries: The number of failures after which a Job of a role has failed.
-        template: The template of a role's pods.
-        job_template: The template of a role's Jobs; empty: the object is a Job itself.
-        success: The names of the roles whose end ends the object; empty where no path says so: all.
-        subdomain: The domain of its pods' host names.
-        is_own_domain: Whether it makes one for its pods, by its own name, where none is named.
+        roles: Its roles; of a kind that makes an object which has them, those of that object.
+        made: The object that has its roles; None: it has them itself.
         ends: The conditions of which one holds once it is over.
-        role_label: The label of a pod that has the name of its role; empty: there is none.
-        job_label: The label of a pod that has the index of its Job among those of the role; empty: there is none.
+        counts_what_is_there: Whether a pod that has ended counts as long as it is there: one that was stopped would be a
+            failure if the object were resumed while it is.
         demands: What each object must say.
-        role_demands: What each of its roles must say.
     """
 
     name: str
     api: str
     plural: str
     suspend: Path
-    roles: Path = ()
-    role_name: Path = ()
-    jobs: Path = ()
-    pods: Path
-    completions: Path
-    completion_mode: Path
-    default_mode: str
-    retries: Path
-    template: Path
-    job_template: Path = ()
-    success: Path = ()
-    subdomain: Path
-    is_own_domain: bool
+    roles: Roles
+    made: MadeObject | None = None
     ends: tuple[str, ...]
-    role_label: str = ""
-    job_label: str = ""
+    counts_what_is_there: bool = False
     demands: tuple[Demand, ...] = ()
-    role_demands: tuple[Demand, ...] = ()
 
     def path(self, namespace: str) -> str:
         """Where the API server has the objects of a namespace."""
         return f"/apis/{self.api}/namespaces/{namespace}/{self.plural}"
 
-
-POD_LABEL = "batch.kubernetes.io/job-completion-index"
-"""The label of a pod that has its index in its Job."""
 
 RETRIES = 6
 """The failures after which a Job of ``batch/v1`` has failed that does not say so."""

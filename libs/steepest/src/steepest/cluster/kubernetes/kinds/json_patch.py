@@ -18,7 +18,7 @@ def add(path: Path, value: object) -> Operation:
     return {"op": "add", "path": pointer, "value": value}
 
 
-def put(part: object, where: Path, path: Path, entries: Mapping[str, str]) -> list[Operation]:
+def put(part: object, where: Path, path: Path, entries: Mapping[str, object]) -> list[Operation]:
     """Put entries into a map.
 
     Args:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steepest.cluster.kubernetes.kinds.description import Demand, Kind
+from steepest.cluster.kubernetes.kinds.description import Demand, Kind, MadeObject, Roles, TakenChanges
 from steepest.errors import InputError
 
 JOB = Kind(
@@ -15,14 +15,15 @@ JOB = Kind(
     api="batch/v1",
     plural="jobs",
     suspend=("spec", "suspend"),
-    pods=("spec", "parallelism"),
-    completions=("spec", "completions"),
-    completion_mode=("spec", "completionMode"),
-    default_mode="NonIndexed",
-    retries=("spec", "backoffLimit"),
-    template=("spec", "template"),
-    subdomain=("spec", "template", "spec", "subdomain"),
-    is_own_domain=False,
+    roles=Roles(
+        pods=("spec", "parallelism"),
+        completions=("spec", "completions"),
+        completion_mode=("spec", "completionMode"),
+        default_mode="NonIndexed",
+        retries=("spec", "backoffLimit"),
+        template=("spec", "template"),
+        subdomain=("spec", "template", "spec", "subdomain"),
+    ),
     ends=("Complete", "Failed"),
 )
 """It is the only kind that needs no value of the chart. https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
@@ -32,60 +33,122 @@ JOB_SET = Kind(
     api="jobset.x-k8s.io/v1alpha2",
     plural="jobsets",
     suspend=("spec", "suspend"),
-    roles=("spec", "replicatedJobs"),
-    role_name=("name",),
-    jobs=("replicas",),
-    pods=("template", "spec", "parallelism"),
-    completions=("template", "spec", "completions"),
-    completion_mode=("template", "spec", "completionMode"),
-    default_mode="Indexed",
-    retries=("template", "spec", "backoffLimit"),
-    template=("template", "spec", "template"),
-    job_template=("template",),
-    success=("spec", "successPolicy", "targetReplicatedJobs"),
-    subdomain=("spec", "network", "subdomain"),
-    is_own_domain=True,
+    roles=Roles(
+        path=("spec", "replicatedJobs"),
+        name=("name",),
+        jobs=("replicas",),
+        pods=("template", "spec", "parallelism"),
+        completions=("template", "spec", "completions"),
+        completion_mode=("template", "spec", "completionMode"),
+        retries=("template", "spec", "backoffLimit"),
+        template=("template", "spec", "template"),
+        job_template=("template",),
+        success=("spec", "successPolicy", "targetReplicatedJobs"),
+        subdomain=("spec", "network", "subdomain"),
+        is_own_domain=True,
+        role_label="jobset.sigs.k8s.io/replicatedjob-name",
+        job_label="jobset.sigs.k8s.io/job-index",
+        demands=(
+            Demand(
+                path=("spec", "failurePolicy", "maxRestarts"),
+                allowed=(None, 0),
+                why="it is restarted by its own controller",
+                hint="set failurePolicy.maxRestarts to 0; backoffLimit says how often Steepest starts it again",
+            ),
+            Demand(
+                path=("spec", "failurePolicy", "rules"),
+                allowed=(None,),
+                why="the rules of its failure policy may restart it",
+                hint="leave failurePolicy.rules out",
+            ),
+            Demand(
+                path=("spec", "startupPolicy", "startupPolicyOrder"),
+                allowed=(None, "AnyOrder"),
+                why="its replicated Jobs start one after the other, and a gang starts whole",
+                hint="set startupPolicy.startupPolicyOrder to AnyOrder",
+            ),
+            Demand(
+                path=("spec", "managedBy"),
+                allowed=(None, "jobset.sigs.k8s.io/jobset-controller"),
+                why="another controller manages it",
+                hint="leave managedBy out",
+            ),
+        ),
+        role_demands=(
+            Demand(
+                path=("dependsOn",),
+                allowed=(None,),
+                why="a replicated Job waits for another one, and a gang starts whole",
+                hint="leave dependsOn out",
+            ),
+        ),
+    ),
     ends=("Completed", "Failed"),
-    role_label="jobset.sigs.k8s.io/replicatedjob-name",
-    job_label="jobset.sigs.k8s.io/job-index",
+)
+"""https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/"""
+
+TRAIN_JOB = Kind(
+    name="TrainJob",
+    api="trainer.kubeflow.org/v1alpha1",
+    plural="trainjobs",
+    suspend=("spec", "suspend"),
+    roles=JOB_SET.roles,
+    made=MadeObject(
+        kind=JOB_SET,
+        changes=TakenChanges(
+            path=("spec", "runtimePatches"), by="manager", changed=("trainingRuntimeSpec", "template")
+        ),
+        where="the runtime that it names",
+    ),
+    ends=("Complete", "Failed"),
     demands=(
         Demand(
-            path=("spec", "failurePolicy", "maxRestarts"),
-            allowed=(None, 0),
-            why="it is restarted by its own controller",
-            hint="set failurePolicy.maxRestarts to 0; backoffLimit says how often Steepest starts it again",
-        ),
-        Demand(
-            path=("spec", "failurePolicy", "rules"),
-            allowed=(None,),
-            why="the rules of its failure policy may restart it",
-            hint="leave failurePolicy.rules out",
-        ),
-        Demand(
-            path=("spec", "startupPolicy", "startupPolicyOrder"),
-            allowed=(None, "AnyOrder"),
-            why="its replicated Jobs start one after the other, and a gang starts whole",
-            hint="set startupPolicy.startupPolicyOrder to AnyOrder",
-        ),
-        Demand(
             path=("spec", "managedBy"),
-            allowed=(None, "jobset.sigs.k8s.io/jobset-controller"),
+            allowed=(None, "trainer.kubeflow.org/trainjob-controller"),
             why="another controller manages it",
             hint="leave managedBy out",
         ),
     ),
-    role_demands=(
+)
+"""Its runtime has the templates of its pods, and Kubeflow's Trainer makes a JobSet of both.
+https://www.kubeflow.org/docs/components/trainer/"""
+
+PYTORCH_JOB = Kind(
+    name="PyTorchJob",
+    api="kubeflow.org/v1",
+    plural="pytorchjobs",
+    suspend=("spec", "runPolicy", "suspend"),
+    roles=Roles(
+        path=("spec", "pytorchReplicaSpecs"),
+        names=("Master", "Worker"),
+        pods=("replicas",),
+        template=("template",),
+        restart=("restartPolicy",),
+        chief="Master",
+        role_label="training.kubeflow.org/replica-type",
+        pod_label="training.kubeflow.org/replica-index",
+    ),
+    ends=("Succeeded", "Failed"),
+    counts_what_is_there=True,
+    demands=(
         Demand(
-            path=("dependsOn",),
+            path=("spec", "elasticPolicy"),
             allowed=(None,),
-            why="a replicated Job waits for another one, and a gang starts whole",
-            hint="leave dependsOn out",
+            why="its own operator changes its size",
+            hint="leave elasticPolicy out",
+        ),
+        Demand(
+            path=("spec", "runPolicy", "managedBy"),
+            allowed=(None, "kubeflow.org/training-operator"),
+            why="another controller manages it",
+            hint="leave runPolicy.managedBy out",
         ),
     ),
 )
-"""https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/"""
+"""Kubeflow's training operator makes its pods without Jobs, and one that fails is the end of it.
+https://www.kubeflow.org/docs/components/trainer/legacy-v1/"""
 
-OTHERS = {kind.name: kind for kind in (JOB_SET,)}
+OTHERS = {kind.name: kind for kind in (JOB_SET, TRAIN_JOB, PYTORCH_JOB)}
 """Those that an installation schedules only if it names them."""
 
 

@@ -13,6 +13,7 @@ import msgspec
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.description import Kind
+from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.marks import suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
@@ -22,6 +23,8 @@ from steepest.errors import ClusterError, InputError
 
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
+_REMOVED_S = 60.0
+_LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change
 
 
 class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +36,7 @@ class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
         uid: Its UID.
         is_suspended: Whether it is suspended.
         is_over: Whether it runs no pods any more, and never will.
-        roles: Its roles, in the order of the replicas' ranks.
+        roles: Its roles, in the order of the replicas' ranks; none where the object is gone that has them.
         hosts: The host name of each replica.
     """
 
@@ -82,16 +85,26 @@ class UsersOwners:
                     continue
                 raise
             if found.items:
-                return _read(kind, found.items[0])
+                owner = found.items[0]
+                having = await having_roles(self._api, self._settings.namespace, kind, owner)
+                return _read(kind, owner, having)
         return None
 
     async def suspend(self, owner: UsersOwner) -> bool:
         """Suspend an object that was read just now, which ends all of its pods; False if it is over or gone."""
         return not owner.is_over and (owner.is_suspended or await self._set(owner, suspended=True))
 
-    async def resume(self, owner: UsersOwner) -> bool:
-        """Resume an object that was read just now; False if it is gone since."""
-        return not owner.is_suspended or await self._set(owner, suspended=False)
+    async def resume(self, job: str, owner: UsersOwner) -> bool:
+        """Resume the object of a job that was read just now; False if it is gone since.
+
+        Raises:
+            ClusterError: Pods of before are still there after a long time, and would count.
+        """
+        if not owner.is_suspended:
+            return True
+        if owner.kind.counts_what_is_there:
+            await self._emptied(job, owner)
+        return await self._set(owner, suspended=False)
 
     async def waiting_pod(self, job: str, rank: int, incarnation: int, owner: UsersOwner) -> Pod | None:
         """The pod of a replica, once each replica of its job has one that waits, or has got its place in this incarnation.
@@ -144,6 +157,20 @@ class UsersOwners:
         """Forget a job that is over."""
         self._given_up.pop(job, None)
 
+    async def _emptied(self, job: str, owner: UsersOwner) -> None:
+        group = label_group(JOB, digest_of(self._settings, job))
+        deadline = time.monotonic() + _REMOVED_S
+        while True:
+            changed = self._pods.next_change(group)
+            if self._pods.is_live and not self._pods.of_group(group):
+                return
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"pods of the {owner.kind.name} {owner.name} are still there after {_REMOVED_S:g} s",
+                    code="not-started",
+                )
+            await wait(changed, _LIVE_S)
+
     @staticmethod
     def _seen(owner: UsersOwner, pods: Iterable[Pod], incarnation: int) -> tuple[dict[int, Pod], set[int]]:
         """By rank, the pods that wait, and the ranks of which one waits or has got its place in this incarnation."""
@@ -172,10 +199,10 @@ class UsersOwners:
         return True
 
 
-def _read(kind: Kind, found: UsersObject) -> UsersOwner:
+def _read(kind: Kind, found: UsersObject, having: UsersObject | None) -> UsersOwner:
     try:
-        fields = found.read()
-        read = roles(kind, fields)
+        fields = having.read() if having is not None else {}
+        read = roles(kind, fields) if having is not None else ()
     except InputError as error:
         raise ClusterError(
             f"the {kind.name} {found.metadata.name} cannot be scheduled any more: {error}", code="no-such-job"
@@ -184,7 +211,7 @@ def _read(kind: Kind, found: UsersObject) -> UsersOwner:
         kind=kind,
         name=found.metadata.name,
         uid=found.metadata.uid,
-        is_suspended=is_suspended(kind, fields),
+        is_suspended=is_suspended(kind, found.read()),
         is_over=found.is_over(kind),
         roles=read,
         hosts=hosts(kind, found.metadata.name, fields, read),

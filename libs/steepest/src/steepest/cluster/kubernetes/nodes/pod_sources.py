@@ -14,6 +14,7 @@ from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.nodes.usage import PodUsage
 from steepest.cluster.kubernetes.objects import CONTAINER, Pod
 from steepest.cluster.kubernetes.output import ContainerOutput, PodOutput
+from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import PodRecord
 
 
@@ -62,9 +63,11 @@ class ApiServerSources:
     Args:
         api: The API server.
         path: Of the namespace's pods.
+        pods: The copy of the pods.
     """
 
-    def __init__(self, api: KubernetesApi, path: str) -> None:
+    def __init__(self, api: KubernetesApi, path: str, pods: PodReflector) -> None:
+        self._pods = pods
         self._api = api
         self._path = path
         self.usage: PodMeter = PodUsage(api)
@@ -75,7 +78,11 @@ class ApiServerSources:
         """See ``PodSources.output``."""
         container = pod.container if pod is not None else CONTAINER
         at = f"{self._path}/{record.name}"
-        return PodOutput(self._api, at, container, folder, patience_s=patience_s, delay_s=delay_s)
+
+        def is_gone() -> bool:
+            return self._pods.last(record.uid) is not None
+
+        return PodOutput(self._api, at, container, folder, patience_s=patience_s, delay_s=delay_s, is_gone=is_gone)
 
 
 class ElsewhereSources:

@@ -37,7 +37,7 @@ async def users_placed(jobs: BatchJobs, state: AdapterFolder, folder: Incarnatio
     replica, found = folder.replica, None
     while found is None:  # an object whose pod was killed may turn out to be over only now
         owner = await _owner(jobs, folder, order)
-        if await jobs.owners.resume(owner):
+        if await jobs.owners.resume(replica.job, owner):
             found = await jobs.owners.waiting_pod(replica.job, replica.index, folder.incarnation, owner)
     pod = await recorded(folder, found)
     annotations = users_annotations(state, folder, order.spec, order.restore, owner.hosts)

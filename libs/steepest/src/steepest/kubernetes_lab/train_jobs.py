@@ -1,0 +1,57 @@
+"""Kubeflow's Trainer in the lab. The JobSets that it makes need JobSet's own controller beside it.
+
+It owns its settings. It must never make a TrainJob, or a runtime.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steepest.kubernetes_lab.controllers import HOST, LabController
+from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import TRAINER
+
+
+class TrainerController(LabController):
+    """It makes a JobSet of a TrainJob and its runtime."""
+
+    name = TRAINER
+    plurals = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
+    port = 9444
+
+    def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
+        """See ``LabController.arguments``."""
+        served = own / "k8s-webhook-server" / "serving-certs"  # below TMPDIR, and nowhere else
+        served.mkdir(parents=True, exist_ok=True)
+        for name in ("tls.crt", "tls.key"):
+            shutil.copy(own / name, served / name)
+        settings = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "webhook": {"port": self.port, "host": HOST},
+            "metrics": {"bindAddress": f"{HOST}:8545", "secureServing": False},
+            "health": {"healthProbeBindAddress": f"{HOST}:8546"},
+            "certManagement": {"enable": False},
+        }
+        (own / "config.json").write_bytes(msgspec.json.encode(settings))
+        return [f"--config={own}/config.json", f"--kubeconfig={lab.folder.kubeconfig}"]
+
+    def environment(self, own: Path) -> dict[str, str]:
+        """See ``LabController.environment``."""
+        return {"TMPDIR": str(own)}
+
+    def probe(self) -> dict[str, Any]:
+        """See ``LabController.probe``."""
+        pod = {"spec": {"containers": [{"name": "node", "image": "a"}]}}
+        job = {"name": "node", "template": {"spec": {"template": pod}}}
+        return {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainingRuntime",
+            "metadata": {"name": "probe", "namespace": "default"},
+            "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
+        }
