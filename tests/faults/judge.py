@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -98,7 +98,8 @@ async def judge(world: World) -> Outcome:
         broken += [f"{pool}: {what}" for what in of_log]
         if NO_TWICE in judged:
             broken += [f"{pool}: {what}" for what in _of_decisions(found)]
-        folded, unsound = _folded(found, () if lossy else world.refuted)
+        is_alone = world.schedule.world.get("topology") in ALONE
+        folded, unsound = _folded(found, world.refuted if is_alone and not lossy else {})
         broken += [f"{pool}: {what}" for what in (*unsound, *_of_view(folded))]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
         shared = world.schedule.world.get("topology") == SHARING
@@ -186,7 +187,7 @@ def _of_decisions(records: Sequence[Record]) -> Iterator[str]:
     yield from (f"{one} is in the log {count} times" for (one, _), count in times.items() if count > 1)
 
 
-def _folded(records: Sequence[Record], refuted: Container[bytes]) -> tuple[ClusterView, Sequence[str]]:
+def _folded(records: Sequence[Record], refuted: Mapping[bytes, bool]) -> tuple[ClusterView, Sequence[str]]:
     """The view of these records, and which of them must not be.
 
     The time that ticks count never goes back. A START that has failed and had no effect, as a record that counts says, runs
@@ -200,7 +201,7 @@ def _folded(records: Sequence[Record], refuted: Container[bytes]) -> tuple[Clust
         except UndecodableError:
             view.skip(record.offset)
             continue
-        if counts and record.value in refuted:
+        if counts and refuted.get(record.value):
             unsound.append(f"a START that is said to have had no effect runs, at record {record.offset}")
         if view.counted_ms < before_ms:
             unsound.append(

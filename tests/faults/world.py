@@ -81,7 +81,7 @@ class World:
         trimming: Operators who remove them now.
         complaints: What no process may do and one did.
         wishes: Numbers of plans that operators make.
-        refuted: Records that say that a START definitely had no effect, while what it began runs.
+        refuted: Records that say that a START definitely had no effect: whether what it began ran when the first one was written.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -121,7 +121,7 @@ class World:
         self._points: Counter[str] = Counter()
         self._plans: dict[str, str] = {}
         self._begun: dict[tuple[str, str], int] = {}
-        self.refuted: dict[bytes, None] = {}
+        self.refuted: dict[bytes, bool] = {}
         self._doing: dict[asyncio.Task[Any], bool] = {}
         self._reached: dict[str, list[asyncio.Future[str]]] = {}
 
@@ -369,8 +369,8 @@ class World:
                     self._begun[head.plan, head.step] = head.incarnation
                     self._reach(f"{self._kind_of(head.plan)}.{head.step}", head.job)
                 case "StepFailed":
-                    if head.step == c.Step.START and head.definite and self._runs(head):
-                        self.refuted[record.value] = None
+                    if head.step == c.Step.START and head.definite:
+                        self.refuted.setdefault(record.value, self._runs(head))
                     self._reach(f"{self._kind_of(head.plan)}.{head.step}.over", head.job)
                 case outcome if outcome in OUTCOMES:
                     self._reach(f"{self._kind_of(head.plan)}.{OUTCOMES[outcome]}.over", head.job)

@@ -152,6 +152,43 @@ def test_nothing_of_a_gang_starts_where_a_node_was_gone_before() -> None:
     )
 
 
+def test_no_gang_goes_back_to_where_a_node_was_gone_before() -> None:
+    """Its START was given up at its targets; the way back that begins after a source was declared gone does not count."""
+    moves = move("n1", "n2", to=("n3", "n3"))
+    stops, starts, again, back = (
+        c.StepBegun(plan="move-a", step=step, attempt=at, job="a", incarnation=at, node=nodes[0], nodes=nodes)
+        for at, (step, nodes) in enumerate(
+            [(c.Step.STOP, moves.sources), *[(c.Step.START, moves.nodes)] * 2, (c.Step.START, moves.sources)], start=1
+        )
+    )
+    stopped = c.JobStopped(plan="move-a", attempt=1, job="a", incarnation=1, step=100, checkpoint=checkpoint(100))
+    first, second = (
+        c.StepFailed(
+            plan="move-a", step=c.Step.START, attempt=at, job="a", code="node-lost", message="", definite=True
+        )
+        for at in (2, 3)
+    )
+    gone = (c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"))
+    abandoned = c.PlanAbandoned(plan="move-a", job="a", code="given-up", message="node n2 is gone for good")
+    story = (*gang("a", "n1", "n2"), moves, stops, stopped, starts, first, again, second)
+    resumed = (abandoned, *resumption("a", "n1", "n1", incarnation=3))
+
+    holds(Incarnations, log(*story, *gone, back, *resumed))
+    assert "4 after 4" in broken(Incarnations, log(*story, back, *gone, *resumed))[1]
+
+
+def test_a_gang_whose_nodes_are_gone_is_not_cleared() -> None:
+    """A beginning that comes late does not count: the gang is placed again while no other plan is in flight."""
+    clears = c.StepBegun(
+        plan="clear-a", step=c.Step.STOP, attempt=1, job="a", incarnation=1, node="n1", nodes=("n1", "n1")
+    )
+    gone = (c.NodeLost(node="n1", silent_ms=15_000), c.NodeGone(node="n1"))
+    again = resumption("a", "n2", "n2")
+
+    holds(ValidPlans, log(*gang("a", "n1", "n1"), *gone, clears, *again))
+    assert "in flight" in broken(ValidPlans, log(*gang("a", "n1", "n1"), clears, *again))[1]
+
+
 def test_no_gang_is_stopped_for_a_target_that_was_gone_before() -> None:
     """A STOP that begins after the node was declared gone does not count, and the plan is given up."""
     stops = c.StepBegun(

@@ -387,7 +387,7 @@ def _sources(progress: ObservedPlan) -> tuple[str, ...]:
 
 
 def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
-    """Where a plan starts processes from here on; none while it stops its job, or where it may go back."""
+    """Where a plan starts processes from here on; none while it stops its job, or where a migration may go back."""
     if progress.has_no_target:
         return ()
     match progress.planned:
@@ -398,6 +398,8 @@ def _destinations(progress: ObservedPlan) -> tuple[str, ...]:
         case c.TransitionPlanned(nodes=nodes) if progress.has_stopped and not progress.given_up:
             begun = progress.begun
             return begun.nodes if begun is not None and begun.step in {c.Step.START, c.Step.VERIFY} else nodes
+        case c.TransitionPlanned(sources=sources) if progress.has_stopped:
+            return sources  # it goes back
     return ()
 
 
