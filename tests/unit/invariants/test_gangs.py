@@ -163,9 +163,7 @@ def test_no_gang_goes_back_to_where_a_node_was_gone_before() -> None:
     )
     stopped = c.JobStopped(plan="move-a", attempt=1, job="a", incarnation=1, step=100, checkpoint=checkpoint(100))
     first, second = (
-        c.StepFailed(
-            plan="move-a", step=c.Step.START, attempt=at, job="a", code="node-lost", message="", definite=True
-        )
+        c.StepFailed(plan="move-a", step=c.Step.START, attempt=at, job="a", code="node-lost", message="", definite=True)
         for at in (2, 3)
     )
     gone = (c.NodeLost(node="n2", silent_ms=15_000), c.NodeGone(node="n2"))

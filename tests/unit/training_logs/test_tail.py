@@ -3,12 +3,15 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from steepest import inotify
+from steepest.inotify import FileEvents
+from steepest.training_logs.sources import tail
 from steepest.training_logs.sources.tail import Chunk, TailCursor, follow
 
 pytestmark = pytest.mark.parametrize("notify", [True, False], ids=["notices", "polling"])
@@ -46,6 +49,26 @@ async def test_growth_is_followed_from_before_the_file_is_there(tmp_path: Path, 
         append(path, b"three\n")
 
         assert (await take(chunks, 6))[:2] == (b"three\n", [True])
+
+
+async def test_one_process_takes_a_bounded_part_of_the_users_instances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, notify: bool
+) -> None:
+    """Files beyond that are followed too, by polling; each instance is given back."""
+    before = FileEvents.instances
+    monkeypatch.setattr(tail, "INSTANCES_MOST", before + 2)
+    async with AsyncExitStack() as following:
+        for number in range(4):
+            path = tmp_path / f"{number}.log"
+            append(path, b"one\n")
+            chunks = await following.enter_async_context(
+                aclosing(follow(path, below=path.parent, poll_s=POLL_S, notify=notify))
+            )
+            await take(chunks, 4)
+            append(path, b"two\n")
+            assert (await take(chunks, 4))[0] == b"two\n"
+        assert FileEvents.instances == before + (2 if notify and inotify.AVAILABLE else 0)
+    assert FileEvents.instances == before
 
 
 async def test_rotation_reads_the_old_file_to_its_end_first(tmp_path: Path, *, notify: bool) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import enum
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 if sys.platform == "linux":
     # Not inside FileEvents: the import starts ldconfig to find the C library, which would block a running event loop.
@@ -32,9 +33,14 @@ class FileChange(enum.Flag):
 class FileEvents:
     """An open inotify instance, with its watches. Use it within one event loop.
 
+    Attributes:
+        instances: Those that are open in this process.
+
     Raises:
         OSError: The user's limit of instances is reached, or the system has none.
     """
+
+    instances: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._masks = {
@@ -46,6 +52,8 @@ class FileEvents:
         self._only_folder, self._ended = Mask.ONLYDIR, Mask.IGNORED
         self._inotify = Inotify(cache_size=100)
         self._watches: dict[int, Watch] = {}
+        self._is_closed = False
+        FileEvents.instances += 1
 
     def watch_file(self, path: Path) -> int:
         """Report each write to a file; return the watch's number.
@@ -88,4 +96,7 @@ class FileEvents:
 
     def close(self) -> None:
         """End all watches."""
-        self._inotify.close()
+        if not self._is_closed:
+            self._is_closed = True
+            FileEvents.instances -= 1
+            self._inotify.close()

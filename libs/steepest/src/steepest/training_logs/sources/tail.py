@@ -310,9 +310,14 @@ def _rotated_since(path: Path, place: TailCursor) -> list[Path]:
 _COMPRESSED = (".gz", ".xz", ".zst", ".bz2")
 
 
+INSTANCES_MOST = 64
+"""Files that a process follows by inotify. A user has 128 instances by default, which a kubelet of that user needs as well;
+further files are polled, as all are besides."""
+
+
 def _folder_events(folder: Path) -> FileEvents | None:
-    """Events of a folder; None: rely on polling, because it does not exist yet, or the kernel gives no watch."""
-    if not inotify.AVAILABLE:
+    """Events of a folder; None: rely on polling, as it is not there yet, the kernel gives no watch, or has given many."""
+    if not inotify.AVAILABLE or FileEvents.instances >= INSTANCES_MOST:
         return None
     with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
         events = opened.enter_context(contextlib.closing(FileEvents()))
