@@ -81,7 +81,7 @@ class World:
         trimming: Operators who remove them now.
         complaints: What no process may do and one did.
         wishes: Numbers of plans that operators make.
-        refuted: Records that say that a START definitely had no effect: whether what it began ran when the first one was written.
+        refuted: Records that say that a START definitely had no effect: whether what it began ran as the first one came.
     """
 
     def __init__(self, schedule: Schedule) -> None:
