@@ -176,9 +176,11 @@ def not_started(job: Job, code: str, message: str) -> None:
 
 def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
     """A checkpoint of a job is known to be good."""
-    if checkpoint is not None and checkpoint != job.checkpoint:
-        job.checkpoint = checkpoint
+    if checkpoint is None:
+        return
+    if job.checkpoint is None or not checkpoint.is_same(job.checkpoint):
         job.saved_since_start = True
+    job.checkpoint = checkpoint
 
 
 def lose_steps(job: Job, steps: int) -> None:
