@@ -73,7 +73,7 @@ class KubernetesLab:
             ClusterError: The node is not ready in time.
         """
         if why := link.missing():
-            raise InputError(why, code="no-link", hint="make kubernetes-link")
+            raise InputError(why, code="no-link", hint="make links")
         if not self.link.is_made:
             node.stop(self.folder, self.daemons, MEMBER)
             self.link.make()

@@ -16,9 +16,10 @@ Sources: ip-netns(8), veth(4), tc-tbf(8), nsenter(1), unshare(1), sshfs(1).
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from steepest.errors import ClusterError
@@ -42,7 +43,7 @@ _SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 _TOOLS = ("ip", "tc", "nsenter", "unshare", "socat", "sshfs")
 _BURST_S, _BURST_KBIT_LEAST = 0.0026, 32  # a bucket that a timer of 250 Hz can fill at the full rate
 _LATENCY = "50ms"
-_MOUNT_S = 30.0
+_READY_S = 30.0
 
 _SSHFS = (
     # What one machine writes the other one sees at its next look; what has not changed is not read again.
@@ -99,12 +100,13 @@ class NodeLink:
         env = daemon_environment(self._folder)
         listen = f"TCP-LISTEN:{PORT},bind={NEAR},range={FAR}/32,fork,reuseaddr,nodelay"
         self._daemons.start(SERVER, [_tool("socat"), listen, f"EXEC:{_SFTP_SERVER}"], env=env)
+        self._wait(SERVER, _listens, "the volume's server does not listen")
         options = [word for option in _SSHFS for word in ("-o", option)]
         volume = str(self._folder.volume)
         mount = [_tool("sshfs"), "-f", *options, f"{NEAR}:{volume}", volume]
         alone = [_tool("unshare"), "--mount", "--propagation", "private"]
         self._daemons.start(VOLUME, [_tool("nsenter"), f"--net=/run/netns/{SPACE}", *alone, *mount], env=env)
-        self._wait_for_volume()
+        self._wait(VOLUME, self._is_mounted, "the volume is not mounted")
 
     def entering(self) -> Sequence[str]:
         """What to put before a command, by its absolute path, so that it runs on the far node.
@@ -139,14 +141,26 @@ class NodeLink:
         for order in (("link", "delete", DEVICE), ("netns", "delete", SPACE)):
             subprocess.run([_tool("ip"), *order], check=False, capture_output=True)
 
-    def _wait_for_volume(self) -> None:
-        deadline = time.monotonic() + _MOUNT_S
-        while time.monotonic() < deadline:
-            seen = [*self.entering(), "/usr/bin/stat", "--file-system", "--format=%T", str(self._folder.volume)]
-            if "fuse" in subprocess.run(seen, check=False, capture_output=True, text=True).stdout:
-                return
-            time.sleep(0.1)
-        raise ClusterError(f"the volume is not mounted after {_MOUNT_S:g} s", code="lab-failed")
+    def _wait(self, daemon: str, is_there: Callable[[], bool], why_not: str) -> None:
+        deadline = time.monotonic() + _READY_S
+        while not is_there():
+            self._daemons.refuse_unless_runs(daemon)
+            if time.monotonic() > deadline:
+                raise ClusterError(f"{why_not} after {_READY_S:g} s", code="lab-failed")
+            time.sleep(0.05)
+
+    def _is_mounted(self) -> bool:
+        seen = [*self.entering(), "/usr/bin/stat", "--file-system", "--format=%T", str(self._folder.volume)]
+        return "fuse" in subprocess.run(seen, check=False, capture_output=True, text=True).stdout
+
+
+def _listens() -> bool:
+    """Whether the server takes connections; it closes those that do not come from the node."""
+    try:
+        socket.create_connection((NEAR, PORT), timeout=_READY_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def missing() -> str:
