@@ -26,8 +26,8 @@ from steepest.kubernetes_lab import link
 from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
 from steepest.kubernetes_lab.layout import NAMESPACE, default_folder
 
-CALIBRATION_MIB = (20, 60)
-COUNTED_MIB = (30, 40, 50, 80, 100)
+CALIBRATION_MIB = (20, 60, 20, 60, 20)
+COUNTED_MIB = (30, 40, 50, 80, 100, 90, 70)
 DIRECTIONS = {"to the far node": TO_FAR, "from the far node": TO_NEAR}
 RIGHTS = Path(__file__).parents[2] / "deploy" / "kubernetes" / "rights.yaml"
 WITHIN = 0.2
@@ -46,13 +46,22 @@ def linked_lab() -> Iterator[KubernetesLab]:
             lab.part_from_link()
 
 
-def measured(lab: KubernetesLab, nodes: tuple[str, str]) -> list[LinkedMove]:
-    """The moves that count, in one direction, at the link's present rate."""
+def measured(lab: KubernetesLab, nodes: tuple[str, str]) -> tuple[list[LinkedMove], list[LinkedMove]]:
+    """The moves of the calibration, and those that count, in one direction, at the link's present rate."""
     state = lab.folder.volume / f"link-{secrets.token_hex(4)}"
     with linked_system(lab, lab.kubeconfig_of("steepest"), state, nodes) as system:
         jobs = MovingJobs(system, lab)
-        jobs.move(CALIBRATION_MIB)
-        return jobs.move(COUNTED_MIB)
+        return jobs.move(*CALIBRATION_MIB), jobs.move(*COUNTED_MIB)
+
+
+def in_words(one: LinkedMove) -> str:
+    """A move."""
+    error = "" if one.error is None else f", {one.error:+.1%}"
+    predicted = "nothing predicted" if one.predicted_ms is None else f"predicted {one.predicted_ms} ms"
+    to_far, from_far = one.crossed_mib
+    return (
+        f"{one.mib} MiB: {predicted}, took {one.took_ms} ms{error}; crossed {to_far:.1f} MiB to, {from_far:.1f} from it"
+    )
 
 
 def summary(moves: Sequence[LinkedMove]) -> dict[str, Any]:
@@ -82,16 +91,11 @@ def main() -> None:
         for name, mbit in ((f"{given.mbit} Mbit/s", given.mbit), ("no limit", None)):
             lab.link.shape(mbit)
             for direction, nodes in DIRECTIONS.items():
-                moves = measured(lab, nodes)
+                calibration, counted = measured(lab, nodes)
                 print(f"{name}, {direction}; load {os.getloadavg()[0]:.1f}")
-                for one in sorted(moves, key=lambda one: one.mib):
-                    error = "none" if one.error is None else f"{one.error:+.1%}"
-                    print(
-                        f"  {one.mib:4} MiB: predicted {one.predicted_ms} ms, took {one.took_ms} ms, {error};"
-                        f" crossed {one.crossed_mib[0]:.1f} MiB to, {one.crossed_mib[1]:.1f} MiB from the far node",
-                        flush=True,
-                    )
-                found[f"{name}, {direction}"] = summary(moves)
+                for one in (*calibration, *counted):
+                    print(f"  {'' if one in counted else 'calibration: '}{in_words(one)}", flush=True)
+                found[f"{name}, {direction}"] = summary(counted)
     print(json.dumps(found))
 
 

@@ -5,8 +5,9 @@ It owns how jobs are brought to move one after another. It must never judge what
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,13 +17,13 @@ from tests.integration.kubernetes.moving_system import lab_system
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.layout import NODES
 from steepest.testing.system.running_system import RunningSystem
 
-TO_FAR = ("node-a=1.6:4Gi", "node-b=0.2:4Gi")
-TO_NEAR = ("node-a=0.2:4Gi", "node-b=1:4Gi")
-"""Nodes as ``up --node`` has them: all jobs start on the larger one, and the other has room for one of them at a time."""
-
-CPU = "0.15"
+CPU = "0.1"
+TO_FAR = ("node-a=1:4Gi", "node-b=0.11:4Gi")
+TO_NEAR = ("node-a=0.11:4Gi", "node-b=1:4Gi")
+"""Nodes as ``up --node`` has them: up to nine jobs start on the larger one, and the other has room for one of them."""
 
 
 class LinkedMove(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,8 @@ def linked_system(
 ) -> Iterator[RunningSystem]:
     """A system whose jobs move to the smaller node once they have converged."""
     with lab_system(lab, kubeconfig, state, nodes, "--interval", "1s", "--alpha", "0.9") as running:
+        for each in NODES:  # a job that comes before both are there starts on the one that is
+            running.await_event(partial(_has_joined, each.name))
         yield running
 
 
@@ -71,17 +74,16 @@ class MovingJobs:
         self._jobs = 0
         self._position = 0
 
-    def move(self, sizes_mib: Sequence[int]) -> list[LinkedMove]:
-        """Start jobs with checkpoints of these sizes, move all of them, one at a time, and let each end after its move.
+    def move(self, *sizes_mib: int) -> list[LinkedMove]:
+        """Start jobs with checkpoints of these sizes, move all but one, one at a time, and let each end after its move.
 
-        One more job stays behind, because the last one on a node moves nowhere.
+        The last one on a node moves nowhere; which one that is, the policy decides.
         """
         sizes = {self._submit(mib): mib for mib in sizes_mib}
-        stays = self._submit(1)
-        moves = [self._next({**sizes, stays: 1}) for _ in sizes]
-        (last,) = {*sizes, stays} - {each.job for each in moves}
+        moves = [self._next(sizes) for _ in sizes_mib[1:]]
+        (last,) = sizes.keys() - {each.job for each in moves}
         self._end(last)
-        return [each for each in moves if each.job in sizes]
+        return moves
 
     def _submit(self, mib: int) -> str:
         self._jobs += 1
@@ -108,6 +110,10 @@ class MovingJobs:
     def _end(self, job: str) -> None:
         (self._system.state / "cluster" / "jobs" / job / "checkpoints" / "enough").touch()
         assert self._system.await_end(job).outcome is c.Outcome.FINISHED
+
+
+def _has_joined(node: str, found: Received[c.ClusterEvent]) -> bool | None:
+    return (isinstance(found.event, c.NodeJoined) and found.event.node == node) or None
 
 
 def _planned(found: Received[c.ClusterEvent]) -> tuple[c.MigrationPlanned, int] | None:

@@ -18,8 +18,8 @@ from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
 
 MBIT = 100
-CALIBRATION_MIB = (30, 10)
-MIB_MOVED = 20
+CALIBRATION_MIB = (30, 10, 20)
+COUNTED_MIB = 25
 ONCE = 1.3
 """Times its size that a checkpoint may put onto the link, with all that the node says besides: it crosses once."""
 
@@ -44,14 +44,14 @@ def test_a_checkpoint_crosses_the_link(linked: KubernetesLab, kubeconfig: Path) 
     state = linked.folder.volume / f"link-{secrets.token_hex(4)}"
     with linked_system(linked, kubeconfig, state) as system:
         jobs = MovingJobs(system, linked)
-        calibration = jobs.move(CALIBRATION_MIB)
-        (moved,) = jobs.move([MIB_MOVED])
+        calibration = jobs.move(*CALIBRATION_MIB)
+        (moved,) = jobs.move(COUNTED_MIB, COUNTED_MIB)
         breaches = system.breaches()
-    transfer_ms = MIB_MOVED * MIB * 8 / MBIT / 1000
+    transfer_ms = COUNTED_MIB * MIB * 8 / MBIT / 1000
 
     assert calibration[0].predicted_ms is None, "nothing was measured yet"
     assert moved.took_ms > transfer_ms
-    assert MIB_MOVED < moved.crossed_mib[0] < ONCE * MIB_MOVED
+    assert COUNTED_MIB < moved.crossed_mib[0] < ONCE * COUNTED_MIB
     assert moved.predicted_ms is not None
     assert moved.predicted_ms > transfer_ms / 2
     assert breaches == []
