@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.moves import Costs, MoveChoice, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 from steepest.testing.scenarios.folded_pool import FoldedPool
 
@@ -27,8 +27,8 @@ def chosen(takes_s: Mapping[tuple[str, str], float]) -> list[MoveChoice]:
     residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
     nodes = Residences(residences)
     nodes.look(pool.view.nodes)
-    costs = Costs(lambda *_: True, lambda job, _, target: takes_s[job, target])
-    return list(choose_moves(nodes, SteepestParameters(on=True), costs, 0.0))
+    terms = MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target])
+    return list(choose_moves(nodes, SteepestParameters(on=True), terms, 0.0))
 
 
 def times(**jobs: float) -> dict[tuple[str, str], float]:

@@ -11,7 +11,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration, success
 from steepest.view.cluster_view import ClusterView
-from steepest.view.move_costs import KEPT, MoveCosts, MoveSeen
+from steepest.view.learned.move_costs import KEPT, MoveCosts, MoveSeen
 
 MIB = 1 << 20
 LEAVING_FIXED_MS, ARRIVING_FIXED_MS = 600, 900

@@ -391,7 +391,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
                 if tracked.pod is not None:
                     self._follow(tracked.folder, tracked.pod)
                     tracked.use = self._use_of(tracked, tracked.pod)
-        self._read_reports({each.folder.replica: each for each in running})
+        if self._listeners:  # nobody else asks for steps that heartbeats have
+            self._read_reports({each.folder.replica: each for each in running})
 
     def _use_of(self, tracked: KubernetesTracked, pod: PodRecord) -> ResourceUse:
         """What its pod uses. One in its machine's network has no counters of its own; a gang's receive gradients as well."""

@@ -47,7 +47,7 @@ LEAST_CORES = 0.01
 EQUAL = 1e-6
 
 
-class Costs(NamedTuple):
+class MoveTerms(NamedTuple):
     """What a move depends on beside the nodes' work.
 
     Attributes:
@@ -82,26 +82,28 @@ class MoveChoice(msgspec.Struct, frozen=True):
     alternatives: Sequence[MoveChoice] = ()
 
 
-def choose_moves(nodes: Residences, parameters: SteepestParameters, costs: Costs, now_s: float) -> Iterator[MoveChoice]:
+def choose_moves(
+    nodes: Residences, parameters: SteepestParameters, terms: MoveTerms, now_s: float
+) -> Iterator[MoveChoice]:
     """The moves to be made now. The residences are changed as if each was made.
 
     Args:
         nodes: All nodes that are open.
         parameters: Of the policy.
-        costs: Which moves are possible, and what they take.
+        terms: Which moves are possible, and what they take.
         now_s: Counted time.
     """
-    search = _Search(nodes, parameters, costs, now_s)
+    search = _Search(nodes, parameters, terms, now_s)
     yield from search.room()
     yield from search.balance()
     yield from search.rescue()
 
 
 class _Search:
-    def __init__(self, nodes: Residences, parameters: SteepestParameters, costs: Costs, now_s: float) -> None:
+    def __init__(self, nodes: Residences, parameters: SteepestParameters, terms: MoveTerms, now_s: float) -> None:
         self._nodes = nodes
         self._now_s = now_s
-        self._costs = costs
+        self._terms = terms
         self._parameters = parameters
         self._slot_s = parameters.slot_ms / 1000
         self._sources = nodes.fullest(MOST_SOURCES)
@@ -120,7 +122,7 @@ class _Search:
         waits = job.rate <= WAITS_FOR_ROOM * min(job.demand, source.cores)
         if not waits or cpu < job.rate + WORTH * job.demand or not job.free:
             return None
-        cost_s = self._costs.takes_s(job.name, source.name, target.name)
+        cost_s = self._terms.takes_s(job.name, source.name, target.name)
         if not self._may(job, source, cost_s):
             return None
         left = job.backlog
@@ -142,7 +144,7 @@ class _Search:
         for job in source.jobs:
             if source is target or not job.free or job.rate >= WAITS_FOR_BALANCE * min(job.demand, source.cores):
                 continue
-            cost_s = self._costs.takes_s(job.name, source.name, target.name)
+            cost_s = self._terms.takes_s(job.name, source.name, target.name)
             if not self._may(job, source, cost_s):
                 continue
             after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
@@ -166,7 +168,7 @@ class _Search:
                 for target in targets:
                     if target is source or target.awaits:
                         continue
-                    cost_s = self._costs.takes_s(job.name, source.name, target.name)
+                    cost_s = self._terms.takes_s(job.name, source.name, target.name)
                     if not self._may(job, source, cost_s):
                         continue
                     gain = late + before[target.name] - without - self._late(target, with_job=job, ready_s=cost_s)
@@ -184,7 +186,7 @@ class _Search:
         ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
         for rank, move in enumerate(ranked):
             source, target = self._nodes[move.source], self._nodes[move.target]
-            if target.awaits or not self._costs.fits(move.job.name, target.name):
+            if target.awaits or not self._terms.fits(move.job.name, target.name):
                 continue
             if not is_safe and not self._keeps_promises(move.job, source, target):
                 continue
@@ -198,7 +200,7 @@ class _Search:
 
     def _keeps_promises(self, job: Resident, source: Residence, target: Residence) -> bool:
         here, there = self._late(source), self._late(target)
-        cost_s = self._costs.takes_s(job.name, source.name, target.name)
+        cost_s = self._terms.takes_s(job.name, source.name, target.name)
         after = self._late(target, with_job=job, ready_s=cost_s)
         return after <= there + EQUAL or after < here + there - EQUAL
 

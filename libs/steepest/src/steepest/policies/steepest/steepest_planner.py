@@ -27,7 +27,7 @@ from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
-from steepest.policies.steepest.moves import Costs, MoveChoice, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -208,7 +208,7 @@ class SteepestPlanner:
             predicted_ms = view.move_ms(view.jobs[job], source, target) or 0
             return max(predicted_ms, view.parameters.steepest.move_cost_ms) / 1000
 
-        moves = choose_moves(self._residences, view.parameters.steepest, Costs(fits, takes_s), state.now_s)
+        moves = choose_moves(self._residences, view.parameters.steepest, MoveTerms(fits, takes_s), state.now_s)
         for number, move in enumerate(moves):
             yield from self._move(view, move, received, number)
 

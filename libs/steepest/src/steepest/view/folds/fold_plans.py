@@ -15,7 +15,7 @@ from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
 from steepest.view.folds.plan_records import concerned, new_plan, promise, void
-from steepest.view.move_costs import MoveSeen
+from steepest.view.learned.move_costs import MoveSeen
 from steepest.view.places import gangs
 from steepest.view.projection import Projection
 from steepest.view.state import CLEARING, MOVING, TRANSITIONS, Heading, Job, Phase, Plan, PlanKind, PlanStatus

@@ -48,7 +48,7 @@ class MoveSeen(msgspec.Struct, frozen=True, kw_only=True):
     arriving_ms: int
 
 
-class Part(msgspec.Struct, kw_only=True, omit_defaults=True):
+class MovePart(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One part of a move, as it was fitted last. Times are in milliseconds.
 
     Attributes:
@@ -78,8 +78,8 @@ class MoveCosts(msgspec.Struct, kw_only=True, omit_defaults=True):
     """
 
     seen: list[MoveSeen] = []
-    leaving: Part = msgspec.field(default_factory=Part)
-    arriving: Part = msgspec.field(default_factory=Part)
+    leaving: MovePart = msgspec.field(default_factory=MovePart)
+    arriving: MovePart = msgspec.field(default_factory=MovePart)
 
     def learn(self, move: MoveSeen) -> None:
         """A move was measured. Work: O(``KEPT``) for each node among them."""
@@ -145,7 +145,7 @@ class _Sums(msgspec.Struct):
         return (self.product - fixed * self.size) / self.squares
 
 
-def _fitted(measured: Sequence[_Measured]) -> Part:
+def _fitted(measured: Sequence[_Measured]) -> MovePart:
     everything, of_node = _Sums(), dict[str, _Sums]()
     for one in measured:
         everything.add(one)
@@ -157,7 +157,7 @@ def _fitted(measured: Sequence[_Measured]) -> Part:
         if not falling:
             break
         flat.update(dict.fromkeys(falling))
-    part = Part(
+    part = MovePart(
         fixed=fixed,
         per_byte=max(everything.per_byte(fixed), 0.0),
         per_byte_of={node: 0.0 if node in flat else sums.per_byte(fixed) for node, sums in of_node.items()},
