@@ -3,7 +3,7 @@
 A move has two parts. *Leaving* the source is from the decision until the process has saved and ended, *arriving* at the
 target from there to the first step. Each takes a fixed time, which the job's model determines, and a time for each
 byte, which the node determines: a node reads and writes the volume over a link of its own. Both are fitted to the
-newest moves of the pool by weighted least squares of the relative errors, neither negative:
+newest moves of the pool by the relative errors, neither negative:
 
     took = fixed + per_byte(node) · bytes
 
@@ -18,14 +18,20 @@ from collections.abc import Sequence
 
 import msgspec
 
-KEPT = 64
+KEPT = 128
 """Moves that are remembered."""
 
-FORGET = 0.97
-"""Weight of a move, against the one after it: of those that are kept, the oldest has a seventh of the newest one's."""
+FORGET = 0.9
+"""Weight of a move, against the next one from the same node, or to it: the load of a node and of its link changes."""
 
 PULL = 0.01
 """Weight of the assumption that half is fixed, against all moves together."""
+
+USUAL = 0.1
+"""An error of this share is usual; of a larger one the size counts and not the square: one slow move is no measure."""
+
+PASSES = 6
+"""How often the lines are fitted again with the weights that follow from them."""
 
 LEAST_MS = 1.0
 
@@ -82,15 +88,13 @@ class MoveCosts(msgspec.Struct, kw_only=True, omit_defaults=True):
     arriving: MovePart = msgspec.field(default_factory=MovePart)
 
     def learn(self, move: MoveSeen) -> None:
-        """A move was measured. Work: O(``KEPT``) for each node among them."""
+        """A move was measured. Work: O(``KEPT``), some milliseconds of a processor."""
         self.seen.append(move)
         del self.seen[:-KEPT]
-        weights = [FORGET**age for age in reversed(range(len(self.seen)))]
-        of_leaving, of_arriving = [], []
-        for one, weight in zip(self.seen, weights, strict=True):
-            of_leaving.append(_Measured(one.model, one.source, one.size_bytes, one.leaving_ms, weight))
-            of_arriving.append(_Measured(one.model, one.target, one.size_bytes, one.arriving_ms, weight))
-        self.leaving, self.arriving = _fitted(of_leaving), _fitted(of_arriving)
+        self.leaving = _fitted([_Measured(one.model, one.source, one.size_bytes, one.leaving_ms) for one in self.seen])
+        self.arriving = _fitted(
+            [_Measured(one.model, one.target, one.size_bytes, one.arriving_ms) for one in self.seen]
+        )
 
     def predict(self, model: str, source: str, target: str, size_bytes: int) -> int | None:
         """From the decision to the first step at the target; None where nothing is known to predict it from.
@@ -109,18 +113,25 @@ class MoveCosts(msgspec.Struct, kw_only=True, omit_defaults=True):
         return round(self.leaving.predict(model, source, size_bytes) + self.arriving.predict(model, target, size_bytes))
 
 
-class _Measured(msgspec.Struct, frozen=True):
-    """One part of a move: how long it took, and what its relative error weighs."""
+class _Measured(msgspec.Struct):
+    """One part of a move: how long it took.
+
+    Attributes:
+        newness: What it weighs against the newest one of its node.
+        weight: What the square of its error weighs.
+    """
 
     model: str
     node: str
     size: int
     took: float
-    newness: float
+    newness: float = 1.0
+    weight: float = 0.0
 
-    @property
-    def weight(self) -> float:
-        return self.newness / max(self.took, LEAST_MS) ** 2
+    def weigh(self, expected: float) -> None:
+        """Errors count as shares of what is expected, and large ones less than their squares."""
+        off = abs(self.took - expected) / max(expected, LEAST_MS)
+        self.weight = self.newness / max(expected, LEAST_MS) ** 2 * min(1.0, USUAL / max(off, USUAL))
 
 
 class _Sums(msgspec.Struct):
@@ -146,6 +157,22 @@ class _Sums(msgspec.Struct):
 
 
 def _fitted(measured: Sequence[_Measured]) -> MovePart:
+    """The lines that suit measurements best, the oldest of which are first."""
+    newness: dict[str, float] = {}
+    for one in reversed(measured):
+        one.newness = newness.get(one.node, 1.0)
+        newness[one.node] = one.newness * FORGET
+        one.weigh(one.took)
+    part = _lines(measured)
+    for _ in range(PASSES):
+        for one in measured:
+            one.weigh(part.predict(one.model, one.node, one.size))
+        part = _lines(measured)
+    return part
+
+
+def _lines(measured: Sequence[_Measured]) -> MovePart:
+    """Those of least squares, as the measurements weigh."""
     everything, of_node = _Sums(), dict[str, _Sums]()
     for one in measured:
         everything.add(one)
