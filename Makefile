@@ -142,11 +142,11 @@ storage: ## Get the lighttpd storage server (Debian, Ubuntu) for jobs that strea
 
 # Over a link, the lab's second node mounts the volume by SFTP: no kernel module is needed for that but FUSE.
 links: ## Get what joins emulated nodes, and the lab's, by links (Debian, Ubuntu); making them needs root
-	@PATH=$$PATH:/usr/sbin; { command -v tc && command -v nsenter && command -v sshfs && command -v socat \
+	@PATH=$$PATH:/usr/sbin; { command -v tc && command -v nsenter && command -v sshfs && command -v socat && command -v bindfs \
 	    && test -x /usr/lib/openssh/sftp-server; } > /dev/null || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends \
-	    iproute2 util-linux sshfs socat openssh-sftp-server; }
+	    iproute2 util-linux sshfs bindfs socat openssh-sftp-server; }
 
 collector: .collector/collector ## Build the OpenTelemetry Collector (Go) for the test of the export of traces
 

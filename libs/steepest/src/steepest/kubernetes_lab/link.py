@@ -6,11 +6,11 @@ TCP, from this machine, where the other node is. So what a job on the second nod
 it would with a volume that a file server in the first node's rack serves. Only that node's own address may connect,
 because the server acts as root.
 
-It owns the namespaces, the link, and the two daemons of the volume; it must never know what the node runs. There is no
+It owns the namespaces, the link, and the daemons of the volume; it must never know what the node runs. There is no
 delay, only a rate. No kube-proxy runs in the namespace: its pods reach pods of both nodes, DNS and the API server's own
 address, and no Service.
 
-Sources: ip-netns(8), veth(4), tc-tbf(8), nsenter(1), unshare(1), sshfs(1).
+Sources: ip-netns(8), veth(4), tc-tbf(8), nsenter(1), unshare(1), sshfs(1), bindfs(1).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from steepest.errors import ClusterError
@@ -35,22 +36,21 @@ NEAR, FAR = "10.89.0.1", "10.89.0.2"
 DEVICE = "steepest-link"
 PORT = 8445
 SPACE = "steepest-node-b"
-SERVER, VOLUME = "volume-server", f"volume-{MEMBER.name}"
-"""The daemons: what serves the volume, and what mounts it; the latter keeps the mount namespace."""
+SERVER, MOUNT, OWNERS = "volume-server", "volume-mount", "volume-owners"
+"""The daemons: what serves the volume; what mounts it, and keeps the mount namespace; and what makes new files their user's
+own, because the server makes all of them as root."""
 
 _UPLINK = "uplink"
 _SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
-_TOOLS = ("ip", "tc", "nsenter", "unshare", "socat", "sshfs")
+_TOOLS = ("ip", "tc", "nsenter", "unshare", "socat", "sshfs", "bindfs")
 _BURST_S, _BURST_KBIT_LEAST = 0.0026, 32  # a bucket that a timer of 250 Hz can fill at the full rate
 _LATENCY = "50ms"
 _READY_S = 30.0
 
-_SSHFS = (
-    # What one machine writes the other one sees at its next look; what has not changed is not read again.
-    "auto_cache,dir_cache=no,attr_timeout=0,entry_timeout=0,negative_timeout=0",
-    "allow_other,default_permissions,idmap=none",
-    f"directport={PORT}",
-)
+_AT_ONCE = "auto_cache,attr_timeout=0,entry_timeout=0,negative_timeout=0"
+"""What one machine writes the other one sees at its next look; what has not changed is not read again."""
+
+_SSHFS = ("-o", _AT_ONCE, "-o", "allow_other,default_permissions,idmap=none,dir_cache=no", "-o", f"directport={PORT}")
 
 
 class NodeLink:
@@ -64,6 +64,7 @@ class NodeLink:
     def __init__(self, folder: LabFolder, daemons: Daemons) -> None:
         self._folder = folder
         self._daemons = daemons
+        self._mounted = folder.run / "far-volume"
 
     @property
     def is_made(self) -> bool:
@@ -101,12 +102,22 @@ class NodeLink:
         listen = f"TCP-LISTEN:{PORT},bind={NEAR},range={FAR}/32,fork,reuseaddr,nodelay"
         self._daemons.start(SERVER, [_tool("socat"), listen, f"EXEC:{_SFTP_SERVER}"], env=env)
         self._wait(SERVER, _listens, "the volume's server does not listen")
-        options = [word for option in _SSHFS for word in ("-o", option)]
-        volume = str(self._folder.volume)
-        mount = [_tool("sshfs"), "-f", *options, f"{NEAR}:{volume}", volume]
+        self._mounted.mkdir(exist_ok=True)
+        mount = [_tool("sshfs"), "-f", *_SSHFS, f"{NEAR}:{self._folder.volume}", str(self._mounted)]
         alone = [_tool("unshare"), "--mount", "--propagation", "private"]
-        self._daemons.start(VOLUME, [_tool("nsenter"), f"--net=/run/netns/{SPACE}", *alone, *mount], env=env)
-        self._wait(VOLUME, self._is_mounted, "the volume is not mounted")
+        self._daemons.start(MOUNT, [_tool("nsenter"), f"--net=/run/netns/{SPACE}", *alone, *mount], env=env)
+        self._wait(MOUNT, partial(self._is_mounted, self._mounted), "the volume is not mounted")
+        owners = [
+            _tool("bindfs"),
+            "-f",
+            "--multithreaded",
+            "-o",
+            _AT_ONCE,
+            str(self._mounted),
+            str(self._folder.volume),
+        ]
+        self._daemons.start(OWNERS, [*self.entering(), *owners], env=env)
+        self._wait(OWNERS, partial(self._is_mounted, self._folder.volume), "the volume is not mounted again")
 
     def entering(self) -> Sequence[str]:
         """What to put before a command, by its absolute path, so that it runs on the far node.
@@ -114,8 +125,8 @@ class NodeLink:
         Raises:
             ClusterError: The volume's daemon, which keeps the namespace, has ended.
         """
-        self._daemons.refuse_unless_runs(VOLUME)
-        process = self._daemons.process(VOLUME)
+        self._daemons.refuse_unless_runs(MOUNT)
+        process = self._daemons.process(MOUNT)
         pid = process.pid if process is not None else 0
         return (_tool("nsenter"), f"--target={pid}", "--net", "--mount", "--")
 
@@ -136,7 +147,7 @@ class NodeLink:
 
     def close(self) -> None:
         """Remove it, once nothing of the far node runs."""
-        for name in (VOLUME, SERVER):
+        for name in (OWNERS, MOUNT, SERVER):
             self._daemons.stop(name)
         for order in (("link", "delete", DEVICE), ("netns", "delete", SPACE)):
             subprocess.run([_tool("ip"), *order], check=False, capture_output=True)
@@ -149,8 +160,8 @@ class NodeLink:
                 raise ClusterError(f"{why_not} after {_READY_S:g} s", code="lab-failed")
             time.sleep(0.05)
 
-    def _is_mounted(self) -> bool:
-        seen = [*self.entering(), "/usr/bin/stat", "--file-system", "--format=%T", str(self._folder.volume)]
+    def _is_mounted(self, folder: Path) -> bool:
+        seen = [*self.entering(), "/usr/bin/stat", "--file-system", "--format=%T", str(folder)]
         return "fuse" in subprocess.run(seen, check=False, capture_output=True, text=True).stdout
 
 
