@@ -77,9 +77,14 @@ class MovingJobs:
     def move(self, *sizes_mib: int) -> list[LinkedMove]:
         """Start jobs with checkpoints of these sizes, move all but one, one at a time, and let each end after its move.
 
-        The last one on a node moves nowhere; which one that is, the policy decides.
+        None moves before all have saved, which may cross the link too. The last one on a node moves nowhere; which one that
+        is, the policy decides.
         """
         sizes = {self._submit(mib): mib for mib in sizes_mib}
+        for job in sizes:
+            self._system.await_event(partial(_has_saved, job))
+        for job in sizes:
+            (self._checkpoints(job) / "go").touch()
         moves = [self._next(sizes) for _ in sizes_mib[1:]]
         (last,) = sizes.keys() - {each.job for each in moves}
         self._end(last)
@@ -108,8 +113,15 @@ class MovingJobs:
         )
 
     def _end(self, job: str) -> None:
-        (self._system.state / "cluster" / "jobs" / job / "checkpoints" / "enough").touch()
+        (self._checkpoints(job) / "enough").touch()
         assert self._system.await_end(job).outcome is c.Outcome.FINISHED
+
+    def _checkpoints(self, job: str) -> Path:
+        return self._system.state / "cluster" / "jobs" / job / "checkpoints"
+
+
+def _has_saved(job: str, found: Received[c.ClusterEvent]) -> bool | None:
+    return (isinstance(found.event, c.CheckpointVerified) and found.event.job == job) or None
 
 
 def _has_joined(node: str, found: Received[c.ClusterEvent]) -> bool | None:

@@ -1,7 +1,8 @@
 """A training whose checkpoint has a given size. It trains until a file named ``enough`` is in its folder of checkpoints.
 
 Arguments: the folder, and the size in MiB. It saves when it is stopped, and once at its first report, so that the size is
-known before a move. What it saves cannot be compressed, and it reads all of that when it resumes.
+known before a move. After that it waits for a file named ``go`` beside the other. What it saves cannot be compressed, and it
+reads all of that when it resumes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def main() -> None:
     for step in run.steps(STEPS):
         time.sleep(STEP_S)
         run.report(step, loss=1 / step)
+        while not (folder / "go").exists():
+            time.sleep(STEP_S)
         if (folder / "enough").exists():
             break
 
