@@ -391,7 +391,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
                 if tracked.pod is not None:
                     self._follow(tracked.folder, tracked.pod)
                     tracked.use = self._use_of(tracked, tracked.pod)
-        if self._listeners:  # nobody else asks for steps that heartbeats have
+        if self._listeners:  # what is read goes into heartbeats only
             self._read_reports({each.folder.replica: each for each in running})
 
     def _use_of(self, tracked: KubernetesTracked, pod: PodRecord) -> ResourceUse:
