@@ -77,6 +77,7 @@ class NodeLink:
         Raises:
             ClusterError: A daemon ends, or the volume is not mounted in time.
         """
+        self.close()  # what one that failed has left
         try:
             self._join()
             self._mount()
@@ -107,16 +108,8 @@ class NodeLink:
         alone = [_tool("unshare"), "--mount", "--propagation", "private"]
         self._daemons.start(MOUNT, [_tool("nsenter"), f"--net=/run/netns/{SPACE}", *alone, *mount], env=env)
         self._wait(MOUNT, partial(self._is_mounted, self._mounted), "the volume is not mounted")
-        owners = [
-            _tool("bindfs"),
-            "-f",
-            "--multithreaded",
-            "-o",
-            _AT_ONCE,
-            str(self._mounted),
-            str(self._folder.volume),
-        ]
-        self._daemons.start(OWNERS, [*self.entering(), *owners], env=env)
+        bind = [_tool("bindfs"), "-f", "--multithreaded", "-o", _AT_ONCE]
+        self._daemons.start(OWNERS, [*self.entering(), *bind, str(self._mounted), str(self._folder.volume)], env=env)
         self._wait(OWNERS, partial(self._is_mounted, self._folder.volume), "the volume is not mounted again")
 
     def entering(self) -> Sequence[str]:
@@ -127,8 +120,8 @@ class NodeLink:
         """
         self._daemons.refuse_unless_runs(MOUNT)
         process = self._daemons.process(MOUNT)
-        pid = process.pid if process is not None else 0
-        return (_tool("nsenter"), f"--target={pid}", "--net", "--mount", "--")
+        assert process is not None  # noqa: S101 - it has just been seen to run
+        return (_tool("nsenter"), f"--target={process.pid}", "--net", "--mount", "--")
 
     def shape(self, mbit: int | None) -> None:
         """Limit its rate in each direction, in Mbit/s; None: to nothing."""

@@ -59,7 +59,7 @@ FOLLOWED_SHARE = 0.25
 """Of the open files that its process may have, what an adapter takes to follow logs; others read what it has written."""
 
 FOLLOWED_BESIDE = 256
-"""Logs that an adapter follows whose heartbeats have no consumer: beside the one whose heartbeats have, it is in for few."""
+"""Logs that an adapter follows whose heartbeats have no consumer: another one, whose heartbeats have, follows the most."""
 
 _LISTED_S = 10.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
