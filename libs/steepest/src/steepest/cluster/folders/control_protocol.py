@@ -74,7 +74,7 @@ def withdraw(folder: IncarnationFolder, request: str) -> None:
 def hello(folder: IncarnationFolder) -> Hello | None:
     """What the job announced when its training loop started.
 
-    Many jobs never do and are asked again and again: to see whether the file is there costs little of what opening it safely does.
+    Many jobs never do, and are asked at each heartbeat: to see that there is no file costs less than to open it safely.
     """
     return folder.read(folder.hello, Hello) if os.path.lexists(folder.hello) else None
 
