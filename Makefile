@@ -140,10 +140,13 @@ storage: ## Get the lighttpd storage server (Debian, Ubuntu) for jobs that strea
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends lighttpd; }
 
-links: ## Get what joins emulated nodes by links (Debian, Ubuntu); making them needs root
-	@PATH=$$PATH:/usr/sbin; { command -v tc && command -v nsenter; } > /dev/null || { \
+# Over a link, the lab's second node mounts the volume by SFTP: no kernel module is needed for that but FUSE.
+links: ## Get what joins emulated nodes, and the lab's, by links (Debian, Ubuntu); making them needs root
+	@PATH=$$PATH:/usr/sbin; { command -v tc && command -v nsenter && command -v sshfs && command -v socat && command -v bindfs \
+	    && test -x /usr/lib/openssh/sftp-server; } > /dev/null || { \
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
-	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends iproute2 util-linux; }
+	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends \
+	    iproute2 util-linux sshfs bindfs socat openssh-sftp-server; }
 
 collector: .collector/collector ## Build the OpenTelemetry Collector (Go) for the test of the export of traces
 
@@ -253,6 +256,10 @@ kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause
 kubernetes: $(STAMP)/runtime kubernetes-programs ## Build and start Kubernetes with two real nodes (Go, root; the first build takes minutes)
 	@$(BIN)/python -m steepest.kubernetes_lab start
 
+.PHONY: kubernetes-link
+kubernetes-link: $(STAMP)/runtime kubernetes-programs links ## The same, where a link of MBIT=100 joins the nodes: one reaches the volume over it
+	@$(BIN)/python -m steepest.kubernetes_lab link $(or $(MBIT),100)
+
 .PHONY: kubernetes-services
 kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The same, with Helm and the images that the chart needs
 	@$(BIN)/python -m steepest.kubernetes_lab services
@@ -271,6 +278,11 @@ test-kueue: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/kueue ## Steepest bes
 # It needs neither root nor containerd. What it came to, and on which machine, stands in docs/kubernetes.md.
 bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside the default scheduler's on bare nodes: NODES=1000 JOBS=10000 PAIRS=1
 	@$(BIN)/python -m benchmarks.kubernetes.run --nodes $(or $(NODES),1000) --jobs $(or $(JOBS),10000) --pairs $(or $(PAIRS),1)
+
+# It starts the lab, unless that runs.
+.PHONY: bench-link
+bench-link: $(STAMP)/dev kubernetes-programs links ## What moves over a link between the lab's nodes take, beside what was predicted: MBIT=100
+	@$(BIN)/python -m benchmarks.kubernetes.link --mbit $(or $(MBIT),100)
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
 	@$(BIN)/python -m steepest.docker_lab.images

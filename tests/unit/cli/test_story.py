@@ -197,7 +197,7 @@ def test_limits_and_moves_of_steepest_are_explained_by_fair_ends() -> None:
         source="n1",
         target="n2",
         kind=c.MoveKind.STEEPEST,
-        because=c.Because(rule="room", gain_ms=30_000, alternatives=(c.MoveOption("b", "n2", 20_000),)),
+        because=c.Because(rule="room", gain_ms=30_000, move_ms=9_000, alternatives=(c.MoveOption("b", "n2", 20_000),)),
     )
     entries = {entry.type: entry for entry in timeline(story.add(limits, move)).entries}
 
@@ -209,8 +209,9 @@ def test_limits_and_moves_of_steepest_are_explained_by_fair_ends() -> None:
         ),
         "considered b (300m of the 400m CPU that it can use; it is unknown how much is left)",
     ]
-    assert [one.split(" gained")[0] for one in entries["MigrationPlanned"].details][-2:] == [
+    assert [one.split(" gained")[0] for one in entries["MigrationPlanned"].details][-3:] == [
         "30 s",
+        "the move is predicted to take 9.0 s",
         "or b to n2: 20 s",
     ]
 

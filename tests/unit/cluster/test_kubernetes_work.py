@@ -19,14 +19,16 @@ from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.folders.background import AdapterSettings
 from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked
-from steepest.cluster.kubernetes import KubernetesCluster
+from steepest.cluster.kubernetes import KubernetesCluster, kubernetes_background
 from steepest.cluster.kubernetes.api import REQUESTS_AT_ONCE, KubernetesApi
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.nodes.usage import NODES_A_SECOND, PodUsage
 from steepest.cluster.kubernetes.objects import Pod
+from steepest.cluster.kubernetes.output import ContainerOutput
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector, WatchEvent
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.observation import Observation
+from steepest.cluster.output_copy import OutputCopy
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
 from steepest.testing.call_count import count_calls
@@ -143,6 +145,48 @@ async def test_a_pod_that_changes_is_the_only_one_observed(cluster: KubernetesCl
         await background.look()
 
     assert observed == {"job-7": 1}
+
+
+class SilentOutput(ContainerOutput):
+    """A log that goes on, and to which nothing is added."""
+
+    async def _copy_into(self, copy: OutputCopy) -> bool:
+        del copy
+        self._opened.set()
+        await asyncio.Event().wait()
+        return False
+
+
+async def test_only_so_many_logs_are_followed_as_files_may_be_open(
+    cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait until one has ended; a log of which a container is about to be stopped does not wait."""
+    monkeypatch.setattr(kubernetes_background, "FOLLOWED_BESIDE", FEW)
+    followed: list[SilentOutput] = []
+
+    def copy(_: object, folder: IncarnationFolder, *__: object, **___: object) -> SilentOutput:
+        followed.append(SilentOutput(folder))
+        return followed[-1]
+
+    monkeypatch.setattr(KubernetesBackground, "_copy", copy)
+    for number in range(JOBS):
+        await cluster.start(ReplicaId(f"job-{number}"), 1, "n1", SPEC, None)
+    background = cluster._background
+    assert background is not None
+    await until(lambda: len(background.roster.running()) == JOBS)
+    await background.measure()
+    at_first = len(followed)
+    names = [each._folder.replica.job for each in followed]
+    waiting = next(each for each in background.roster.running() if each.folder.replica.job not in names)
+    await background.begin_output(waiting.folder)
+    before_a_stop = len(followed)
+    for ended in followed[:2]:
+        ended.task.cancel()
+    await asyncio.gather(*(ended.task for ended in followed[:2]), return_exceptions=True)
+    background._outputs = {uid: each for uid, each in background._outputs.items() if not each.task.done()}
+    await background.measure()
+
+    assert (at_first, before_a_stop, len(followed)) == (FEW, FEW + 1, FEW + 2)
 
 
 async def test_a_client_has_a_bounded_number_of_requests_under_way(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events.common import CheckpointMode
+from steepest.testing.call_count import count_calls
 
 JOB = ReplicaId("mnist")
 WRONG = [b"", b"{", b"[]", b"null", b'{"checkpoint_mode": "maybe"}', b"\xff\xfe", b'{"request": 7}']
@@ -111,6 +112,21 @@ def test_a_report_that_cannot_be_read_is_passed_over(folder: IncarnationFolder, 
     folder.reports.write_bytes(line(1) + content + b"\n" + line(2))
 
     assert ReportsTail(folder).read() == 2
+
+
+def test_what_has_not_grown_is_not_opened_again(folder: IncarnationFolder) -> None:
+    """Reports are read at every heartbeat: an incarnation that says nothing costs a fraction of one that does."""
+    tail = ReportsTail(folder)
+    folder.reports.write_bytes(line(1))
+    news, first = count_calls(tail.read)
+    silent, again = count_calls(tail.read)
+    with folder.reports.open("ab") as file:
+        file.write(line(2))
+    absent, hello = count_calls(lambda: control_protocol.hello(folder))
+
+    assert (first, again, tail.read(), hello) == (1, 1, 2, None)
+    assert 5 * silent < news
+    assert 5 * absent < news
 
 
 def test_unassigned_names_and_numbers_are_skipped(tmp_path: Path) -> None:

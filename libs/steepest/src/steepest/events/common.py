@@ -144,12 +144,21 @@ class CheckpointMode(enum.StrEnum):
     NONE = "none"  # it is never migrated or preempted
 
 
-class CheckpointRef(msgspec.Struct, frozen=True):
-    """A verified checkpoint: the folder's name on the job's volume, the step it holds, and its digest."""
+class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A verified checkpoint: the folder's name on the job's volume, the step it holds, and its digest.
+
+    Attributes:
+        size_bytes: What its files have together; 0: unknown, as in logs of earlier versions.
+    """
 
     name: str
     step: Count
     digest: str
+    size_bytes: Count = 0
+
+    def is_same(self, other: CheckpointRef) -> bool:
+        """Whether both are one checkpoint, also where the size is known of one of them only."""
+        return (self.name, self.step, self.digest) == (other.name, other.step, other.digest)
 
 
 # --- which nodes a job may run on: labels and taints, in the terms of Kubernetes ---------------------------------------

@@ -118,7 +118,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         plan_every_ms: The longest time between two plans of a node with jobs, in counted time.
         least_change: A limit that changes by less than this share of the node is not set again.
         young_ms: How long a job whose speed or demand was never measured runs ahead of the others.
-        move_cost_ms: What a move is assumed to cost a job until moves were measured.
+        move_cost_ms: The least that a move is taken to cost a job; more where the moves that were measured say so.
         pays: A move is worth it where it gains this many times its cost.
         dwell_ms: Counted time for which a job stays after a move.
         roomy: A node whose jobs can use less than this share of it takes a waiting job from another one.

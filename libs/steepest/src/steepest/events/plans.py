@@ -102,6 +102,8 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         converged_ms: Counted time since the job converged, where the rule looks at it.
         standing: How the job stands against fair sharing, where the rule looks at it.
         gain_ms: Time that the rule expects to gain, after the cost of the move; of a rescue, CPU time no longer late.
+        move_ms: How long the move is predicted to take, from this decision to the first step at the new place, by those
+            that were measured; None: too little is known of the checkpoint or of the nodes.
         alternatives: The next best moves under the same rule; at most 4 of them.
         preemption: What the preemption saves and costs, where the rule weighs that.
     """
@@ -113,6 +115,7 @@ class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     converged_ms: Millis | None = None
     standing: FairStanding | None = None
     gain_ms: Count | None = None
+    move_ms: Millis | None = None
     alternatives: tuple[MoveOption, ...] = ()
     preemption: PreemptionSeen | None = None
 

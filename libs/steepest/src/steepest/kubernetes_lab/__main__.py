@@ -1,4 +1,4 @@
-"""``python -m steepest.kubernetes_lab start|services|stop``: the lab, for people."""
+"""``python -m steepest.kubernetes_lab start|services|link MBIT|stop``: the lab, for people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steepest.kubernetes_lab.layout import default_folder
 
 
 def main() -> None:
-    """Start the lab and say how to reach it, give it the images of the services, or stop it."""
+    """Start the lab and say how to reach it, give it the images of the services or a link between its nodes, or stop it."""
     lab = KubernetesLab(default_folder())
     if sys.argv[1:] == ["stop"]:
         lab.stop()
@@ -19,6 +19,9 @@ def main() -> None:
         lab.start()
         if sys.argv[1:] == ["services"]:
             lab.provide_services()
+        if sys.argv[1:2] == ["link"]:
+            lab.join_by_link()
+            lab.link.shape(int(sys.argv[2]))
     except SteepestError as error:
         sys.exit(f"{error}\n{error.hint}".rstrip())
     print(lab.kubectl("get", "nodes"), end="")  # noqa: T201 - the command's output

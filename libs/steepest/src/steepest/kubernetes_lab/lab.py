@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.errors import ClusterError, InputError
-from steepest.kubernetes_lab import control_plane, images, node, service_images
+from steepest.kubernetes_lab import control_plane, images, link, node, service_images
 from steepest.kubernetes_lab.daemons import Daemons
 from steepest.kubernetes_lab.layout import (
     CLAIM,
@@ -29,6 +29,7 @@ from steepest.kubernetes_lab.layout import (
     LabNode,
     search_path,
 )
+from steepest.kubernetes_lab.link import MEMBER, NodeLink
 
 READY_S = 180.0
 """How long to wait for nodes: 10 s on two idle cores."""
@@ -46,6 +47,7 @@ class KubernetesLab:
     def __init__(self, folder: LabFolder) -> None:
         self.folder = folder
         self.daemons = Daemons(folder.daemons)
+        self.link = NodeLink(folder, self.daemons)
 
     @property
     def runs(self) -> bool:
@@ -64,18 +66,49 @@ class KubernetesLab:
         archives = images.make(self.folder)
         self.folder.run.mkdir(parents=True, exist_ok=True)
         for each in NODES:
-            node.make_bridge(each)
+            node.make_bridge(each, self._entering(each))
         control_plane.start(self.folder, self.daemons)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda each: node.start(self.folder, self.daemons, each), NODES))
+            list(pool.map(self._start_node, NODES))
         self._import(archives)
         self._provide()
         self._wait_for_nodes()
+
+    def join_by_link(self) -> None:
+        """Start the second node again as a machine of its own, at the far end of a link; what ran there has ended.
+
+        Raises:
+            InputError: Something is missing for it.
+            ClusterError: The node is not ready in time.
+        """
+        if why := link.missing():
+            raise InputError(why, code="no-link", hint="make links")
+        if not self.link.is_made:
+            node.stop(self.folder, self.daemons, MEMBER)
+            self.link.make()
+        self.start()
+
+    def part_from_link(self) -> None:
+        """Start the second node again on this machine's own network; what ran there has ended.
+
+        Raises:
+            ClusterError: The node is not ready in time.
+        """
+        node.stop(self.folder, self.daemons, MEMBER)
+        self.link.close()
+        self.start()
+
+    def _entering(self, each: LabNode) -> Sequence[str]:
+        return self.link.entering() if each is MEMBER and self.link.is_made else ()
+
+    def _start_node(self, each: LabNode) -> None:
+        node.start(self.folder, self.daemons, each, self._entering(each))
 
     def stop(self) -> None:
         """End everything and remove its files."""
         with ThreadPoolExecutor() as pool:
             list(pool.map(lambda each: node.stop(self.folder, self.daemons, each), NODES))
+        self.link.close()
         for name in (*CONTROLLERS, *control_plane.NAMES):
             self.daemons.kill(name)  # what they would save or wait for is removed
         control_plane.forget_services(self.folder)

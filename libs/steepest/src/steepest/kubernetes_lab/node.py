@@ -58,25 +58,31 @@ disable = true
 """
 
 
-def start(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
+def start(folder: LabFolder, daemons: Daemons, node: LabNode, entering: Sequence[str] = ()) -> None:
     """Start the node's containerd and kubelet, with all that they need; nothing that runs is touched.
+
+    Args:
+        folder: The lab's.
+        daemons: The lab's.
+        node: The node.
+        entering: What to put before a command so that it runs in the node's own namespaces; empty: it has none.
 
     Raises:
         ClusterError: Its containerd ends, or does not answer in time.
     """
     own = folder.node(node)
     own.mkdir(parents=True, exist_ok=True)
-    make_bridge(node)
+    make_bridge(node, entering)
     _make_groups(node)
     _allow_watches()
     _write_settings(folder, node)
     daemons.start(
         f"containerd-{node.name}",
-        [folder.program("containerd"), f"--config={own}/containerd.toml"],
+        [*entering, folder.program("containerd"), f"--config={own}/containerd.toml"],
         env=daemon_environment(folder),  # containerd finds its shim and runc on PATH
     )
     _wait_for_containerd(folder, daemons, node)  # a kubelet that finds none ends
-    start_kubelet(folder, daemons, node)
+    start_kubelet(folder, daemons, node, entering)
 
 
 def _wait_for_containerd(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
@@ -96,12 +102,13 @@ def _ctr(folder: LabFolder, node: LabNode) -> list[str]:
     return [folder.program("ctr"), "-a", f"{folder.node(node)}/containerd.sock", "-n", "k8s.io"]
 
 
-def start_kubelet(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
-    """Start the kubelet alone, for example after it was stopped."""
+def start_kubelet(folder: LabFolder, daemons: Daemons, node: LabNode, entering: Sequence[str] = ()) -> None:
+    """Start the kubelet alone, for example after it was stopped; ``entering``: as for :func:`start`."""
     own = folder.node(node)
     daemons.start(
         f"kubelet-{node.name}",
         [
+            *entering,
             folder.program("kubelet"),
             f"--kubeconfig={own}/kubeconfig",
             f"--config={own}/kubelet.json",
@@ -151,13 +158,16 @@ def stop(folder: LabFolder, daemons: Daemons, node: LabNode) -> None:
             link.unlink()
 
 
-def make_bridge(node: LabNode) -> None:
-    """Make the node's bridge, at whose address its kubelet and the API server answer."""
-    if not Path("/sys/class/net", node.bridge).exists():
-        subprocess.run(["ip", "link", "add", node.bridge, "type", "bridge"], check=True)
-    subprocess.run(["ip", "address", "replace", f"{node.address}/24", "dev", node.bridge], check=True)
-    subprocess.run(["ip", "link", "set", node.bridge, "up"], check=True)
-    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+def make_bridge(node: LabNode, entering: Sequence[str] = ()) -> None:
+    """Make the node's bridge, at whose address its kubelet and the API server answer; ``entering``: as for :func:`start`."""
+    ip = [*entering, shutil.which("ip", path=search_path()) or "ip"]
+    if subprocess.run([*ip, "link", "show", node.bridge], check=False, capture_output=True).returncode:
+        subprocess.run([*ip, "link", "add", node.bridge, "type", "bridge"], check=True)
+    subprocess.run([*ip, "address", "replace", f"{node.address}/24", "dev", node.bridge], check=True)
+    subprocess.run([*ip, "link", "set", node.bridge, "up"], check=True)
+    subprocess.run([*entering, "/bin/sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward"], check=True)
+    if entering:
+        return  # no engine has rules in a namespace that is the node's own
     # An engine that has turned forwarding on drops what it has not allowed itself, and leaves that behind.
     for rule in _rules(node):
         if not _iptables("-C", rule):

@@ -257,6 +257,8 @@ def _inputs(because: c.Because, at_ms: int) -> Iterator[str]:
         yield f"considered {fair_standing(because.standing, at_ms)}"
     if because.gain_ms is not None:
         yield f"{span(because.gain_ms)} gained, after the cost of the move"
+    if because.move_ms is not None:
+        yield f"the move is predicted to take {span(because.move_ms)}"
     for other in because.alternatives:
         yield f"or {other.job} to {other.target}: {span(other.gain_ms)} gained"
     if because.preemption is not None:

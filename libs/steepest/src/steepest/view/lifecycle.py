@@ -176,9 +176,12 @@ def not_started(job: Job, code: str, message: str) -> None:
 
 def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
     """A checkpoint of a job is known to be good."""
-    if checkpoint is not None and checkpoint != job.checkpoint:
+    if checkpoint is None:
+        return
+    is_new = job.checkpoint is None or not checkpoint.is_same(job.checkpoint)
+    if is_new or checkpoint.size_bytes:  # a release before sizes may report the same one
         job.checkpoint = checkpoint
-        job.saved_since_start = True
+    job.saved_since_start = job.saved_since_start or is_new
 
 
 def lose_steps(job: Job, steps: int) -> None:

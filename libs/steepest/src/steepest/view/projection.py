@@ -77,6 +77,11 @@ class Projection:
         """A plan, also one that is over or void, as long as it is remembered."""
         return self.state.plans.get(plan)
 
+    def move_ms(self, job: Job, source: str, target: str) -> int | None:
+        """How long a move of a job would take, by those that were measured; None where too little is known. Work: O(1)."""
+        saved = job.checkpoint
+        return self.state.move_costs.predict(job.spec.model, source, target, saved.size_bytes if saved else 0)
+
     def find(self, name: str) -> Job | None:
         """The job that a record is about, which becomes ``touched``; None where it was never submitted."""
         self.touched = self.jobs.get(name)

@@ -12,9 +12,10 @@ import msgspec
 from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
 from steepest.events.parameters import PoolParameters
+from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
-STATE_VERSION = 10
+STATE_VERSION = 11
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -412,6 +413,7 @@ class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
         streams: Per stream of decisions, the position of the newest one folded.
         last_ids: Per stream, the newest id, against which ``prev`` is checked.
         gaps: Decisions that are missing: a later one names them as its predecessor.
+        move_costs: What moves take, by those that were measured.
     """
 
     position: int = 0
@@ -426,3 +428,4 @@ class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
     streams: dict[str, tuple[int, int]] = {}
     last_ids: dict[str, str] = {}
     gaps: int = 0
+    move_costs: MoveCosts = msgspec.field(default_factory=MoveCosts)

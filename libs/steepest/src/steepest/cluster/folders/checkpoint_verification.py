@@ -151,7 +151,8 @@ class Volume:
         for name in sorted(found):  # last, because only hashing takes time
             if (yield from self._hash(folder / name, found[name])) != manifest.files[name].sha256:
                 raise _differs(folder, name)
-        return CheckpointRef(name=folder.name, step=manifest.step, digest=manifest.digest)
+        size = sum(found.values())
+        return CheckpointRef(name=folder.name, step=manifest.step, digest=manifest.digest, size_bytes=size)
 
     def _read_manifest(self, folder: Path) -> _Manifest:
         try:

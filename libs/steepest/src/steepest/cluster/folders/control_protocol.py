@@ -7,6 +7,7 @@ A file of the job may be wrong or hostile: it is skipped, and the reason is logg
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from typing import Any
 
@@ -71,8 +72,11 @@ def withdraw(folder: IncarnationFolder, request: str) -> None:
 
 
 def hello(folder: IncarnationFolder) -> Hello | None:
-    """What the job announced when its training loop started."""
-    return folder.read(folder.hello, Hello)
+    """What the job announced when its training loop started.
+
+    Many jobs never do, and are asked at each heartbeat: to see that there is no file costs less than to open it safely.
+    """
+    return folder.read(folder.hello, Hello) if os.path.lexists(folder.hello) else None
 
 
 class ReportsTail:
@@ -97,6 +101,8 @@ class ReportsTail:
 
     def read(self) -> int | None:
         """Read what was appended since the last call; return the last step reported, None before the first."""
+        if self._is_read():
+            return self.step
         try:
             with self._reading:
                 descriptor = open_file(self._folder.reports, below=self._folder.below)
@@ -109,6 +115,14 @@ class ReportsTail:
         except (UntrustedError, OSError) as error:
             warn_once(self._folder.reports, str(error))
         return self.step
+
+    def _is_read(self) -> bool:
+        """Whether the file is as long as what was read of it, or not there: then it is not opened at all."""
+        try:
+            found = os.lstat(self._folder.reports)
+            return stat.S_ISREG(found.st_mode) and found.st_size == self._offset
+        except OSError as error:
+            return isinstance(error, FileNotFoundError)
 
     def _catch_up(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size

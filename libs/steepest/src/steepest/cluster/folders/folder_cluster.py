@@ -282,7 +282,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             found = await background.slicer.run(Volume(self._state.checkpoints(job), job).verifying(restore.name))
         except InputError as error:
             raise RefusedError(str(error), code="checkpoint-refused") from error
-        if found != restore:
+        if not found.is_same(restore):
             raise RefusedError(f"the checkpoint {restore.name} has changed", code="checkpoint-refused")
 
     async def _refuse_unless_running(self, folder: IncarnationFolder) -> None:

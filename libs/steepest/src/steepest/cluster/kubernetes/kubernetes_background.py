@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import itertools
+import resource
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 
@@ -50,6 +51,15 @@ _STARTING_A_LOOK = 20
 
 READ_A_HEARTBEAT = 1_000
 """Jobs whose reports are read in a heartbeat period: those of more jobs take several periods, and delay no heartbeat."""
+
+FILES_A_LOG = 4
+"""Open files of a log that is followed: its folder, the two that are written there, and the stream."""
+
+FOLLOWED_SHARE = 0.25
+"""Of the open files that its process may have, what an adapter takes to follow logs; others read what it has written."""
+
+FOLLOWED_BESIDE = 256
+"""Logs that an adapter follows whose heartbeats have no consumer: another one, whose heartbeats have, follows the most."""
 
 _LISTED_S = 10.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -126,6 +136,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._speaker = NodeSpeaker(settings.state, agent.name if agent is not None else None)
         self._untracked: dict[str, None] = {}  # UIDs of pods on an agent's node whose incarnations are not tracked yet
         self._outputs: dict[str, ContainerOutput] = {}
+        self._room = 0  # for so many more logs, since they were counted last
+        self._is_crowded = False
         self._completing: dict[ReplicaId, asyncio.Task[None]] = {}
         self._doubtful: dict[str, None] = {}  # UIDs of pods that changed since they were observed
         self._by_pod: dict[str, ReplicaId] = {}  # those that have begun, by the UID of their pod
@@ -246,6 +258,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         The work grows with what has changed, and not with the number of incarnations that run.
         """
         changed = []
+        self._count_followed()
         if self._untracked:
             await self._track_new()
         for replica in self._looked_at():
@@ -317,13 +330,24 @@ class KubernetesBackground(Background[KubernetesTracked]):
         """Begin to copy the output of an incarnation that is about to be stopped: its log goes with its pod."""
         pod = await asyncio.to_thread(pod_of, folder)
         if pod is not None:
-            self._follow(folder, pod)
+            self._follow(folder, pod, must=True)
             if (output := self._outputs.get(pod.uid)) is not None:
                 await output.begin()
 
-    def _follow(self, folder: IncarnationFolder, pod: PodRecord) -> None:
+    def _count_followed(self) -> None:
+        """See for how many more logs there are files: one that is not followed is copied when its container ends."""
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = int(FOLLOWED_SHARE * files / FILES_A_LOG) if self._listeners else FOLLOWED_BESIDE
+        self._room = most - sum(not output.task.done() for output in self._outputs.values())
+
+    def _follow(self, folder: IncarnationFolder, pod: PodRecord, *, must: bool = False) -> None:
         output = self._outputs.get(pod.uid)
         if output is not None and not output.may_be_begun_again:
+            return
+        if self._room <= 0 and not must:
+            if self._listeners and not self._is_crowded:
+                self._is_crowded = True
+                _log.warning("too few open files to follow all logs", followed=len(self._outputs))
             return
         found = self.pods.get(pod.uid)
         if found is None or (found.state.running is None and found.state.terminated is None):
@@ -332,6 +356,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
             begun = self._copy(folder, pod, delay_s=0.0 if self._listeners else LEFT_S)
             if begun is not None:
                 self._outputs[pod.uid] = begun
+                self._room -= 1
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
@@ -379,6 +404,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
     async def measure(self) -> None:
         """Take the newest samples of running pods, and ask for more while the heartbeats have a consumer."""
         self._renew()
+        self._count_followed()
         running = [each for each in self.roster.running() if self.answers(each.node)]
         if self._listeners:
             await self._speaker.look()
@@ -391,7 +417,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
                 if tracked.pod is not None:
                     self._follow(tracked.folder, tracked.pod)
                     tracked.use = self._use_of(tracked, tracked.pod)
-        self._read_reports({each.folder.replica: each for each in running})
+        if self._listeners:  # what is read goes into heartbeats only
+            self._read_reports({each.folder.replica: each for each in running})
 
     def _use_of(self, tracked: KubernetesTracked, pod: PodRecord) -> ResourceUse:
         """What its pod uses. One in its machine's network has no counters of its own; a gang's receive gradients as well."""

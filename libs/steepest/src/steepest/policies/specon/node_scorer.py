@@ -49,7 +49,7 @@ class NodeScorer:
     """Answers each ``ReallocationRequested`` with a migration or a stay, once for each job."""
 
     name = "node-scorer"
-    logic = 2
+    logic = 3
     reads: frozenset[type] = frozenset({c.ReallocationRequested, c.MigrationPlanned, c.StayDecided})
     state_type = NodeScorerState
 
@@ -97,7 +97,10 @@ class NodeScorer:
             source=source.name,
             target=target.name,
             kind=c.MoveKind.REALLOCATION,
-            because=self._because(view, job, source, "Algorithm 4: the lowest score, then the least use"),
+            because=msgspec.structs.replace(
+                self._because(view, job, source, "Algorithm 4: the lowest score, then the least use"),
+                move_ms=view.move_ms(job, source.name, target.name),
+            ),
         )
         self.state.add(plan.plan, job, source.name, target.name)
         return plan

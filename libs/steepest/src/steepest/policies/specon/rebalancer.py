@@ -39,7 +39,7 @@ class Rebalancer:
     """Moves converged jobs to idle workers."""
 
     name = "rebalancer"
-    logic = 1
+    logic = 2
     reads: frozenset[type] = frozenset(
         {c.MigrationPlanned, c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished}
     )
@@ -120,6 +120,7 @@ class Rebalancer:
             nodes=(seen(view, target, self.state), seen(view, source, self.state)),
             balance_factor=factor,
             converged_ms=view.counted_ms - job.converged_counted_ms,
+            move_ms=view.move_ms(job, source.name, target.name),
         )
         self.state.add(plan, job, source.name, target.name)
         return c.MigrationPlanned(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,8 +46,17 @@ LEAST_CORES = 0.01
 
 EQUAL = 1e-6
 
-Fits = Callable[[str, str], bool]
-"""Whether the reservation of a job fits a node."""
+
+class MoveTerms(NamedTuple):
+    """What a move depends on beside the nodes' work.
+
+    Attributes:
+        fits: Whether the reservation of a job fits a node.
+        takes_s: Seconds that a move of a job from a node to another one takes.
+    """
+
+    fits: Callable[[str, str], bool]
+    takes_s: Callable[[str, str, str], float]
 
 
 class Reason(enum.StrEnum):
@@ -72,28 +82,29 @@ class MoveChoice(msgspec.Struct, frozen=True):
     alternatives: Sequence[MoveChoice] = ()
 
 
-def choose_moves(nodes: Residences, parameters: SteepestParameters, fits: Fits, now_s: float) -> Iterator[MoveChoice]:
+def choose_moves(
+    nodes: Residences, parameters: SteepestParameters, terms: MoveTerms, now_s: float
+) -> Iterator[MoveChoice]:
     """The moves to be made now. The residences are changed as if each was made.
 
     Args:
         nodes: All nodes that are open.
         parameters: Of the policy.
-        fits: Whether a job's reservation fits a node.
+        terms: Which moves are possible, and what they take.
         now_s: Counted time.
     """
-    search = _Search(nodes, parameters, fits, now_s)
+    search = _Search(nodes, parameters, terms, now_s)
     yield from search.room()
     yield from search.balance()
     yield from search.rescue()
 
 
 class _Search:
-    def __init__(self, nodes: Residences, parameters: SteepestParameters, fits: Fits, now_s: float) -> None:
+    def __init__(self, nodes: Residences, parameters: SteepestParameters, terms: MoveTerms, now_s: float) -> None:
         self._nodes = nodes
         self._now_s = now_s
-        self._fits = fits
+        self._terms = terms
         self._parameters = parameters
-        self._cost_s = parameters.move_cost_ms / 1000
         self._slot_s = parameters.slot_ms / 1000
         self._sources = nodes.fullest(MOST_SOURCES)
 
@@ -109,13 +120,16 @@ class _Search:
     def _to_room(self, job: Resident, source: Residence, target: Residence) -> MoveChoice | None:
         cpu = min(job.demand, target.cores - target.load)
         waits = job.rate <= WAITS_FOR_ROOM * min(job.demand, source.cores)
-        if not waits or cpu < job.rate + WORTH * job.demand or not self._may(job, source):
+        if not waits or cpu < job.rate + WORTH * job.demand or not job.free:
+            return None
+        cost_s = self._terms.takes_s(job.name, source.name, target.name)
+        if not self._may(job, source, cost_s):
             return None
         left = job.backlog
         ahead = sum(other.backlog for other in source.jobs if other is not job and other.index >= job.index)
         stay_s = max((ahead + left) / source.cores, left / min(job.demand, source.cores))
-        gain_s = stay_s - self._cost_s - left / cpu
-        if gain_s <= self._parameters.pays / 2 * self._cost_s:
+        gain_s = stay_s - cost_s - left / cpu
+        if gain_s <= self._parameters.pays / 2 * cost_s:
             return None
         return MoveChoice(job, source.name, target.name, Reason.ROOM, gain_s)
 
@@ -128,12 +142,13 @@ class _Search:
         gap_s = source.fullness - target.fullness
         found = []
         for job in source.jobs:
-            if source is target or not self._may(job, source):
+            if source is target or not job.free or job.rate >= WAITS_FOR_BALANCE * min(job.demand, source.cores):
                 continue
-            if job.rate >= WAITS_FOR_BALANCE * min(job.demand, source.cores):
+            cost_s = self._terms.takes_s(job.name, source.name, target.name)
+            if not self._may(job, source, cost_s):
                 continue
             after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
-            if gap_s - after_s > self._parameters.pays * self._cost_s:
+            if gap_s - after_s > self._parameters.pays * cost_s:
                 found.append(MoveChoice(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
         yield from self._best(found)
 
@@ -147,28 +162,31 @@ class _Search:
             targets = list(islice(self._nodes.emptiest(), MOST_TARGETS))
             before = {target.name: self._late(target) for target in targets}
             for job in source.jobs:
-                if not self._may(job, source):
+                if not job.free:
                     continue
                 without = self._late(source, without=job)
                 for target in targets:
                     if target is source or target.awaits:
                         continue
-                    gain = late + before[target.name] - without - self._late(target, with_job=job)
+                    cost_s = self._terms.takes_s(job.name, source.name, target.name)
+                    if not self._may(job, source, cost_s):
+                        continue
+                    gain = late + before[target.name] - without - self._late(target, with_job=job, ready_s=cost_s)
                     if gain > LESS_LATE * late + 1:
                         found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
             yield from self._best(found, is_safe=True)
 
-    def _may(self, job: Resident, source: Residence) -> bool:
-        if not job.free or job.left is None:
+    def _may(self, job: Resident, source: Residence, cost_s: float) -> bool:
+        if job.left is None:
             return False
-        return job.left / min(job.demand, source.cores) > self._parameters.pays * self._cost_s
+        return job.left / min(job.demand, source.cores) > self._parameters.pays * cost_s
 
     def _best(self, found: list[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
         """The first of the best moves that breaks no promise, with the next ones beside it."""
         ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
         for rank, move in enumerate(ranked):
             source, target = self._nodes[move.source], self._nodes[move.target]
-            if target.awaits or not self._fits(move.job.name, target.name):
+            if target.awaits or not self._terms.fits(move.job.name, target.name):
                 continue
             if not is_safe and not self._keeps_promises(move.job, source, target):
                 continue
@@ -182,13 +200,22 @@ class _Search:
 
     def _keeps_promises(self, job: Resident, source: Residence, target: Residence) -> bool:
         here, there = self._late(source), self._late(target)
-        after = self._late(target, with_job=job)
+        cost_s = self._terms.takes_s(job.name, source.name, target.name)
+        after = self._late(target, with_job=job, ready_s=cost_s)
         return after <= there + EQUAL or after < here + there - EQUAL
 
-    def _late(self, node: Residence, *, without: Resident | None = None, with_job: Resident | None = None) -> float:
+    def _late(
+        self,
+        node: Residence,
+        *,
+        without: Resident | None = None,
+        with_job: Resident | None = None,
+        ready_s: float = 0.0,
+    ) -> float:
+        """What is late on a node without one of its jobs, or with another one that is ready there after a while."""
         promises = [self._promise(job, 0.0) for job in node.jobs if job is not without and job.due_s is not None]
         if with_job is not None and with_job.due_s is not None:
-            promises.append(self._promise(with_job, self._cost_s))
+            promises.append(self._promise(with_job, ready_s))
         unknown = sum(job.claim for job in node.jobs if job is not without)
         return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._slot_s).late
 

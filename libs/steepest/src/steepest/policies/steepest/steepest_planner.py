@@ -27,7 +27,7 @@ from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
-from steepest.policies.steepest.moves import MoveChoice, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -48,7 +48,7 @@ class SteepestPlanner:
     """Plans limits and moves."""
 
     name = "steepest-planner"
-    logic = 5
+    logic = 6
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -204,7 +204,11 @@ class SteepestPlanner:
         def fits(job: str, node: str) -> bool:
             return state.no_room(view.jobs[job], view.nodes[node]) is None
 
-        moves = choose_moves(self._residences, view.parameters.steepest, fits, state.now_s)
+        def takes_s(job: str, source: str, target: str) -> float:
+            predicted_ms = view.move_ms(view.jobs[job], source, target) or 0
+            return max(predicted_ms, view.parameters.steepest.move_cost_ms) / 1000
+
+        moves = choose_moves(self._residences, view.parameters.steepest, MoveTerms(fits, takes_s), state.now_s)
         for number, move in enumerate(moves):
             yield from self._move(view, move, received, number)
 
@@ -237,6 +241,7 @@ class SteepestPlanner:
                 rule=str(move.reason),
                 standing=facts.standing(JobShare(rate=move.job.rate), received.at_ms, state.now_s),
                 gain_ms=round(move.gain_s * 1000),
+                move_ms=view.move_ms(job, move.source, move.target),
                 alternatives=tuple(
                     c.MoveOption(other.job.name, other.target, round(other.gain_s * 1000))
                     for other in move.alternatives

@@ -15,10 +15,14 @@ from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
 from steepest.view.folds.plan_records import concerned, new_plan, promise, void
+from steepest.view.learned.move_costs import MoveSeen
 from steepest.view.places import gangs
 from steepest.view.projection import Projection
 from steepest.view.state import CLEARING, MOVING, TRANSITIONS, Heading, Job, Phase, Plan, PlanKind, PlanStatus
 from steepest.view.validity import void_migration, void_placement
+
+STEPS_OF_A_MOVE = 4
+"""Each of them is begun once where nothing fails; a job that saves when it is stopped needs three."""
 
 
 def _placement(view: Projection, event: c.PlacementPlanned, received: Received[Any]) -> bool:
@@ -189,11 +193,30 @@ def _migration_finished(view: Projection, event: c.MigrationFinished, received: 
         return False
     for source in plan.sources:
         view.nodes.give_back(job, source)
+    _learn_cost(view, job, plan, received.at_ms)
     job.moves += 1
     lifecycle.lose_steps(job, event.steps_lost)
     lifecycle.conclude(view, plan, PlanStatus.FINISHED)
     lifecycle.after(view, job, received)
     return True
+
+
+def _learn_cost(view: Projection, job: Job, plan: Plan, at_ms: int) -> None:
+    """A move is over. One of which a step was begun again, or a node is gone, says nothing of the next ones."""
+    if job.checkpoint is None or not job.checkpoint.size_bytes or plan.attempt > STEPS_OF_A_MOVE:
+        return
+    if not plan.sources or not plan.targets:
+        return
+    view.state.move_costs.learn(
+        MoveSeen(
+            model=job.spec.model,
+            source=plan.sources[0],
+            target=plan.targets[0],
+            size_bytes=job.checkpoint.size_bytes,
+            leaving_ms=max(plan.stopped_ms - plan.made_ms, 0),
+            arriving_ms=max(at_ms - plan.stopped_ms, 0),
+        )
+    )
 
 
 def _migration_failed(view: Projection, event: c.MigrationFailed, received: Received[Any]) -> bool:

@@ -1,0 +1,1 @@
+"""What a view learns from measurements, so that every decider predicts the same from it."""

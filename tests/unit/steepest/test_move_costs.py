@@ -1,0 +1,61 @@
+"""What a move is predicted to take decides which job moves, and whether one does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from steepest.events.parameters import SteepestParameters
+from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
+from steepest.policies.steepest.residences import Residence, Residences, Resident
+from steepest.testing.scenarios.folded_pool import FoldedPool
+
+LEFT_S = 300.0
+CHEAP_S, DEAR_S = 6.0, 120.0
+
+
+def resident(name: str) -> Resident:
+    """A job that waits for CPU: it has half of what it can use."""
+    return Resident(name=name, left=LEFT_S, demand=1.0, rate=0.4, free=True)
+
+
+def chosen(takes_s: Mapping[tuple[str, str], float]) -> list[MoveChoice]:
+    """The moves from a full node to two empty ones, where moves take these times by job and target."""
+    pool = FoldedPool(full=1_000, near=1_000, far=1_000)
+    residences = {"full": Residence("full", 1.0, [resident("light"), resident("heavy"), resident("third")])}
+    residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
+    nodes = Residences(residences)
+    nodes.look(pool.view.nodes)
+    terms = MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target])
+    return list(choose_moves(nodes, SteepestParameters(on=True), terms, 0.0))
+
+
+def times(**jobs: float) -> dict[tuple[str, str], float]:
+    """What moves of these jobs take, whichever their target."""
+    return {(job, target): took_s for job, took_s in jobs.items() for target in ("near", "far")}
+
+
+@pytest.mark.parametrize("dear", ["light", "heavy"])
+def test_the_job_whose_move_is_cheaper_moves(dear: str) -> None:
+    """Of equal jobs, not the one moves whose checkpoint takes long."""
+    moves = chosen(times(light=CHEAP_S, heavy=CHEAP_S, third=DEAR_S) | times(**{dear: DEAR_S}))
+
+    assert moves
+    assert dear not in {move.job.name for move in moves}
+
+
+def test_no_job_moves_where_the_transfer_costs_more_than_it_gains() -> None:
+    """What pays at six seconds does not at two minutes."""
+    assert chosen(times(light=CHEAP_S, heavy=CHEAP_S, third=CHEAP_S))
+    assert not chosen(times(light=DEAR_S, heavy=DEAR_S, third=DEAR_S))
+
+
+def test_the_gain_is_what_is_left_after_the_moves_own_time() -> None:
+    """The same move gains as many seconds less as it takes longer."""
+    (quick, *_), (slow, *_) = (
+        chosen(times(light=took_s, heavy=DEAR_S, third=DEAR_S)) for took_s in (CHEAP_S, 2 * CHEAP_S)
+    )
+
+    assert (quick.job.name, slow.job.name) == ("light", "light")
+    assert quick.gain_s - slow.gain_s == pytest.approx(CHEAP_S)
