@@ -30,12 +30,14 @@ def linked(lab: KubernetesLab) -> Iterator[KubernetesLab]:
     if why := link.missing():
         pytest.skip(f"{why}; get it with: make links")
     found = lab.link.is_made
-    lab.join_by_link()
-    lab.link.shape(MBIT)
-    yield lab
-    lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true")
-    if not found:
-        lab.part_from_link()
+    try:
+        lab.join_by_link()
+        lab.link.shape(MBIT)
+        yield lab
+        lab.kubectl("-n", NAMESPACE, "delete", "jobs", "-l", "steepest.dev/managed=true")
+    finally:
+        if not found:
+            lab.part_from_link()
 
 
 @pytest.mark.timeout(400)

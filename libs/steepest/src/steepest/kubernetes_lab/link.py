@@ -108,6 +108,8 @@ class NodeLink:
         alone = [_tool("unshare"), "--mount", "--propagation", "private"]
         self._daemons.start(MOUNT, [_tool("nsenter"), f"--net=/run/netns/{SPACE}", *alone, *mount], env=env)
         self._wait(MOUNT, partial(self._is_mounted, self._mounted), "the volume is not mounted")
+        # Nothing is mounted over a folder that is not empty, and this one is this machine's volume.
+        _run(*self.entering(), _tool("mount"), "-t", "tmpfs", "none", str(self._folder.volume))
         bind = [_tool("bindfs"), "-f", "--multithreaded", "-o", _AT_ONCE]
         self._daemons.start(OWNERS, [*self.entering(), *bind, str(self._mounted), str(self._folder.volume)], env=env)
         self._wait(OWNERS, partial(self._is_mounted, self._folder.volume), "the volume is not mounted again")
