@@ -13,7 +13,14 @@ from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase
 from steepest.errors import RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted
+from steepest.testing.scenarios.folded_pool import (
+    FoldedPool,
+    checkpoint,
+    migration,
+    placement,
+    submitted,
+    success,
+)
 from steepest.view.state import Phase
 
 NODES = {f"w{number}": 1_000 for number in range(20)}
@@ -165,6 +172,36 @@ async def test_what_had_ended_before_its_start_was_begun_again_is_reported() -> 
     assert (stopped.incarnation, stopped.node) == (1, "w1")
     assert pool.fold(stopped)
     assert not pool.job("a").alive
+
+
+async def test_what_had_ended_before_the_start_of_a_move_was_begun_again_is_reported_behind_it() -> None:
+    """The steps of the move may not say so: of a gang whose chief has ended, the others may verify it."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    cluster.newest = 2
+    pool.run("a", "w1")
+    pool.fold(migration("a", "w1", "w2"))
+    pool.carry_out("a", before=c.Step.START)
+    pool.begin("a")
+    again = pool.begin("a")
+    for event in (again, again):
+        janitor.observe(pool.view, event)
+    placed = success(again, pool.job("a"))
+    assert pool.fold(placed)
+    janitor.observe(pool.view, placed)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    for _ in range(10):
+        pool.tick()
+        janitor.observe(pool.view, pool.log[-1].event)
+        await asyncio.sleep(0)
+    tidying.cancel()
+    assert cluster.sent.empty()
+    pool.carry_out("a")
+    stopped = await first_report(pool, janitor, cluster)
+
+    assert isinstance(stopped, c.ReplicaStopped)
+    assert (stopped.incarnation, stopped.node) == (2, "w2")
 
 
 async def test_what_was_started_behind_the_end_of_its_job_is_ended() -> None:

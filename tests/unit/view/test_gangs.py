@@ -447,6 +447,23 @@ def test_an_elastic_gang_goes_on_without_a_node() -> None:
     assert (job.alive, job.plan, job.running_on, pool.allocated()) == (True, None, ("w1",), {"w1": 100})
 
 
+def test_a_gang_holds_what_may_still_run_until_its_stop_is_done() -> None:
+    """Also where its move has lost its targets and a source, and goes nowhere any more."""
+    pool = GangPool(w1=1_000, w2=1_000, w3=1_000)
+    configured(pool, min_run_ms=0)
+    job = pool.gang("a", "w1", "w2")
+    pool.fold(transition("a", MOVE, job.nodes, "w2", "w3"))
+    pool.carry_out("a", before=c.Step.STOP)
+    pool.begin("a")
+    lose(pool, "w3")
+    lose(pool, "w2")
+    assert pool.allocated() == {"w1": 100}
+    pool.fail("a", "unknown-node", begun=pool.begin("a"))
+    pool.carry_out("a")
+
+    assert (job.phase, pool.allocated()) == (Phase.STOPPED, {})
+
+
 @pytest.mark.parametrize("gone", ["w1", "w2", "w3"])
 @pytest.mark.parametrize("before", [c.Step.CHECKPOINT, c.Step.STOP, c.Step.START, c.Step.VERIFY])
 @pytest.mark.parametrize("begun", [False, True])

@@ -9,11 +9,11 @@ A cluster starts an incarnation only once those before it have ended, so a job t
 stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while
 no janitor ran, so one that starts looks each running job up. So it does where a START was begun again: the process may be
 one that an earlier START has started, which the log has lost, and its end may have been reported when the log did not know
-of it. It is astray if its job runs nowhere by the log and no plan is about it: the node was declared to be gone while the
-start was on its way there, and came back. And it is astray if a START of its job is refused because it still runs: plans
-start what has stopped by the log. A START that takes effect late may have been reported while no janitor ran as well, so
-one that starts also looks up each job that is over; and it may have been reported while a plan was in flight, so a job that
-ends and has not finished is looked up too.
+of it. Where a plan is in flight, this is looked up once that is over. It is astray if its job runs nowhere by the log and no
+plan is about it: the node was declared to be gone while the start was on its way there, and came back. And it is astray if a
+START of its job is refused because it still runs: plans start what has stopped by the log. A START that takes effect late
+may have been reported while no janitor ran as well, so one that starts also looks up each job that is over; and it may have
+been reported while a plan was in flight, so a job that ends and has not finished is looked up too.
 """
 
 from __future__ import annotations
@@ -92,6 +92,7 @@ class Janitor:
         self._over: dict[str, int] = {}
         self._left: dict[Running | Stray | Ended, None] = {}
         self._starts: dict[str, tuple[int, int]] = {}  # of each job: an incarnation, and how often its START was begun
+        self._behind_plans: dict[str, int] = {}  # jobs to look up once no plan is about them, and which incarnation
 
     def caught_up(self, view: ClusterView) -> None:
         """What ended while no janitor ran may be there still."""
@@ -103,6 +104,8 @@ class Janitor:
         for job in view.jobs:
             if job.alive:
                 self._work.put_nowait(_running(job))
+                if job.plan is not None:
+                    self._behind_plans[job.name] = job.incarnation
             elif job.phase is Phase.ENDED:
                 self._work.put_nowait(Ended(_replicas(job)))
 
@@ -132,6 +135,7 @@ class Janitor:
                     self._work.put_nowait(Ended(_replicas(job), before=job.incarnation))
             case c.Tick():
                 self._forget_due(view)
+                self._look_behind_plans(view)
                 for left in self._left:
                     self._work.put_nowait(left)
                 self._left.clear()
@@ -141,6 +145,17 @@ class Janitor:
         job = view.jobs.get(event.job)
         if times > 1 and job is not None and job.alive and job.incarnation == started == event.incarnation:
             self._work.put_nowait(_running(job))
+            if job.plan is not None:
+                self._behind_plans[job.name] = job.incarnation
+
+    def _look_behind_plans(self, view: ClusterView) -> None:
+        for name, incarnation in list(self._behind_plans.items()):
+            job = view.jobs.get(name)
+            if job is not None and job.plan is not None and job.incarnation == incarnation:
+                continue
+            del self._behind_plans[name]
+            if job is not None and job.alive and job.incarnation == incarnation:
+                self._work.put_nowait(_running(job))
 
     def _note_over(self, view: ClusterView, name: str) -> None:
         if name in view.jobs and view.jobs[name].phase is Phase.ENDED:

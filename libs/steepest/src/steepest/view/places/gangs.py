@@ -59,9 +59,9 @@ def running(job: Job) -> dict[str, Holding]:
 def _wanted(job: Job, plan: Plan | None) -> dict[str, Holding]:
     if plan is None or plan.kind in CLEARING:
         return running(job)
-    held = places(job, plan.targets, plan.sizes)
-    if plan.sources:
-        held = together(places(job, plan.sources, plan.source_sizes), held)
+    # A plan that has lost a source for good goes back to none of them. Until its STOP is done, some replicas may run there.
+    sources = places(job, plan.sources, plan.source_sizes) if plan.sources else running(job)
+    held = together(sources, places(job, plan.targets, plan.sizes))
     for promised in plan.promised.values():
         for node, amount in promised.items():
             count, total = held.get(node, (0, Resources()))
@@ -81,7 +81,7 @@ def hold(view: Projection, job: Job, without: str = "") -> None:
     plan = view.plan_of(job)
     view.nodes.reserve(job, {node: held for node, held in _wanted(job, plan).items() if is_there(node)})
     going = plan is not None and plan.targets and plan.kind not in CLEARING and plan.heading is Heading.FORWARD
-    staying = plan.sources if plan is not None and plan.kind not in CLEARING else job.running_on
+    staying = plan.sources if plan is not None and plan.kind not in CLEARING and plan.sources else job.running_on
     nodes = plan.targets if plan is not None and going else staying
     view.nodes.count_at(job, [node for node in nodes if is_there(node)])
 
