@@ -275,6 +275,11 @@ test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(KUBERNETE
 test-kueue: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/kueue ## Steepest beside the real Kueue, on two real nodes
 	$(BIN)/python -m pytest tests/integration/kubernetes/kueue $(TEST)
 
+# The second node is started twice, so that it is not run between others.
+.PHONY: test-link
+test-link: $(STAMP)/dev kubernetes-programs links ## Moves between two real nodes over a link of 100 Mbit/s
+	$(BIN)/python -m pytest tests/integration/kubernetes/link $(TEST)
+
 # It needs neither root nor containerd. What it came to, and on which machine, stands in docs/kubernetes.md.
 bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside the default scheduler's on bare nodes: NODES=1000 JOBS=10000 PAIRS=1
 	@$(BIN)/python -m benchmarks.kubernetes.run --nodes $(or $(NODES),1000) --jobs $(or $(JOBS),10000) --pairs $(or $(PAIRS),1)
