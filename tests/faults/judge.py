@@ -98,8 +98,7 @@ async def judge(world: World) -> Outcome:
         broken += [f"{pool}: {what}" for what in of_log]
         if NO_TWICE in judged:
             broken += [f"{pool}: {what}" for what in _of_decisions(found)]
-        is_alone = world.schedule.world.get("topology") in ALONE
-        folded, unsound = _folded(found, world.refuted if is_alone and not lossy else {})
+        folded, unsound = _folded(found, world.refuted if _is_alone(world) and not lossy else {})
         broken += [f"{pool}: {what}" for what in (*unsound, *_of_view(folded))]
         views = {name: process.views[pool] for name, process in world.processes.items() if pool in process.views}
         shared = world.schedule.world.get("topology") == SHARING
@@ -116,16 +115,19 @@ def _judged(world: World) -> tuple[str, ...]:
     """What is judged of this world, of that which is not of every one."""
     kinds = {kind: None for kind, _ in world.struck}
     is_restated = any(kind in kinds for kind in RESTATED)
-    is_alone = world.schedule.world.get("topology", "split") in ALONE
     asked = {
         REPLAY: not is_restated,
         MEASURED: not is_restated,
         ONE_PLACE: "power-loss" not in kinds,
-        NO_TWICE: is_alone
+        NO_TWICE: _is_alone(world)
         and not any(kind in kinds for kind in LATE)
         and not ("roll-back" in kinds and world.is_trimmed),
     }
     return tuple(name for name, is_asked in asked.items() if is_asked)
+
+
+def _is_alone(world: World) -> bool:
+    return world.schedule.world.get("topology", "split") in ALONE
 
 
 def _of_log(

@@ -53,6 +53,17 @@ def with_folder_of(state: Path, policy: Path, into: Path) -> Path:
     return made
 
 
+@contextlib.contextmanager
+def opened_for(lab: KubernetesLab, plurals: str, probe: dict[str, Any], *files: Path) -> Iterator[None]:
+    """A namespace that is also open for users' objects of another kind, by these files; they are all gone afterwards."""
+    named = [argument for path in files for argument in ("-f", str(path))]
+    lab.kubectl("apply", *named)
+    wait_until_suspended(lab, probe)
+    yield
+    lab.kubectl("-n", NAMESPACE, "delete", plurals, "--all")
+    lab.kubectl("delete", *named)
+
+
 def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
     """The server compiles a new policy within seconds; a dry run says when it has."""
     _await_suspended(lab, probe, suspended=True)

@@ -13,9 +13,9 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import events_once_there
 from tests.integration.kubernetes.opted_in import (
     DEPLOY,
+    opened_for,
     users_job,
     users_job_set,
-    wait_until_suspended,
     written,
 )
 from tests.integration.kubernetes.pod_processes import process_in
@@ -44,14 +44,9 @@ def open_for_job_sets(lab: KubernetesLab, job_set_controller: str, open_state: P
     """The same, and for JobSets."""
     if job_set_controller:
         pytest.skip(job_set_controller)
-    files = [
-        argument for name in ("opt-in-jobset", "rights-jobset") for argument in ("-f", str(DEPLOY / f"{name}.yaml"))
-    ]
-    lab.kubectl("apply", *files)
-    wait_until_suspended(lab, users_job_set("probe", opted_in=True))
-    yield open_state
-    lab.kubectl("-n", NAMESPACE, "delete", "jobsets", "--all")
-    lab.kubectl("delete", *files)
+    files = (DEPLOY / "opt-in-jobset.yaml", DEPLOY / "rights-jobset.yaml")
+    with opened_for(lab, "jobsets", users_job_set("probe", opted_in=True), *files):
+        yield open_state
 
 
 @pytest.mark.timeout(300)

@@ -12,7 +12,7 @@ from tests.integration.kubernetes.kubeflow_objects import users_pytorch_job
 from tests.integration.kubernetes.moving_system import events_once_there, moving_system
 from tests.integration.kubernetes.opted_in import (
     DEPLOY,
-    wait_until_suspended,
+    opened_for,
     with_folder_of,
     written,
 )
@@ -42,12 +42,9 @@ def open_for_pytorch_jobs(
     if training_operator:
         pytest.skip(training_operator)
     policy = with_folder_of(open_state, DEPLOY / "opt-in-pytorchjob.yaml", tmp_path)
-    files = ["-f", str(policy), "-f", str(DEPLOY / "rights-pytorchjob.yaml")]
-    lab.kubectl("apply", *files)
-    wait_until_suspended(lab, users_pytorch_job("probe", opted_in=True, workers=1))
-    yield open_state
-    lab.kubectl("-n", NAMESPACE, "delete", "pytorchjobs", "--all")
-    lab.kubectl("delete", *files)
+    probe = users_pytorch_job("probe", opted_in=True, workers=1)
+    with opened_for(lab, "pytorchjobs", probe, policy, DEPLOY / "rights-pytorchjob.yaml"):
+        yield open_state
 
 
 @pytest.mark.timeout(300)

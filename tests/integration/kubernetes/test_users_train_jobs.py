@@ -10,7 +10,7 @@ import pytest
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.kubeflow_objects import runtime, users_train_job
 from tests.integration.kubernetes.moving_system import events_once_there, moving_system
-from tests.integration.kubernetes.opted_in import DEPLOY, wait_until_suspended, written
+from tests.integration.kubernetes.opted_in import DEPLOY, opened_for, written
 from tests.integration.kubernetes.test_rights import may
 from tests.integration.kubernetes.users_gangs import (
     GANG,
@@ -35,14 +35,10 @@ def open_for_train_jobs(lab: KubernetesLab, trainer: str, open_state: Path) -> I
     """A state folder on the volume, in a namespace that is open for users' TrainJobs, with a runtime."""
     if trainer:
         pytest.skip(trainer)
-    names = ("opt-in-trainjob", "rights-trainjob")
-    files = [argument for name in names for argument in ("-f", str(DEPLOY / f"{name}.yaml"))]
-    lab.kubectl("apply", *files)
+    files = (DEPLOY / "opt-in-trainjob.yaml", DEPLOY / "rights-trainjob.yaml")
     lab.kubectl("apply", "-f", "-", content=runtime())
-    wait_until_suspended(lab, users_train_job("probe", opted_in=True, nodes=1))
-    yield open_state
-    lab.kubectl("-n", NAMESPACE, "delete", "trainjobs,trainingruntimes", "--all")
-    lab.kubectl("delete", *files)
+    with opened_for(lab, "trainjobs,trainingruntimes", users_train_job("probe", opted_in=True, nodes=1), *files):
+        yield open_state
 
 
 @pytest.mark.timeout(300)

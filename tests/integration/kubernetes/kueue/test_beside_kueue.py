@@ -98,7 +98,7 @@ def test_a_job_with_both_labels_is_kueues_and_its_user_is_told(
 
 
 def test_kueue_alone_says_whether_its_jobs_are_suspended(lab: KubernetesLab, queues: Path) -> None:
-    """It resumes what it has admitted and suspends what it has not, whoever says otherwise: so no second party can."""
+    """It resumes what it has admitted and suspends what it has not, also against a change of another party."""
     del queues
     lab.kubectl("create", "-f", "-", content=queued("admitted", opted_in=False))
     lab.kubectl("create", "-f", "-", content=queued("waits", opted_in=False, cpu="190m"))

@@ -104,8 +104,9 @@ POLICY_NAMES = (
 )
 """Those of ``steepest.policies.named``, which a command need not import to be described; a test holds them together."""
 
-PLACEMENT_NAMES = ("spread", "flowcon2")
 KINDS = ("JobSet", "TrainJob", "PyTorchJob")
+
+PLACEMENT_NAMES = ("spread", "flowcon2")
 """Likewise, those of ``steepest.policies.placement.policies``."""
 
 QUEUE_POLICY_NAMES = ("fifo", "priority", "srtf", "tiresias", "predicted", "sjf")

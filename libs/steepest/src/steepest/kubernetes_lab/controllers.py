@@ -7,6 +7,7 @@ of a kind of theirs.
 from __future__ import annotations
 
 import base64
+import shutil
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+import msgspec
 import yaml
 
 from steepest.errors import ClusterError
@@ -104,6 +106,17 @@ class LabController(ABC):
         for each in (*self._parts(lab.folder, "crd"), *self._webhooks(lab.folder, lab.folder.run / self.name)):
             lab.kubectl("delete", "--ignore-not-found", "-f", "-", content=each)
         lab.daemons.stop(self.name)
+
+    def configured(self, lab: KubernetesLab, own: Path, settings: dict[str, Any]) -> list[str]:
+        """The arguments of a controller that has its settings in a file, which is written."""
+        (own / "config.json").write_bytes(msgspec.json.encode(settings))
+        return [f"--config={own}/config.json", f"--kubeconfig={lab.folder.kubeconfig}"]
+
+    def serve_certificate(self, own: Path, folder: Path) -> None:
+        """Put the certificate into a folder that a controller does not let one choose."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("tls.crt", "tls.key"):
+            shutil.copy(own / name, folder / name)
 
     def keep_certificate(self, lab: KubernetesLab, own: Path, namespace: str, secret: str) -> None:
         """Put the certificate where a controller looks for it that makes another one if it does not find one."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from steepest.kubernetes_lab.controllers import HOST, LabController
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import JOB_SET
@@ -35,8 +33,7 @@ class JobSetController(LabController):
             "health": {"healthProbeBindAddress": f"{HOST}:8544"},
             "internalCertManagement": {"enable": False},
         }
-        (own / "config.json").write_bytes(msgspec.json.encode(settings))
-        return [f"--config={own}/config.json", f"--kubeconfig={lab.folder.kubeconfig}"]
+        return self.configured(lab, own, settings)
 
     def narrowed(self, webhook: dict[str, Any]) -> dict[str, Any]:
         """Those about pods are asked about a JobSet's pods alone."""

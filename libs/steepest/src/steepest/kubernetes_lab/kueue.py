@@ -8,8 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from steepest.kubernetes_lab.controllers import HOST, LabController
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import KUEUE
@@ -46,8 +44,7 @@ class KueueController(LabController):
             "featureGates": {"VisibilityOnDemand": False},
             "integrations": {"frameworks": ["batch/job"]},
         }
-        (own / "config.json").write_bytes(msgspec.json.encode(settings))
-        return [f"--config={own}/config.json", f"--kubeconfig={lab.folder.kubeconfig}"]
+        return self.configured(lab, own, settings)
 
     def kind(self, found: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         """It converts some of its kinds itself."""

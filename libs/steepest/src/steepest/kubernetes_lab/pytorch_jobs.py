@@ -5,7 +5,6 @@ It owns its settings. It must never make a PyTorchJob.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +35,7 @@ class PyTorchJobController(LabController):
     def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
         """See ``LabController.arguments``. It makes certificates of its own unless it finds ones that it takes."""
         self.keep_certificate(lab, own, _NAMESPACE, "training-operator-webhook-cert")
-        _SERVED.mkdir(parents=True, exist_ok=True)
-        for name in ("tls.crt", "tls.key"):
-            shutil.copy(own / name, _SERVED / name)
+        self.serve_certificate(own, _SERVED)
         (own / "init-container.yaml").write_text(_WAITS.replace("IMAGE", DEMO))
         return [
             f"--kubeconfig={lab.folder.kubeconfig}",

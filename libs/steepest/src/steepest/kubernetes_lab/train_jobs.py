@@ -5,11 +5,8 @@ It owns its settings. It must never make a TrainJob, or a runtime.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from steepest.kubernetes_lab.controllers import HOST, LabController
 from steepest.kubernetes_lab.lab import KubernetesLab
@@ -25,10 +22,7 @@ class TrainerController(LabController):
 
     def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
         """See ``LabController.arguments``."""
-        served = own / "k8s-webhook-server" / "serving-certs"  # below TMPDIR, and nowhere else
-        served.mkdir(parents=True, exist_ok=True)
-        for name in ("tls.crt", "tls.key"):
-            shutil.copy(own / name, served / name)
+        self.serve_certificate(own, own / "k8s-webhook-server" / "serving-certs")  # below TMPDIR, and nowhere else
         settings = {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
@@ -38,8 +32,7 @@ class TrainerController(LabController):
             "health": {"healthProbeBindAddress": f"{HOST}:8546"},
             "certManagement": {"enable": False},
         }
-        (own / "config.json").write_bytes(msgspec.json.encode(settings))
-        return [f"--config={own}/config.json", f"--kubeconfig={lab.folder.kubeconfig}"]
+        return self.configured(lab, own, settings)
 
     def environment(self, own: Path) -> dict[str, str]:
         """See ``LabController.environment``."""

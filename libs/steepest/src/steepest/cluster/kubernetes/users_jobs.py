@@ -117,7 +117,7 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
     refuse_unless_met(kind.demands, fields)
     queue = _named(queue_of(asked))
     try:
-        return _submission(kind, asked, fields if having is None else having.read(), queue)
+        return _submission(kind, asked, fields if having is None or having is asked else having.read(), queue)
     except InputError as error:
         if kind.made is None:
             raise

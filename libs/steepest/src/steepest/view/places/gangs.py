@@ -57,7 +57,7 @@ def running(job: Job) -> dict[str, Holding]:
 
 
 def _wanted(job: Job, plan: Plan | None) -> dict[str, Holding]:
-    if plan is None or plan.kind in CLEARING:
+    if plan is None:
         return running(job)
     # A plan that has lost a source for good goes back to none of them. Until its STOP is done, some replicas may run there.
     sources = places(job, plan.sources, plan.source_sizes) if plan.sources else running(job)
@@ -79,10 +79,13 @@ def hold(view: Projection, job: Job, without: str = "") -> None:
         return node != without and node in view.nodes
 
     plan = view.plan_of(job)
+    if plan is not None and plan.kind in CLEARING:
+        plan = None  # it starts nothing
     view.nodes.reserve(job, {node: held for node, held in _wanted(job, plan).items() if is_there(node)})
-    going = plan is not None and plan.targets and plan.kind not in CLEARING and plan.heading is Heading.FORWARD
-    staying = plan.sources if plan is not None and plan.kind not in CLEARING and plan.sources else job.running_on
-    nodes = plan.targets if plan is not None and going else staying
+    nodes = job.running_on
+    if plan is not None:
+        goes_on = plan.targets and plan.heading is Heading.FORWARD
+        nodes = plan.targets if goes_on else plan.sources or nodes
     view.nodes.count_at(job, [node for node in nodes if is_there(node)])
 
 

@@ -47,7 +47,7 @@ class Roles(msgspec.Struct, frozen=True, kw_only=True):
         job_template: The template of a role's Jobs; empty: the object is a Job itself, or makes pods without Jobs.
         restart: What is done about a container that ends; empty: its template says it.
         success: The names of the roles whose end ends the object; empty where no path says so.
-        chief: The name of the role whose end ends the object wherever it has that role; empty: none.
+        chief: The name of the role whose end ends an object that has it; empty: none.
         subdomain: The domain of its pods' host names; empty: they have none.
         is_own_domain: Whether it makes one for its pods, by its own name, where none is named.
         role_label: The label of a pod that has the name of its role; empty: there is none.

@@ -201,7 +201,8 @@ class UsersOwners:
 
 def _read(kind: Kind, found: UsersObject, having: UsersObject | None) -> UsersOwner:
     try:
-        fields = having.read() if having is not None else {}
+        own = found.read()
+        fields = own if having is found else having.read() if having is not None else {}
         read = roles(kind, fields) if having is not None else ()
     except InputError as error:
         raise ClusterError(
@@ -211,7 +212,7 @@ def _read(kind: Kind, found: UsersObject, having: UsersObject | None) -> UsersOw
         kind=kind,
         name=found.metadata.name,
         uid=found.metadata.uid,
-        is_suspended=is_suspended(kind, found.read()),
+        is_suspended=is_suspended(kind, own),
         is_over=found.is_over(kind),
         roles=read,
         hosts=hosts(kind, found.metadata.name, fields, read),
