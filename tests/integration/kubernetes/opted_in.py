@@ -18,6 +18,7 @@ from tests.integration.kubernetes.move_parts import ACCOUNT
 
 from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
 from steepest.cluster.kubernetes.kinds.users_object import is_suspended
+from steepest.errors import ClusterError
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
@@ -70,10 +71,12 @@ def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
 
 
 def _await_suspended(lab: KubernetesLab, probe: dict[str, Any], *, suspended: bool) -> None:
+    """Wait; the server refuses a kind that a policy is about for a while after it has learned of that kind."""
     for _ in range(120):
-        seen = lab.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", content=probe)
-        if is_suspended(OTHERS.get(probe["kind"], JOB), json.loads(seen)) is suspended:
-            return
+        with contextlib.suppress(ClusterError):
+            seen = lab.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", content=probe)
+            if is_suspended(OTHERS.get(probe["kind"], JOB), json.loads(seen)) is suspended:
+                return
         time.sleep(0.5)
     raise AssertionError(f"the policy {'has no effect' if suspended else 'has an effect still'}")
 

@@ -60,8 +60,9 @@ def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict
     saved = max(json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json"))
     system.call("cancel", "urgent")
     system.await_event(functools.partial(placed, job=job, incarnation=2))
-    eventually((folder / "0" / "2" / "control" / "hello.json").exists, "its first replica goes on")
-    hello = json.loads((folder / "0" / "2" / "control" / "hello.json").read_text())
+    greetings = [folder / str(rank) / "2" / "control" / "hello.json" for rank in range(PODS)]
+    eventually(lambda: all(path.exists() for path in greetings), "all of its replicas go on")
+    hello = json.loads(greetings[0].read_text())
     again = pods_of(lab, job)
     (folder / "checkpoints" / "enough").touch()
     ended = system.await_end(job)
