@@ -44,7 +44,7 @@ def opened(lab: KubernetesLab, folder: Path) -> Iterator[Path]:
     yield state
     lab.kubectl("label", "namespace", NAMESPACE, f"{OPEN}-")
     lab.kubectl("delete", "-f", str(policy))
-    _await_suspended(lab, users_job("probe", opted_in=True), suspended=False)  # or the next one's probe meets this one
+    _await_suspended(lab, users_job("probe", opted_in=True), suspended=False)
 
 
 def with_folder_of(state: Path, policy: Path, into: Path) -> Path:
@@ -63,6 +63,7 @@ def opened_for(lab: KubernetesLab, plurals: str, probe: dict[str, Any], *files: 
     yield
     lab.kubectl("-n", NAMESPACE, "delete", plurals, "--all")
     lab.kubectl("delete", *named)
+    _await_suspended(lab, probe, suspended=False)
 
 
 def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
@@ -71,7 +72,10 @@ def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
 
 
 def _await_suspended(lab: KubernetesLab, probe: dict[str, Any], *, suspended: bool) -> None:
-    """Wait; the server refuses a kind that a policy is about for a while after it has learned of that kind."""
+    """Wait; the server refuses a kind that a policy is about for a while after it has learned of that kind.
+
+    A policy that was deleted goes on for a while too: the next test's probe would meet it, and its objects would not.
+    """
     for _ in range(120):
         with contextlib.suppress(ClusterError):
             seen = lab.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", content=probe)
