@@ -47,7 +47,7 @@ WITH_ENDLESS = 0.25
 WITH_AGENTS = 0.25
 """Probability of a world in which each node has an agent of its own, so that they do not begin at one moment."""
 
-FAULTS = 20
+FAULTS = 16
 """Drawn for each schedule; one whose moment never comes, or whose process is down, does not strike."""
 
 OPERATIONS = 4
@@ -58,8 +58,8 @@ END_S = 30.0
 LAST_AT_STEP_S = 16.0
 """From when on the last fault waits for its step: jobs must be there that come to it."""
 
-SELDOM_IN_TIME = "node-gone"
-"""A fault that often comes too late for its step: drawn twice as often."""
+SELDOM_IN_TIME = ("node-gone", "node-gone")
+"""A fault that often comes too late for its step: drawn three times as often."""
 
 COMES_AFTER_S = {"node-gone": 14.0, "roll-back": 3.0}
 """Seconds that a fault takes before it can strike: until a failed node is lost to its pool, or a process upgraded."""
@@ -96,7 +96,7 @@ MADE_BY = {
 MADE = 0.7
 """Probability that a fault at a step comes with a deed that makes such a plan; others are made anyway."""
 
-TOPOLOGY_LOTS = {"embedded": 4, "split": 2, "doubled": 1, "shared": 1}
+TOPOLOGY_LOTS = {"embedded": 6, "split": 2, "doubled": 1, "shared": 1}
 """How often each is drawn: in the time of one with replicas two others are played, which find more."""
 
 BREAKS = ("silent", "spoil", "ignore-term")
@@ -105,20 +105,19 @@ BREAKS = ("silent", "spoil", "ignore-term")
 RESTATING = (*RESTATED, "roll-back")
 """Faults of a world of which replay equality cannot be asked."""
 
+SELDOM_RESTATING = ("recreate", "roll-back")
+"""Those that strike least of them: drawn once more where they are."""
+
 CALM = 0.55
 """Probability of a schedule without them. In the others they are drawn twice as often as the rest, which makes up for it."""
 
 IN_TIME = 0.5
 """Probability of one among those in which no append is late either."""
 
-REMOVING = ("trim", "trim", "trim", "trim", "age", "age")
+REMOVING = ("trim", "trim", "trim", "trim", "age", "age", "age")
 """Faults that wait until every loop has kept a snapshot, for which all keep more of them; each as often as it is drawn."""
 
-LOST_AGAIN = 2
-"""Losses of power with heartbeats, each soon followed by another one, where what was decided is stated again anyway. One in
-a hundred loses a fact for good if the second start does not go on with what the first one has begun."""
-
-REMOVES = 0.45
+REMOVES = 0.5
 """Probability of a schedule with them."""
 
 
@@ -146,7 +145,7 @@ def drawn(seed: int) -> Schedule:
             deeds.append(_made_for(rng, fault, wanted))
         elif wanted is not None and rng.random() < MADE:
             deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
-    if rng.random() < (0.3 if at_steps else 0.15):
+    if rng.random() < (0.5 if at_steps else 0.15):
         world["flags"] = str(len(FLAGS) - 1)
         deeds.append(configured := Deed(_next(rng) if at_steps else _time(rng), "configure", "", {"flags": "all"}))
         if at_steps and (wanted := MADE_BY.get(configured.when.point.partition(".")[0])) is not None:
@@ -172,7 +171,7 @@ def _world(rng: random.Random, seed: int, topology: str, pools: Sequence[str]) -
         "seed": str(seed),
         "topology": topology,
         "pools": ",".join(pools),
-        "snapshots": rng.choice(("25", "60", "20000")),
+        "snapshots": rng.choice(("40", "80", "20000")),
         "placement": rng.choice(("spread", "spread", "flowcon2")),
     }
     if rng.random() < 0.5:
@@ -191,9 +190,6 @@ def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str,
     if world["topology"] != "embedded" and rng.random() < SELDOM:
         # None are lost of a log that was trimmed.
         deeds = [*(deed for deed in deeds if deed.verb not in REMOVING), *_last_power_loss(rng, world)]
-    verbs = [deed.verb for deed in deeds]
-    if any(verb in RESTATING for verb in verbs) and not any(verb in REMOVING for verb in verbs):
-        deeds += [_lost_while_it_is_restated(rng) for _ in range(LOST_AGAIN)]
     return deeds
 
 
@@ -279,14 +275,6 @@ def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed
     return Deed(When(at_s), "submit", "cut-off", short), Deed(started, "power-loss", "", options)
 
 
-def _lost_while_it_is_restated(rng: random.Random) -> Deed:
-    """The power is lost with some heartbeats about which was decided, and again while what they said is stated again."""
-    down_s = rng.uniform(0.3, 1.2)
-    again_s = down_s + rng.uniform(0.15, 2.0)
-    options = {"down": f"{down_s:.2f}", "exactly": str(rng.randint(2, 4)), "again": f"{again_s:.3f}"}
-    return Deed(When(round(rng.uniform(6.0, 26.0), 3)), "power-loss", "", options)
-
-
 def _at_scale_start(rng: random.Random, deed: Deed) -> Deed:
     """The same deed; parameters with all flags come when a gang that was scaled starts."""
     if "flags" not in deed.options:
@@ -336,11 +324,11 @@ def _lateness(rng: random.Random, share: float) -> dict[str, str]:
 
 def _kinds(rng: random.Random) -> Sequence[str]:
     """The kinds of faults of a schedule: such that what can be judged only without some of them is judged often."""
-    kinds = (*(kind for kind in FAULT_KINDS if kind not in REMOVING), SELDOM_IN_TIME)
+    kinds = (*(kind for kind in FAULT_KINDS if kind not in REMOVING), *SELDOM_IN_TIME)
     if rng.random() < REMOVES:
         kinds = (*kinds, *REMOVING)
     if rng.random() > CALM:
-        return (*kinds, *RESTATING)
+        return (*kinds, *RESTATING, *SELDOM_RESTATING)
     left_out = (*RESTATING, *LATE) if rng.random() < IN_TIME else RESTATING
     return tuple(kind for kind in kinds if kind not in left_out)
 

@@ -149,8 +149,12 @@ async def first_running(
     world: World, deed: Deed, wanted: Callable[[ClusterView, Job], T | None]
 ) -> tuple[str, T] | None:
     """What is wanted of the first running job that has it, from the ``pick``-th on, once there is one; with its pool."""
+    looked_at: dict[str, int] = {}
     while not world.healed:
         for pool, view in world.views().items():
+            if looked_at.get(pool) == view.position:
+                continue
+            looked_at[pool] = view.position
             jobs = [job for job in view.jobs if job.alive and not job.plan and not job.cancel]
             begin = int(deed.number("pick", 0)) % (len(jobs) or 1)
             for job in (*jobs[begin:], *jobs[:begin]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
+from importlib.metadata import version
 from typing import Self, TypeVar
 from unittest import mock
 
@@ -19,10 +20,13 @@ from steepest.log.base import Record
 from steepest.replay import replay
 from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import received
-from steepest.runtime.monitoring import lag
+from steepest.runtime.monitoring import lag, metric_defs
 from steepest.runtime.recovery import checksum_marks
 
 T = TypeVar("T")
+
+VERSION = version("steepest")
+"""Each process looks it up in files as it starts."""
 
 MARKED = 30
 """Records by which a log is known again: more than one cause makes in a world of thirty jobs."""
@@ -64,6 +68,7 @@ def what_repeats_is_spared() -> Iterator[None]:
         spared.enter_context(mock.patch.object(checksum_marks, "RECORDS", MARKED))
         spared.enter_context(mock.patch.object(lag, "LOOK_EVERY_S", LOOK_EVERY_S))
         spared.enter_context(mock.patch.object(MetricWrapperBase, "labels", labels))
+        spared.enter_context(mock.patch.object(metric_defs, "version", return_value=VERSION))
         yield
 
 
