@@ -61,9 +61,9 @@ def opened_for(lab: KubernetesLab, plurals: str, probe: dict[str, Any], *files: 
     lab.kubectl("apply", *named)
     wait_until_suspended(lab, probe)
     yield
-    lab.kubectl("-n", NAMESPACE, "delete", plurals, "--all")
     lab.kubectl("delete", *named)
-    _await_suspended(lab, probe, suspended=False)
+    _await_suspended(lab, probe, suspended=False)  # before what the probe refers to is deleted
+    lab.kubectl("-n", NAMESPACE, "delete", plurals, "--all")
 
 
 def wait_until_suspended(lab: KubernetesLab, probe: dict[str, Any]) -> None:
