@@ -32,13 +32,19 @@ Object = dict[str, Any]
 KINDS = ("nodes", "pods", "jobs", "jobsets", "trainjobs", "pytorchjobs")
 
 
+OWN = "n"
+"""The namespace of the adapter's own Jobs."""
+
+
 class KubernetesStub:
-    """One namespace and some nodes.
+    """Some namespaces and nodes.
 
     Attributes:
-        objects: By kind (as in paths) and name; a kind that is not there is not known.
+        objects: By kind (as in paths) and name, which has its namespace before it (``team/mine``) if that is not
+            :data:`OWN`; a kind that is not there is not known.
         asked: Method, kind and body of each request for one object.
-        listed: How often each kind was listed.
+        listed: How often each kind was listed, of other namespaces as ``team/jobs``.
+        closed: Namespaces in which nothing is allowed.
         before: Called with method, kind and name of each of them before it takes effect.
         paths: Path and query of every request.
     """
@@ -49,6 +55,7 @@ class KubernetesStub:
         self.listed: Counter[str] = Counter()
         self.before: Callable[[str, str, str], None] = lambda *_: None
         self.paths: list[str] = []
+        self.closed: set[str] = set()
         self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
         self._version = 0
         self._news = asyncio.Event()
@@ -58,11 +65,14 @@ class KubernetesStub:
 
     def put(self, kind: str, found: Object) -> Object:
         """An object is there, or has changed."""
-        is_new = found["metadata"]["name"] not in self.objects[kind]
+        if kind != "nodes":
+            found["metadata"].setdefault("namespace", OWN)
+        name = _key(found)
+        is_new = name not in self.objects[kind]
         self._version += 1
         found["metadata"].setdefault("uid", f"{kind}-{self._version}")
         found["metadata"]["resourceVersion"] = str(self._version)
-        self.objects[kind][found["metadata"]["name"]] = found
+        self.objects[kind][name] = found
         self._send(kind, "ADDED" if is_new else "MODIFIED", found)
         return found
 
@@ -90,14 +100,19 @@ class KubernetesStub:
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
         if not kind or "/" in name:
             return web.Response(text="") if name.endswith("/log") else web.json_response({}, status=404)
+        place = _namespace(request.path)
         if request.method == "GET" and not name and not request.query.get("watch"):
-            self.listed[kind] += 1
+            self.listed[_named(place, kind)] += 1
+        if place in self.closed:
+            return web.json_response({"message": "forbidden"}, status=403)
         if kind not in self.objects:
             return web.json_response({"message": "the server could not find the requested resource"}, status=404)
         if request.method == "GET" and not name:
             return await self._watched(request, kind) if request.query.get("watch") else self._listed(request, kind)
         body = json.loads(await request.text() or "null")
-        name = name or body["metadata"]["name"]
+        if isinstance(body, dict) and request.method == "POST":
+            body["metadata"].setdefault("namespace", place)
+        name = _named(place, name or body["metadata"]["name"])
         self.asked.append((request.method, kind, body))
         self.before(request.method, kind, name)
         status, found = self._done(request.method, kind, name, body)
@@ -155,15 +170,15 @@ class KubernetesStub:
             suspended = changed["spec"].get("runPolicy", changed["spec"])["suspend"]
             if not suspended and not mine:
                 for template, labels in _templates(changed):
-                    self._make_pod(changed["metadata"]["name"], uid, template, labels)
+                    self._make_pod(changed["metadata"], template, labels)
             for pod in mine if suspended else ():
                 ended = [{"name": "job", "state": {"terminated": {"exitCode": 85}}}]
                 pod["status"] = {"phase": "Failed", "containerStatuses": ended}
                 self.put("pods", pod)
-                self.drop("pods", pod["metadata"]["name"])
+                self.drop("pods", _key(pod))
 
     def _change_made(self, train_job: Object) -> None:
-        made = self.objects["jobsets"][train_job["metadata"]["name"]]
+        made = self.objects["jobsets"][_key(train_job)]
         made["spec"]["suspend"] = train_job["spec"]["suspend"]
         roles = {role["name"]: role["template"]["spec"]["template"] for role in made["spec"]["replicatedJobs"]}
         for patch in train_job["spec"].get("runtimePatches", []):
@@ -174,16 +189,21 @@ class KubernetesStub:
         self.put("jobsets", made)
         self._follow("jobsets", made)
 
-    def _make_pod(self, name: str, owner: str, template: Object, labels: dict[str, str]) -> None:
+    def _make_pod(self, owner: Object, template: Object, labels: dict[str, str]) -> None:
         made = json.loads(json.dumps(template))
         metadata = made.get("metadata", {})
-        named = {"name": f"{name}-{self._version}", "ownerReferences": [{"uid": owner}]}
+        named = {
+            "name": f"{owner['name']}-{self._version}",
+            "namespace": owner["namespace"],
+            "ownerReferences": [{"uid": owner["uid"]}],
+        }
         labelled = {**metadata.get("labels", {}), **labels}
         self.put("pods", {"metadata": {**metadata, **named, "labels": labelled}, "spec": made["spec"]})
 
     def _listed(self, request: web.Request, kind: str) -> web.Response:
         items = list(self.objects[kind].values()) if "/namespaces/" in request.path or kind == "nodes" else []
-        items = [each for each in items if _matches(kind, each, request.query)]
+        place = _namespace(request.path)
+        items = [each for each in items if _is_in(place, each) and _matches(kind, each, request.query)]
         return web.json_response({"items": items, "metadata": {"resourceVersion": str(self._version)}})
 
     async def _watched(self, request: web.Request, kind: str) -> web.StreamResponse:
@@ -193,7 +213,8 @@ class KubernetesStub:
         while not self._is_over:
             news = self._news
             for version, line in [one for one in self._history[kind] if one[0] > sent]:
-                if _matches(kind, json.loads(line)["object"], request.query):
+                found = json.loads(line)["object"]
+                if _is_in(_namespace(request.path), found) and _matches(kind, found, request.query):
                     await answer.write(line)
                 sent = version
             await news.wait()
@@ -204,6 +225,25 @@ class KubernetesStub:
         self._history[kind].append((self._version, line))
         self._news.set()
         self._news = asyncio.Event()
+
+
+def _key(found: Object) -> str:
+    """The name under which an object is kept."""
+    return _named(found["metadata"].get("namespace", OWN), found["metadata"]["name"])
+
+
+def _named(place: str, name: str) -> str:
+    return name if place == OWN else f"{place}/{name}"
+
+
+def _namespace(path: str) -> str:
+    """The namespace of a path; of one that has none, the adapter's own."""
+    _, named, rest = path.partition("/namespaces/")
+    return rest.partition("/")[0] if named else OWN
+
+
+def _is_in(place: str, found: Object) -> bool:
+    return bool(found["metadata"].get("namespace", OWN) == place)
 
 
 def _matches(kind: str, found: Object, query: Mapping[str, str]) -> bool:
@@ -285,13 +325,14 @@ def adapter_on(
     *,
     agent: AgentNode | None = None,
     has_agents: bool = False,
+    namespaces: Sequence[str] = (),
 ) -> KubernetesCluster:
     """An adapter over the server whose kubeconfig is in this folder, which is its volume as well."""
     return KubernetesCluster(
         folder / "state",
         nodes,
         "pool",
-        namespace="n",
+        namespace=OWN,
         claim="c",
         volume=folder,
         image="trainer:3",
@@ -300,4 +341,5 @@ def adapter_on(
         agent=agent,
         has_agents=has_agents,
         kinds=kinds,
+        namespaces=namespaces,
     )

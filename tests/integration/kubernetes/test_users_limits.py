@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-import secrets
 from typing import Any
 
+import msgspec
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 
-from steepest.cluster.kubernetes.manifest import labels_of
+from steepest.cluster.kubernetes.kinds.known import JOB
+from steepest.cluster.kubernetes.kinds.marks import marks
+from steepest.cluster.kubernetes.kinds.users_object import UsersObject
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
-from steepest.cluster.kubernetes.users_jobs import USERS_JOB
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
 from steepest.kubernetes_lab.images import DEMO
@@ -19,9 +21,8 @@ from steepest.kubernetes_lab.layout import NAMESPACE
 LIMIT_M = 230
 
 
-def marked_job(harness: KubernetesHarness, replica: ReplicaId, name: str) -> dict[str, Any]:
-    """A user's Job as the API server and the migrator leave it: suspended, gated, and the installation's."""
-    labels = labels_of(harness.cluster.jobs_settings, replica)
+def gated_job(name: str) -> dict[str, Any]:
+    """A user's Job as the API server leaves it: suspended and gated."""
     container = {
         "name": "train",
         "image": DEMO,
@@ -38,21 +39,30 @@ def marked_job(harness: KubernetesHarness, replica: ReplicaId, name: str) -> dic
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {**labels, SCHEDULE: "true"}},
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {SCHEDULE: "true"}},
         "spec": {
             "suspend": True,
             "backoffLimit": 0,
             "podReplacementPolicy": "Failed",
-            "template": {"metadata": {"labels": labels}, "spec": pod},
+            "template": {"spec": pod},
         },
     }
+
+
+def marked(harness: KubernetesHarness, job: dict[str, Any]) -> ReplicaId:
+    """Make it, and mark it as the migrator does; its job is named after its UID."""
+    made = harness.lab.kubectl("create", "-f", "-", "-o", "json", content=job)
+    found = msgspec.json.decode(made, type=UsersObject)
+    name = job_name(found.metadata.name, found.metadata.uid)
+    change = json.dumps(marks(JOB, found, harness.cluster.jobs_settings, name))
+    harness.kubectl("patch", "job", found.metadata.name, "--type=json", "-p", change)
+    return ReplicaId(name)
 
 
 async def test_a_users_job_has_its_limit_after_every_start(harness: KubernetesHarness) -> None:
     """The kubelet says so, on the node that it was moved to as well."""
     name = "opted-in-limited"  # named so that other tests that read the audit log know it
-    replica = ReplicaId(f"{name}.{secrets.token_hex(4)}")
-    harness.lab.kubectl("create", "-f", "-", content=marked_job(harness, replica, name))
+    replica = marked(harness, gated_job(name))
     spec = ReplicaSpec(
         command=("sleep",), env={USERS_JOB: name}, requests=Resources(cpu_m=50), cpu_limit_m=LIMIT_M, image=DEMO
     )

@@ -121,7 +121,7 @@ def on_kubernetes(settings: AdapterSettings, story: Story, monkeypatch: pytest.M
     """The Kubernetes adapter's tasks, over an API server that shows both pods."""
     roster = Roster(settings.state, KubernetesTracked)
     roster.load()
-    background = KubernetesBackground(settings, roster, KubernetesApi(None), "/pods", "label", selected=None)
+    background = KubernetesBackground(settings, roster, KubernetesApi(None), ["n"], "label", selected=None)
 
     async def observe(folder: IncarnationFolder) -> Observation:
         return story.observe(folder)

@@ -37,6 +37,7 @@ from steepest.cluster.kubernetes.kinds.known import (
     OTHERS,
     PYTORCH_JOB,
     TRAIN_JOB,
+    Referred,
     kinds,
     reference,
     referred,
@@ -384,7 +385,7 @@ def test_the_log_names_objects_of_each_kind() -> None:
     """A Job by its name alone, as in older logs."""
     assert (reference(JOB, "mine"), reference(JOB_SET, "mine")) == ("mine", "JobSet/mine")
     for kind in (JOB, *OTHERS.values()):
-        assert referred((JOB, *OTHERS.values()), reference(kind, "mine")) == (kind, "mine")
+        assert referred((JOB, *OTHERS.values()), reference(kind, "mine")) == Referred(kind, "mine")
     assert referred((JOB,), "JobSet/mine") is None
     assert referred((JOB, JOB_SET), "") is None
     assert kinds(("JobSet",)) == (JOB, JOB_SET)

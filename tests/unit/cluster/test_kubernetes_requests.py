@@ -23,6 +23,7 @@ from steepest.events.common import Resources, Taint
 from steepest.testing.waiting import until
 
 REPLICA = ReplicaId("a")
+UID = "0a1b2c3d-0000-4000-8000-000000000000"
 USERS = ReplicaId("mine.0a1b2c3d")
 SPEC = ReplicaSpec(command=("train",), requests=Resources(cpu_m=100))
 FOUR = 4
@@ -173,7 +174,7 @@ async def test_a_tainted_node_takes_a_users_job_only(cluster: KubernetesCluster,
         await cluster.start(USERS, 1, "n2", users, None)
     labels = labels_of_job(cluster.jobs_settings, USERS.job)
     gated = {"metadata": {"labels": labels}, "spec": {"schedulingGates": [{"name": GATE}]}}
-    named = {"name": "mine", "labels": {SCHEDULE: "true", **labels}}
+    named = {"name": "mine", "uid": UID, "labels": {SCHEDULE: "true", **labels}}
     mine = {"metadata": named, "spec": {"suspend": True, "template": gated}}
     stub.put("jobs", mine)
     stub.asked.clear()

@@ -284,10 +284,10 @@ def test_what_a_pod_receives_is_read_only_where_nothing_else_comes(
     for index in range(replicas):
         roster.track(state.incarnation(ReplicaId("a", index), 1), SpecRecord(node="n1", command=("train",)))
     background = KubernetesBackground(
-        settings, roster, KubernetesApi(), "/pods", "label", selected=None, counts_reads=counts_reads
+        settings, roster, KubernetesApi(), ["n"], "label", selected=None, counts_reads=counts_reads
     )
     pod = {"metadata": {"uid": "pod-0"}, "spec": {"hostNetwork": host_network}}
-    background.pods._take(WatchEvent(type="ADDED", object=msgspec.Raw(json.dumps(pod).encode())))
+    background.pods.of("n")._take(WatchEvent(type="ADDED", object=msgspec.Raw(json.dumps(pod).encode())))
     assert isinstance(background._usage, PodUsage)
     background._usage._use["pod-0"] = ResourceUse(cpu_ms=1, network_bytes_s=3, read_bytes=7)
     use = background._use_of(roster.all()[0], PodRecord(name="a", uid="pod-0"))

@@ -169,6 +169,35 @@ async def test_a_forged_variable_names_no_other_job() -> None:
     assert api.read == [name_of(SETTINGS, ReplicaId("forged", 0))]
 
 
+@pytest.mark.parametrize(("reference", "where"), [("mine", "training"), ("team-a/Job/mine", "team-a")])
+async def test_an_event_is_in_the_namespace_of_its_job(reference: str, where: str) -> None:
+    """There its user may read it."""
+    api = ApiServer()
+    async with writing(api) as writer:
+        notices = JobNotices(writer, SETTINGS)
+        view = submitted(MINE, users=reference)
+        notices.caught_up(view)
+        notices.observe(view, received(PLACED), accepted=True)
+        await api.has_written(1)
+
+    (event,) = api.written
+    assert (event["metadata"]["namespace"], event["regarding"]["namespace"]) == (where, where)
+    assert event["regarding"]["name"] == "mine"
+
+
+async def test_nothing_is_written_in_a_namespace_that_is_not_named() -> None:
+    """Whatever a submission says."""
+    api = ApiServer()
+    async with writing(api) as writer:
+        notices = JobNotices(writer, SETTINGS)
+        view = submitted(MINE, users="kube-system/Job/mine")
+        notices.caught_up(view)
+        notices.observe(view, received(PLACED), accepted=True)
+        await asyncio.sleep(10 * ABSENT_S)
+
+    assert api.written == []
+
+
 async def test_limits_let_decisions_go_first() -> None:
     """A policy that limits every job at every interval neither delays nor displaces what happens once."""
     api = ApiServer()

@@ -85,10 +85,12 @@ class Followed:
 
 
 @contextlib.asynccontextmanager
-async def following(stub: KubernetesStub, folder: Path, kinds: Sequence[Kind] = (JOB,)) -> AsyncIterator[Followed]:
+async def following(
+    stub: KubernetesStub, folder: Path, kinds: Sequence[Kind] = (JOB,), namespaces: Sequence[str] = ()
+) -> AsyncIterator[Followed]:
     """It runs while the block does."""
     async with served(stub, folder / "kubeconfig"):
-        cluster = adapter_on(folder, [("n1", Resources(1_000, 1_024))], kinds)
+        cluster = adapter_on(folder, [("n1", Resources(1_000, 1_024))], kinds, namespaces=namespaces)
         made = Followed(stub, cluster)
         made.jobs.caught_up(made.pool.view)
         running = asyncio.create_task(made.jobs.run(made.send))
@@ -191,3 +193,60 @@ async def test_a_kind_that_the_cluster_lacks_is_listed_once_and_cancels_nothing(
         await until(lambda: stub.listed["jobsets"] > 1)
         stub.objects["jobsets"] = job_sets
         assert (await followed.next(c.JobSubmitted)).job == GANG
+
+
+def teams_job(team: str) -> Any:
+    """A Job ``mine`` of a team, which has a UID of its own."""
+    made: Any = users_job("mine")
+    made["metadata"] |= {"namespace": team, "uid": f"{TEAMS[team]}-0000-4000-8000-000000000000"}
+    return made
+
+
+TEAMS = {"team-a": "aaaaaaaa", "team-b": "bbbbbbbb", "other": "cccccccc"}
+
+
+async def test_jobs_of_one_name_in_two_namespaces_are_submitted_marked_and_cancelled_apart(tmp_path: Path) -> None:
+    """Each says where it is; what is deleted in one namespace cancels nothing in another one."""
+    stub = KubernetesStub()
+    for team in TEAMS:
+        stub.put("jobs", teams_job(team))
+    async with following(stub, tmp_path, namespaces=("team-a", "team-b")) as followed:
+        followed.fold(c.PoolConfigured())
+        submitted = {(one := await followed.next(c.JobSubmitted)).job: one for _ in range(2)}
+        for each in submitted.values():
+            followed.fold(each)
+        stub.drop("jobs", "team-a/mine")
+        cancelled = await followed.next(c.JobCancelRequested)
+        assert followed.cancelled() == []
+
+    assert {job: each.spec.env[USERS_JOB] for job, each in submitted.items()} == {
+        "mine.aaaaaaaa": "team-a/Job/mine",
+        "mine.bbbbbbbb": "team-b/Job/mine",
+    }
+    assert cancelled.job == "mine.aaaaaaaa"
+    assert CLUSTER in stub.objects["jobs"]["team-b/mine"]["metadata"]["labels"]
+    assert CLUSTER not in stub.objects["jobs"]["other/mine"]["metadata"]["labels"]
+    assert "other/jobs" not in stub.listed
+
+
+async def test_a_namespace_that_is_refused_cancels_nothing_and_stops_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its jobs may run; once it is open its objects are submitted too."""
+    monkeypatch.setattr(reflector, "LONGEST_PAUSE_S", 0.2)
+    stub = KubernetesStub()
+    stub.closed.add("team-a")
+    for team in ("team-a", "team-b"):
+        stub.put("jobs", teams_job(team))
+    async with following(stub, tmp_path, namespaces=("team-a", "team-b")) as followed:
+        uid = "ffffffff-0000-4000-8000-000000000000"
+        of_team = c.JobSpec(command=("train",), env={USERS_JOB: "team-a/Job/gone"})
+        followed.fold(c.PoolConfigured())
+        followed.fold(c.JobSubmitted(job="gone.ffffffff", request=uid, spec=of_team))
+        submitted = await followed.next(c.JobSubmitted)
+        followed.fold(submitted)
+        await until(lambda: stub.listed["team-a/jobs"] > 1)
+        assert submitted.job == "mine.bbbbbbbb"
+        assert followed.cancelled() == []
+        stub.closed.clear()
+        assert (await followed.next(c.JobSubmitted)).job == "mine.aaaaaaaa"

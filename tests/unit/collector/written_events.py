@@ -32,6 +32,7 @@ SETTINGS = JobSettings(
     image="trainer:3",
     user=1,
     most=Resources(),
+    namespaces=("team-a",),
 )
 
 
@@ -76,7 +77,7 @@ class ApiServer(KubernetesApi):
     ) -> bytes:
         """Write an Event."""
         del query, content, timeout_s
-        assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/training/events")
+        assert (method, path) == ("POST", f"/apis/events.k8s.io/v1/namespaces/{body['metadata']['namespace']}/events")
         self.asked_s.append(asyncio.get_running_loop().time())
         if self.failure is not None:
             raise self.failure

@@ -6,12 +6,11 @@ started is not shown again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
 from steepest.cluster.kubernetes.job_events import JobSubject, Notice
-from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import referred
 from steepest.cluster.kubernetes.manifest import JobSettings, name_of
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, is_of
@@ -62,16 +61,17 @@ def notice_of(event: c.ClusterEvent, at_ms: int) -> Notice | None:
     return Notice(reason=reason, message=sentence(event), is_warning=has_failed or kind in WARNINGS, at_ms=at_ms)
 
 
-def users_job(job: Job, kinds: Sequence[Kind]) -> JobSubject | None:
+def users_job(job: Job, settings: JobSettings) -> JobSubject | None:
     """The object that a user has made, of which a job was submitted; None where it was not, or where the job is over.
 
     The variable alone proves nothing: the job's name and request must agree that it was submitted for a user's object.
     """
-    found = referred(kinds, job.spec.env.get(USERS_JOB, ""))
+    found = referred(settings.kinds, job.spec.env.get(USERS_JOB, ""))
     if found is None or not is_of(job.name, job.request):
         return None
-    kind, name = found
-    return JobSubject(name, job.request, kind)
+    if found.namespace and found.namespace not in settings.all_namespaces:
+        return None
+    return JobSubject(found.name, job.request, found.kind, found.namespace)
 
 
 class JobNotices(Effector):
@@ -91,8 +91,8 @@ class JobNotices(Effector):
 
     def caught_up(self, view: ClusterView) -> None:
         """Remember the objects of users: of a job that is over, the view has forgotten which it was."""
-        kinds = self._settings.kinds
-        self._users = {job.name: users for job in view.jobs if (users := users_job(job, kinds)) is not None}
+        found = ((job.name, users_job(job, self._settings)) for job in view.jobs)
+        self._users = {name: users for name, users in found if users is not None}
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Note what will be written."""
@@ -100,7 +100,7 @@ class JobNotices(Effector):
         job = view.jobs.get(getattr(event, "job", ""))
         if not accepted or job is None:
             return
-        if isinstance(event, c.JobSubmitted) and (users := users_job(job, self._settings.kinds)) is not None:
+        if isinstance(event, c.JobSubmitted) and (users := users_job(job, self._settings)) is not None:
             self._users[job.name] = users
         if (notice := notice_of(event, received.at_ms)) is not None:
             self._writer.put(self._subject(job), notice, may_wait=isinstance(event, _ROUTINE))

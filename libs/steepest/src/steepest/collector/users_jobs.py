@@ -11,6 +11,8 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+import msgspec
+
 from steepest.cluster.kubernetes.api import JSON_PATCH, KubernetesApi
 from steepest.cluster.kubernetes.job_events import JobSubject, Notice
 from steepest.cluster.kubernetes.kinds.description import Kind
@@ -35,8 +37,24 @@ _LOOK_S = 10.0
 """A safety net: what failed is tried again."""
 
 
+class _Followed(msgspec.Struct, frozen=True):
+    """The objects of one kind in one namespace.
+
+    Attributes:
+        kind: Their kind.
+        namespace: Their namespace; empty: the installation's own.
+        objects: The copy of those that are opted in.
+    """
+
+    kind: Kind
+    namespace: str
+    objects: Reflector[UsersObject]
+
+
 class UsersJobs(Effector):
-    """Follows the opted-in objects of one namespace, of the kinds that the installation names.
+    """Follows the opted-in objects of the installation's namespaces, of the kinds that it names.
+
+    Each kind is followed in each namespace by itself: what is not there, or refused, stops none of the others.
 
     Args:
         api: The API server; it is closed at the end.
@@ -74,37 +92,40 @@ class UsersJobs(Effector):
     async def run(self, send: Send) -> None:
         """Submit and cancel until the end."""
         await self._ready.wait()
-        followed = [(kind, self._reflector(kind)) for kind in self._settings.kinds]
-        for _, objects in followed:
-            objects.start()
+        namespaces = ("", *self._settings.namespaces)
+        followed = [self._followed(kind, namespace) for namespace in namespaces for kind in self._settings.kinds]
+        for each in followed:
+            each.objects.start()
         try:
             while True:
                 self._changed.clear()
                 if self._view.is_configured:
-                    for kind, objects in followed:
-                        if objects.is_live:
-                            await self._follow(kind, list(objects.all()), send)
-                uids = {found.metadata.uid for _, objects in followed for found in objects.all()}
+                    for each in followed:
+                        if each.objects.is_live:
+                            await self._follow(each, list(each.objects.all()), send)
+                uids = {found.metadata.uid for each in followed for found in each.objects.all()}
                 self._refused = {uid: why for uid, why in self._refused.items() if uid in uids}
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_S):
                         await self._changed.wait()
         finally:
-            for _, objects in followed:
-                await objects.close()
+            for each in followed:
+                await each.objects.close()
             await self._api.close()
 
-    def _reflector(self, kind: Kind) -> Reflector[UsersObject]:
+    def _followed(self, kind: Kind, namespace: str) -> _Followed:
         opted_in = labelled({SCHEDULE: "true"})
-        path = kind.path(self._settings.namespace)
-        return Reflector(self._api, path, UsersObject, opted_in, lambda _: self._changed.set())
+        path = kind.path(namespace or self._settings.namespace)
+        objects = Reflector(self._api, path, UsersObject, opted_in, lambda _: self._changed.set())
+        return _Followed(kind, namespace, objects)
 
-    async def _follow(self, kind: Kind, there: list[UsersObject], send: Send) -> None:
+    async def _follow(self, of: _Followed, there: list[UsersObject], send: Send) -> None:
         for found in there:
-            await self._take(kind, found, send)
-        await self._cancel_deleted(kind, {found.metadata.uid for found in there}, send)
+            await self._take(of, found, send)
+        await self._cancel_deleted(of, {found.metadata.uid for found in there}, send)
 
-    async def _take(self, kind: Kind, found: UsersObject, send: Send) -> None:
+    async def _take(self, of: _Followed, found: UsersObject, send: Send) -> None:
+        kind = of.kind
         name = job_name(found.metadata.name, found.metadata.uid)
         is_known = self._view.jobs.get(name) is not None
         if found.is_over(kind) or is_known or found.metadata.deletion_timestamp is not None:
@@ -112,46 +133,46 @@ class UsersJobs(Effector):
         if not self._is_ours(queue_of(found)):
             return
         try:
-            having = await having_roles(self._api, self._settings.namespace, kind, found)
+            having = await having_roles(self._api, of.namespace or self._settings.namespace, kind, found)
             if having is None:  # it changes once it has made that
                 return
-            spec = submission(kind, found, having)
+            spec = submission(kind, found, having, namespace=of.namespace)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
-                await self._mark(kind, found, name, having)
+                await self._mark(of, found, name, having)
         except InputError as error:
-            self._refuse(kind, found, f"{error}: {error.hint}")
+            self._refuse(of, found, f"{error}: {error.hint}")
             return
         except ClusterError as error:
             _log.info("a user's object could not be marked", job=name, why=str(error))
             return
         await send(c.JobSubmitted(job=name, request=found.metadata.uid, spec=spec))
 
-    def _refuse(self, kind: Kind, found: UsersObject, why: str) -> None:
-        uid = found.metadata.uid
+    def _refuse(self, of: _Followed, found: UsersObject, why: str) -> None:
+        uid, kind = found.metadata.uid, of.kind
         if self._refused.get(uid) != why:
             self._refused[uid] = why
             _log.warning("a user's object is left alone", kind=kind.name, name=found.metadata.name, why=why)
             # With those that let others go first: any number of objects can be wrong.
             message = f"Steepest leaves this {kind.name} alone: {why}"
             notice = Notice(reason="LeftAlone", message=message, is_warning=True)
-            self._notices.put(JobSubject(found.metadata.name, uid, kind), notice, may_wait=True)
+            self._notices.put(JobSubject(found.metadata.name, uid, kind, of.namespace), notice, may_wait=True)
 
-    async def _mark(self, kind: Kind, found: UsersObject, name: str, having: UsersObject) -> None:
+    async def _mark(self, of: _Followed, found: UsersObject, name: str, having: UsersObject) -> None:
         """Make it the installation's own.
 
         Raises:
             InputError: It may run already, or another installation has taken it.
             ClusterError: The API server refuses, or does not answer.
         """
-        if not is_suspended(kind, found.read()) or CLUSTER in found.metadata.labels:
+        if not is_suspended(of.kind, found.read()) or CLUSTER in found.metadata.labels:
             raise InputError("it is not suspended, or another installation's", hint="see docs/kubernetes.md")
-        change = marks(kind, found, self._settings, name, having)
-        path = f"{kind.path(self._settings.namespace)}/{found.metadata.name}"
+        change = marks(of.kind, found, self._settings, name, having)
+        path = f"{of.kind.path(of.namespace or self._settings.namespace)}/{found.metadata.name}"
         await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
 
-    async def _cancel_deleted(self, kind: Kind, uids: set[str], send: Send) -> None:
+    async def _cancel_deleted(self, of: _Followed, uids: set[str], send: Send) -> None:
         for job in list(self._view.jobs):
             if job.outcome is None and not job.cancel and is_of(job.name, job.request) and job.request not in uids:
-                asked = referred((kind,), job.spec.env.get(USERS_JOB, ""))
-                if asked is not None:
+                asked = referred((of.kind,), job.spec.env.get(USERS_JOB, ""))
+                if asked is not None and asked.namespace == of.namespace:
                     await send(c.JobCancelRequested(job=job.name, request=f"{job.request}-deleted"))

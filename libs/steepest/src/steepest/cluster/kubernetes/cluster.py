@@ -40,9 +40,9 @@ from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
-from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
@@ -77,9 +77,11 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         agent: The node that this is the agent of: it has no other one then.
         has_agents: Whether every node has an agent, which copies and measures there.
         kinds: The kinds of users' objects that it schedules.
+        namespaces: Further namespaces whose users' objects it schedules; each has a claim of that name of the same volume.
 
     Raises:
-        InputError: A node's name is invalid or appears twice, or the state folder is not on the volume.
+        InputError: A node's name is invalid or appears twice, a namespace is named twice, or the state folder is not on the
+            volume.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         agent: AgentNode | None = None,
         has_agents: bool = False,
         kinds: Sequence[Kind] = (JOB,),
+        namespaces: Sequence[str] = (),
     ) -> None:
         self._data = data
         self._agent = agent
@@ -113,6 +116,12 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         if self._selected is not None:
             self._capacities = self._selected
             self._settings = msgspec.structs.replace(self._settings, capacities=self._selected)
+        if len({namespace, *namespaces}) <= len(namespaces):
+            raise InputError(
+                f"a namespace is named twice: {', '.join((namespace, *namespaces))}",
+                code="bad-namespace",
+                hint="name each further namespace once, and not the one of the claim",
+            )
         mounted, folder = volume.resolve(), self._state.path.resolve()
         if not folder.is_relative_to(mounted):
             raise InputError(
@@ -129,6 +138,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             user=os.getuid() or UNPRIVILEGED,
             data_url=data.url if data is not None else "",
             kinds=tuple(kinds),
+            namespaces=tuple(namespaces),
             most=Resources(
                 cpu_m=max((capacity.cpu_m for _, capacity in listed), default=LARGEST_NODE.cpu_m),
                 memory_mib=max((capacity.memory_mib for _, capacity in listed), default=LARGEST_NODE.memory_mib),
@@ -269,29 +279,28 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         roster: Roster[KubernetesTracked] = Roster(self._state, KubernetesTracked, node)
         api = KubernetesApi(self._kubeconfig)
         settings = self._jobs_settings
-        path = f"/api/v1/namespaces/{settings.namespace}/pods"
         background = KubernetesBackground(
             self._settings,
             roster,
             api,
-            path,
+            settings.all_namespaces,
             settings.label,
             selected=self._selected,
             counts_reads=self._data is not None,
             agent=self._agent,
             sources=self._sources if self._has_agents else None,
         )
-        self._jobs = BatchJobs(api, settings, background.pods)
+        self._jobs = BatchJobs(api, settings, self._state, background.pods)
         self._sight = background.sight
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.open()
         return background
 
-    def _sources(self, pods: PodReflector) -> PodSources:
+    def _sources(self, pods: NamespacedPods) -> PodSources:
         if self._agent is None:
             return ElsewhereSources()
-        return NodeSources(self._agent, self._jobs_settings.namespace, pods)
+        return NodeSources(self._agent, pods)
 
     async def _observe(self, folder: IncarnationFolder) -> Observation:
         return await self._sight.observe(folder)

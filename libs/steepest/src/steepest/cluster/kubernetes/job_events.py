@@ -44,11 +44,19 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSubject(msgspec.Struct, frozen=True):
-    """The object that an Event is about. One that was deleted and made again has another UID."""
+    """The object that an Event is about. One that was deleted and made again has another UID.
+
+    Attributes:
+        name: Its name.
+        uid: Its UID.
+        kind: Its kind.
+        namespace: Its namespace, which the Event has too; empty: the installation's own.
+    """
 
     name: str
     uid: str
     kind: Kind = JOB
+    namespace: str = ""
 
 
 def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int) -> dict[str, Any]:
@@ -56,6 +64,7 @@ def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int
 
     Nothing that a user has written is a part of that name.
     """
+    namespace = job.namespace or settings.namespace
     when = "" if notice.at_ms is None else notice.at_ms
     what = f"{settings.label}/{job.uid}/{when}/{notice.reason}/{notice.message}"
     happened_ms = now_ms if notice.at_ms is None else notice.at_ms
@@ -65,13 +74,13 @@ def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int
         "kind": "Event",
         "metadata": {
             "name": f"steepest-{hashlib.sha256(what.encode()).hexdigest()[:_DIGEST]}",
-            "namespace": settings.namespace,
+            "namespace": namespace,
         },
         "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "regarding": {
             "apiVersion": job.kind.api,
             "kind": job.kind.name,
-            "namespace": settings.namespace,
+            "namespace": namespace,
             "name": job.name,
             "uid": job.uid,
         },
@@ -91,7 +100,7 @@ async def post_event(api: KubernetesApi, settings: JobSettings, job: JobSubject,
         ClusterError: It was not written.
         UncertainError: It may have been written; the same call again does it once.
     """
-    path = f"/apis/events.k8s.io/v1/namespaces/{settings.namespace}/events"
+    path = f"/apis/events.k8s.io/v1/namespaces/{job.namespace or settings.namespace}/events"
     try:
         await api.request("POST", path, body=event_of(settings, job, notice, now_ms))
     except AnswerError as error:

@@ -1,7 +1,7 @@
-"""The Jobs of one namespace: made, suspended, resumed, removed; and the one pod that a Job has at a time.
+"""The Jobs of the installation's own namespace: made, suspended, resumed, removed; and the one pod that a Job has at a time.
 
-It owns the requests that change such Jobs, and all pods. It must never touch an object that does not carry the adapter's own
-label.
+It owns the requests that change such Jobs, and all pods, also those of users' objects in further namespaces. It must never
+touch an object that does not carry the adapter's own label.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import CONFLICT, MERGE, NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner, UsersOwners
@@ -25,9 +26,9 @@ from steepest.cluster.kubernetes.manifest import (
     service,
     service_of,
 )
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
-from steepest.cluster.kubernetes.reflector import PodReflector
-from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.kubernetes.sight import PodRecord, pod_of
 from steepest.cluster.kubernetes.users_jobs import may_be_users
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError
@@ -45,16 +46,18 @@ class BatchJobs:
     Args:
         api: The API server.
         settings: What they have in common.
-        pods: The copy of their pods.
+        state: The adapter's folder, which has on record in which namespace a pod is.
+        pods: The copies of the pods.
 
     Attributes:
         settings: What they have in common.
         owners: The objects of users that make pods in place of such Jobs.
     """
 
-    def __init__(self, api: KubernetesApi, settings: JobSettings, pods: PodReflector) -> None:
+    def __init__(self, api: KubernetesApi, settings: JobSettings, state: AdapterFolder, pods: NamespacedPods) -> None:
         self._api = api
         self.settings = settings
+        self._state = state
         self._pods = pods
         self._namespace = f"/api/v1/namespaces/{settings.namespace}"
         self._jobs = f"/apis/batch/v1/namespaces/{settings.namespace}/jobs"
@@ -184,7 +187,7 @@ class BatchJobs:
         asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
         while (now_s := time.monotonic()) < deadline:
             changed = self._pods.next_change(job.metadata.uid)
-            for pod in self._pods.of_group(job.metadata.uid):
+            for pod in self._pods.of(self.settings.namespace).of_group(job.metadata.uid):
                 if pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
             if now_s > asks_s and not is_first:
@@ -217,7 +220,7 @@ class BatchJobs:
                 "schedulingGates": [{"$patch": "delete", "name": GATE}],
             },
         }
-        await self._change(f"{self._namespace}/pods/{pod.name}", change)
+        await self._change(self._pods.path(pod.namespace, pod.name), change)
 
     async def resize(self, pod: PodRecord, container: dict[str, Any]) -> None:
         """Ask for other caps of a running pod.
@@ -227,13 +230,13 @@ class BatchJobs:
             UncertainError: They may have been set.
         """
         change = {"metadata": {"uid": pod.uid}, "spec": {"containers": [container]}}
-        await self._change(f"{self._namespace}/pods/{pod.name}/resize", change)
+        await self._change(f"{self._pods.path(pod.namespace, pod.name)}/resize", change)
 
     async def end(self, pod: PodRecord, *, grace_s: int) -> None:
         """Let a pod end within ``grace_s`` seconds from now, also one that ends already; succeeds if it is gone."""
         options = {"gracePeriodSeconds": grace_s, "preconditions": {"uid": pod.uid}}
         try:
-            await self._api.request("DELETE", f"{self._namespace}/pods/{pod.name}", body=options)
+            await self._api.request("DELETE", self._pods.path(pod.namespace, pod.name), body=options)
         except AnswerError as error:
             if error.status not in {NOT_FOUND, CONFLICT}:
                 raise
@@ -245,9 +248,10 @@ class BatchJobs:
             UncertainError: It is still there after a long time.
         """
         deadline = time.monotonic() + _REMOVED_S
+        copy = self._pods.of(pod.namespace)
         while True:
-            changed = self._pods.next_change(pod.uid)
-            if self._pods.is_live and self._pods.get(pod.uid) is None:
+            changed = copy.next_change(pod.uid)
+            if copy.is_live and copy.get(pod.uid) is None:
                 return
             if time.monotonic() > deadline:
                 raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
@@ -255,7 +259,14 @@ class BatchJobs:
 
     async def _owner(self, replica: ReplicaId) -> UsersOwner | None:
         """The object of a user that makes the pod of a replica; None: the Job of that replica does."""
-        return await self.owners.find(replica.job) if may_be_users(replica.job) else None
+        if not may_be_users(replica.job):
+            return None
+        return await self.owners.find(replica.job, await asyncio.to_thread(self._namespace_of, replica))
+
+    def _namespace_of(self, replica: ReplicaId) -> str | None:
+        """The namespace of a replica's pods; None: it has had none yet. It blocks."""
+        records = (pod_of(folder) for folder in reversed(self._state.incarnations(replica)))
+        return next((record.namespace for record in records if record is not None), None)
 
     async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> BatchJob:
         change = {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": suspended}}

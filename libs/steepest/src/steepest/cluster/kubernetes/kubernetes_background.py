@@ -10,7 +10,7 @@ import functools
 import itertools
 import resource
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from steepest.cluster.kubernetes.agent.node_claim import NodeSpeaker
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.manifest import CLUSTER, JOB
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ApiServerSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
@@ -85,7 +86,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
 
     Args:
         api: The API server.
-        pods_path: Of the namespace's pods.
+        namespaces: Those of the pods, the installation's own one first.
         label: The label of the adapter's pods.
         selected: Kept as the cluster has them; None: the nodes are listed.
         counts_reads: Whether what the pod of a job of one replica receives is what it reads from the pool's storage.
@@ -98,20 +99,19 @@ class KubernetesBackground(Background[KubernetesTracked]):
         settings: AdapterSettings,
         roster: Roster[KubernetesTracked],
         api: KubernetesApi,
-        pods_path: str,
+        namespaces: Sequence[str],
         label: str,
         *,
         selected: SelectedNodes | None,
         counts_reads: bool = False,
         agent: AgentNode | None = None,
-        sources: Callable[[PodReflector], PodSources] | None = None,
+        sources: Callable[[NamespacedPods], PodSources] | None = None,
     ) -> None:
         super().__init__(settings, roster)
         self._api = api
-        self._path = pods_path
         of_node = f"spec.nodeName={agent.name}" if agent is not None else ""
         pods = {**labelled({CLUSTER: label}), "fieldSelector": of_node}
-        self.pods: PodReflector = Reflector(api, pods_path, Pod, pods, self._pod_changed, groups=_groups_of)
+        self.pods = NamespacedPods(api, namespaces, pods, self._pod_changed, _groups_of)
         nodes = {
             "labelSelector": selected.selector if selected is not None else "",
             "fieldSelector": f"metadata.name={agent.name}" if agent is not None else "",
@@ -129,8 +129,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._by_name: dict[str, ClusterNode] | None = None
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
-        self.sight = Sight(api, pods_path, self.pods)
-        self._sources = sources(self.pods) if sources is not None else ApiServerSources(api, pods_path, self.pods)
+        self.sight = Sight(api, self.pods)
+        self._sources = sources(self.pods) if sources is not None else ApiServerSources(api, self.pods)
         self._usage = self._sources.usage
         self._agent = agent
         self._speaker = NodeSpeaker(settings.state, agent.name if agent is not None else None)

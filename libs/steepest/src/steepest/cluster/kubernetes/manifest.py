@@ -85,6 +85,7 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
         most: The most of each resource that a node has: where a job has no cap.
         data_url: The address at which jobs read their data; empty: none.
         kinds: The kinds of users' objects.
+        namespaces: Further namespaces, of which users' objects are scheduled too.
     """
 
     namespace: str
@@ -96,6 +97,12 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
     most: Resources
     data_url: str = ""
     kinds: tuple[Kind, ...] = (USERS_JOBS,)
+    namespaces: tuple[str, ...] = ()
+
+    @property
+    def all_namespaces(self) -> tuple[str, ...]:
+        """Where users' objects are scheduled, the own namespace first."""
+        return (self.namespace, *self.namespaces)
 
 
 def digest_of(settings: JobSettings, job: str) -> str:

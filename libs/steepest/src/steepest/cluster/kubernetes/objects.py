@@ -52,6 +52,7 @@ class ObjectMetadata(ObjectPart, frozen=True):
     """What every object has."""
 
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     resource_version: str = ""
     labels: dict[str, str] = {}

@@ -20,7 +20,7 @@ import msgspec
 from steepest.cluster.folders.folder_watch import Pulse
 from steepest.cluster.kubernetes.api import GONE, NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.objects import ClusterNode, ClusterObject, Listing, ObjectMetadata, Pod, T
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, RefusedError
 from steepest.logger import Logger
 
 _log = Logger()
@@ -37,6 +37,9 @@ ABSENT_S = 60.0
 """After this time a kind of object is looked for again that the API server did not know."""
 
 DELETED_KEPT = 4_096
+Awaited = weakref.WeakValueDictionary[str, asyncio.Event]
+"""By the UID of an object or the key of a group: set when it changes."""
+
 LINE_BYTES_MOST = 32 << 20
 """The longest line of a watch: an object has 3 MiB at most, and JSON may take six bytes for one of them."""
 
@@ -71,6 +74,7 @@ class Reflector(Generic[T]):
         selectors: Only objects with these labels (``labelSelector``) or fields (``fieldSelector``); empty: all.
         changed: Called with each object that is new, changed or deleted.
         groups: The keys by which an object is found together with others; default: the UIDs of the objects that made it.
+        awaited: Where changes are awaited, if together with those of other copies.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Reflector(Generic[T]):
         changed: Callable[[T], None],
         *,
         groups: Callable[[T], Iterable[str]] | None = None,
+        awaited: Awaited | None = None,
     ) -> None:
         self._api = api
         self._path = path
@@ -92,10 +97,12 @@ class Reflector(Generic[T]):
         self._deleted: dict[str, T] = {}
         self._groups: Callable[[T], Iterable[str]] = groups or owners_of
         self._grouped: dict[str, dict[str, None]] = {}  # by group, the UIDs of its objects
-        self._awaited: weakref.WeakValueDictionary[str, asyncio.Event] = weakref.WeakValueDictionary()
+        self._awaited: Awaited = weakref.WeakValueDictionary() if awaited is None else awaited
         self._version = ""
         self._removals = Pulse()
         self._listed = asyncio.Event()
+        self._answered = asyncio.Event()
+        self._is_refused = False
         self._is_open = False
         self._task: asyncio.Task[None] | None = None
 
@@ -110,12 +117,11 @@ class Reflector(Generic[T]):
 
     async def listed(self, timeout_s: float) -> bool:
         """Wait for the first list; False if it has not come in time."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._listed.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await _is_set(self._listed, timeout_s)
+
+    async def answered(self, timeout_s: float) -> bool:
+        """Wait for the first list, or for why there is none yet; False if neither has come in time."""
+        return await _is_set(self._answered, timeout_s)
 
     async def close(self) -> None:
         """End the watch."""
@@ -165,7 +171,8 @@ class Reflector(Generic[T]):
             except ExpiredError:
                 self._version = ""
             except ClusterError as error:
-                _log.info("watch interrupted", path=self._path, why=str(error))
+                self._tell(error)
+                self._answered.set()
                 if isinstance(error, AnswerError) and error.status == NOT_FOUND:
                     self._version, self._is_open = "", False
                     await asyncio.sleep(ABSENT_S)
@@ -177,6 +184,15 @@ class Reflector(Generic[T]):
             pause_s = FIRST_PAUSE_S if time.monotonic() - began > LONGEST_PAUSE_S else pause_s
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - so that clients do not come together
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _tell(self, error: ClusterError) -> None:
+        """Log why the copy does not follow: what somebody must mend is a warning, once."""
+        is_new = isinstance(error, RefusedError) and not self._is_refused
+        self._is_refused = isinstance(error, RefusedError)
+        if is_new:
+            _log.warning("watch refused; it is asked for again and again", path=self._path, why=str(error))
+        else:
+            _log.info("watch interrupted", path=self._path, why=str(error))
 
     async def _list(self) -> None:
         found: dict[str, T] = {}
@@ -203,7 +219,9 @@ class Reflector(Generic[T]):
             if uid not in before or before[uid].metadata.resource_version != each.metadata.resource_version:
                 self._has_changed(each)
         self._is_open = True
+        self._is_refused = False
         self._listed.set()
+        self._answered.set()
 
     async def _watch(self) -> None:
         query = {
@@ -266,6 +284,15 @@ class Reflector(Generic[T]):
         for key in (object_.metadata.uid, *self._groups(object_)):
             if (awaited := self._awaited.pop(key, None)) is not None:
                 awaited.set()
+
+
+async def _is_set(event: asyncio.Event, timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _split(body: aiohttp.StreamReader) -> AsyncIterator[bytes]:

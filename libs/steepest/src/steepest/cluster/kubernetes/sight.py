@@ -27,8 +27,8 @@ import msgspec
 
 from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import Pod, observed
-from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.observation import Observation, declare_gone, recorded_end
 from steepest.cluster.port import ReplicaPhase
 
@@ -37,10 +37,17 @@ _LAST_WORD_S = 3.0
 
 
 class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``pod.json``: written before the pod's gate is dropped, so before the container runs its first instruction."""
+    """``pod.json``: written before the pod's gate is dropped, so before the container runs its first instruction.
+
+    Attributes:
+        name: Its name.
+        uid: Its UID.
+        namespace: Its namespace; empty, as in older records: the installation's own.
+    """
 
     name: str
     uid: str
+    namespace: str = ""
 
 
 def record_of(folder: IncarnationFolder) -> Path:
@@ -54,17 +61,15 @@ def pod_of(folder: IncarnationFolder) -> PodRecord | None:
 
 
 class Sight:
-    """Sees incarnations of one namespace.
+    """Sees incarnations.
 
     Args:
         api: The API server.
-        path: Of the namespace's pods.
-        pods: The copy of the pods.
+        pods: The copies of the pods.
     """
 
-    def __init__(self, api: KubernetesApi, path: str, pods: PodReflector) -> None:
+    def __init__(self, api: KubernetesApi, pods: NamespacedPods) -> None:
         self._api = api
-        self._path = path
         self._pods = pods
 
     async def observe(self, folder: IncarnationFolder) -> Observation:
@@ -95,25 +100,26 @@ class Sight:
         Raises:
             UncertainError: The API server does not answer.
         """
-        if self._pods.is_live and (pod := self._pods.get(record.uid)) is not None:
+        copy = self._pods.of(record.namespace)
+        if copy.is_live and (pod := copy.get(record.uid)) is not None:
             return pod
         if (pod := self._removed(record)) is not None:
             return pod
         with contextlib.suppress(AnswerError):
-            pod = await self.read(record.name)
+            pod = await self.read(record)
             if pod is not None and pod.metadata.uid == record.uid:
                 return pod
-        return await self._pods.removed(record.uid, _LAST_WORD_S)
+        return await copy.removed(record.uid, _LAST_WORD_S)
 
-    async def read(self, name: str) -> Pod | None:
-        """A pod as the API server has it now; None if there is none.
+    async def read(self, record: PodRecord) -> Pod | None:
+        """The pod of that name as the API server has it now; None if there is none.
 
         Raises:
             UncertainError: It does not answer.
             ClusterError: It refuses.
         """
         try:
-            return await self._api.get(f"{self._path}/{name}", Pod)
+            return await self._api.get(self._pods.path(record.namespace, record.name), Pod)
         except AnswerError as error:
             if error.status == NOT_FOUND:
                 return None

@@ -97,13 +97,14 @@ def queue_of(asked: UsersObject) -> str:
     return asked.metadata.labels.get(QUEUE, "default")
 
 
-def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None) -> JobSpec:
+def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None, *, namespace: str = "") -> JobSpec:
     """What it asks for.
 
     Args:
         kind: Its kind.
         asked: The object.
         having: The object that has its roles; None: itself.
+        namespace: Its namespace; empty: the installation's own.
 
     Raises:
         InputError: It cannot be scheduled; the message says why, in words for its user.
@@ -117,11 +118,12 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
     refuse_unless_met(kind.demands, fields)
     queue = _named(queue_of(asked))
     try:
-        return _submission(kind, asked, fields if having is None or having is asked else having.read(), queue)
+        found = _submission(kind, asked, fields if having is None or having is asked else having.read(), queue)
     except InputError as error:
         if kind.made is None:
             raise
         raise InputError(f"{error}", hint=f"in {kind.made.where}, {error.hint}") from error
+    return msgspec.structs.replace(found, env={USERS_JOB: reference(kind, asked.metadata.name, namespace)})
 
 
 def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str) -> JobSpec:
@@ -140,7 +142,6 @@ def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: s
     found = JobSpec(
         command=tuple(word[:_LETTERS] for word in words) or (first.container.image[:_LETTERS] or "image",),
         image=first.container.image[:_LETTERS],
-        env={USERS_JOB: reference(kind, asked.metadata.name)},
         requests=first.requests,
         roles=() if is_alone else tuple(map(_role, pods)),
         retries=min(role.retries for role in read),

@@ -10,10 +10,10 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.agent.cgroups import ContainerGroups
 from steepest.cluster.kubernetes.agent.node_meter import NodeMeter
 from steepest.cluster.kubernetes.agent.node_output import ContainerLog, NodeOutput
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import PodMeter
 from steepest.cluster.kubernetes.objects import Pod, training
 from steepest.cluster.kubernetes.output import ContainerOutput
-from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import PodRecord
 
 LOGS = Path("/host/pod-logs")
@@ -39,13 +39,11 @@ class NodeSources:
 
     Args:
         node: The node.
-        namespace: Of the pods.
-        pods: The copy of its pods.
+        pods: The copies of its pods.
     """
 
-    def __init__(self, node: AgentNode, namespace: str, pods: PodReflector) -> None:
+    def __init__(self, node: AgentNode, pods: NamespacedPods) -> None:
         self._logs = node.logs
-        self._namespace = namespace
         self._pods = pods
         self.usage: PodMeter = NodeMeter(ContainerGroups(node.groups))
 
@@ -59,7 +57,7 @@ class NodeSources:
         status = training(pod.status.container_statuses)
         log = ContainerLog(
             below=self._logs,
-            folder=self._logs / f"{self._namespace}_{record.name}_{record.uid}" / pod.container,
+            folder=self._logs / f"{pod.metadata.namespace}_{record.name}_{record.uid}" / pod.container,
             name=f"{status.restart_count if status is not None else 0}.log",
         )
         return NodeOutput(log, lambda: self._has_ended(record.uid), folder, patience_s=patience_s)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from steepest.cluster.kubernetes.kinds.description import Demand, Kind, MadeObject, Roles, TakenChanges
 from steepest.errors import InputError
 
@@ -166,13 +168,36 @@ def kinds(names: Sequence[str]) -> tuple[Kind, ...]:
     return (JOB, *(kind for name, kind in OTHERS.items() if name in names))
 
 
-def reference(kind: Kind, name: str) -> str:
-    """How the spec of a job names the object that it was submitted for: a Job by its name alone, as in older logs."""
+class Referred(msgspec.Struct, frozen=True):
+    """The object that a job was submitted for, as the job's spec says it.
+
+    Attributes:
+        kind: Its kind.
+        name: Its name.
+        namespace: Its namespace; empty: the installation's own.
+    """
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+
+def reference(kind: Kind, name: str, namespace: str = "") -> str:
+    """How the spec of a job names the object that it was submitted for: a Job by its name alone, as in older logs.
+
+    Args:
+        kind: The object's kind.
+        name: Its name.
+        namespace: Its namespace; empty: the installation's own.
+    """
+    if namespace:
+        return f"{namespace}/{kind.name}/{name}"
     return name if kind == JOB else f"{kind.name}/{name}"
 
 
-def referred(among: Sequence[Kind], said: str) -> tuple[Kind, str] | None:
-    """The kind and the name of an object that :func:`reference` names; None: it is of none of these kinds."""
-    before, slash, name = said.rpartition("/")
-    wanted = before if slash else JOB.name
-    return next(((kind, name) for kind in among if kind.name == wanted and name), None)
+def referred(among: Sequence[Kind], said: str) -> Referred | None:
+    """The object that :func:`reference` names; None: it is of none of these kinds."""
+    before, _, name = said.rpartition("/")
+    namespace, _, wanted = before.rpartition("/")
+    wanted = wanted or JOB.name
+    return next((Referred(kind, name, namespace) for kind in among if kind.name == wanted and name), None)

@@ -17,9 +17,11 @@ from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.marks import suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import SCHEDULE, Listing, Pod
-from steepest.cluster.kubernetes.reflector import PodReflector, label_group, labelled
-from steepest.errors import ClusterError, InputError
+from steepest.cluster.kubernetes.reflector import label_group, labelled
+from steepest.cluster.kubernetes.users_jobs import job_name
+from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
@@ -32,6 +34,7 @@ class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: Its kind.
+        namespace: Its namespace.
         name: Its name.
         uid: Its UID.
         is_suspended: Whether it is suspended.
@@ -41,6 +44,7 @@ class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     kind: Kind
+    namespace: str
     name: str
     uid: str
     is_suspended: bool
@@ -60,34 +64,54 @@ class UsersOwners:
     Args:
         api: The API server.
         settings: What the installation's Jobs have in common.
-        pods: The copy of their pods.
+        pods: The copies of their pods.
     """
 
-    def __init__(self, api: KubernetesApi, settings: JobSettings, pods: PodReflector) -> None:
+    def __init__(self, api: KubernetesApi, settings: JobSettings, pods: NamespacedPods) -> None:
         self._api = api
         self._settings = settings
         self._pods = pods
         self._given_up: dict[str, int] = {}
 
-    async def find(self, job: str) -> UsersOwner | None:
+    async def find(self, job: str, namespace: str | None = None) -> UsersOwner | None:
         """The object of a job that a user has made and that was marked as the installation's; None: there is none.
+
+        Args:
+            job: The job.
+            namespace: Where it is; empty: in the installation's own namespace; None: that is not on record.
 
         Raises:
             ClusterError: It cannot be read any more.
-            UncertainError: The API server does not answer.
+            UncertainError: The API server does not answer, or the installation does not name that namespace any more.
         """
+        if namespace is not None:
+            self._pods.of(namespace)
+            return await self._find(job, namespace or self._settings.namespace)
+        refused = None
+        for each in self._settings.all_namespaces:
+            try:
+                if (found := await self._find(job, each)) is not None:
+                    return found
+            except RefusedError as error:  # rights in one namespace must not decide about the objects of others
+                refused = error
+        if refused is not None:
+            raise UncertainError(f"the object of {job} may be where it cannot be read: {refused}", code=refused.code)
+        return None
+
+    async def _find(self, job: str, namespace: str) -> UsersOwner | None:
         labels = labelled({**labels_of_job(self._settings, job), SCHEDULE: "true"})
         for kind in self._settings.kinds:
             try:
-                found = await self._api.get(kind.path(self._settings.namespace), Listing[UsersObject], labels)
+                listed = await self._api.get(kind.path(namespace), Listing[UsersObject], labels)
             except AnswerError as error:
                 if error.status == NOT_FOUND:  # the cluster has no such kind
                     continue
                 raise
-            if found.items:
-                owner = found.items[0]
-                having = await having_roles(self._api, self._settings.namespace, kind, owner)
-                return _read(kind, owner, having)
+            for owner in listed.items:
+                # Labels are a user's to write, a UID is not: an object that is marked like another one's job is none.
+                if job_name(owner.metadata.name, owner.metadata.uid) == job:
+                    having = await having_roles(self._api, namespace, kind, owner)
+                    return _read(kind, namespace, owner, having)
         return None
 
     async def suspend(self, owner: UsersOwner) -> bool:
@@ -128,11 +152,11 @@ class UsersOwners:
         asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
         while (now_s := time.monotonic()) < deadline:
             changed = self._pods.next_change(group)
-            waiting, there = self._seen(owner, self._pods.of_group(group), incarnation)
+            waiting, there = self._seen(owner, self._pods.of(owner.namespace).of_group(group), incarnation)
             if rank in waiting and len(there) == owner.replicas:
                 return waiting[rank]
             if now_s > asks_s:
-                now = await self.find(job)
+                now = await self.find(job, owner.namespace)
                 if now is None or now.is_over or now.is_suspended or now.uid != owner.uid:
                     return None
                 # Pods that are long in coming have a busy cluster to wait for: asking often would make it busier.
@@ -142,7 +166,7 @@ class UsersOwners:
         raise ClusterError(
             f"the {owner.kind.name} {owner.name} has made {len(there)} of {owner.replicas} pods in {_POD_S:g} s",
             code="not-started",
-            hint=f"kubectl describe {owner.kind.name.lower()} {owner.name}",
+            hint=f"kubectl -n {owner.namespace} describe {owner.kind.name.lower()} {owner.name}",
         )
 
     def give_up(self, job: str, incarnation: int) -> None:
@@ -160,9 +184,10 @@ class UsersOwners:
     async def _emptied(self, job: str, owner: UsersOwner) -> None:
         group = label_group(JOB, digest_of(self._settings, job))
         deadline = time.monotonic() + _REMOVED_S
+        copy = self._pods.of(owner.namespace)
         while True:
-            changed = self._pods.next_change(group)
-            if self._pods.is_live and not self._pods.of_group(group):
+            changed = copy.next_change(group)
+            if copy.is_live and not copy.of_group(group):
                 return
             if time.monotonic() > deadline:
                 raise ClusterError(
@@ -188,7 +213,7 @@ class UsersOwners:
         return waiting, there
 
     async def _set(self, owner: UsersOwner, *, suspended: bool) -> bool:
-        path = f"{owner.kind.path(self._settings.namespace)}/{owner.name}"
+        path = f"{owner.kind.path(owner.namespace)}/{owner.name}"
         change = suspension(owner.kind, owner.uid, suspended=suspended)
         try:
             await self._api.request("PATCH", path, body=change, content=JSON_MERGE)
@@ -199,7 +224,7 @@ class UsersOwners:
         return True
 
 
-def _read(kind: Kind, found: UsersObject, having: UsersObject | None) -> UsersOwner:
+def _read(kind: Kind, namespace: str, found: UsersObject, having: UsersObject | None) -> UsersOwner:
     try:
         own = found.read()
         fields = own if having is found else having.read() if having is not None else {}
@@ -210,6 +235,7 @@ def _read(kind: Kind, found: UsersObject, having: UsersObject | None) -> UsersOw
         ) from error
     return UsersOwner(
         kind=kind,
+        namespace=namespace,
         name=found.metadata.name,
         uid=found.metadata.uid,
         is_suspended=is_suspended(kind, own),

@@ -1,1 +1,1 @@
-"""What is known of the nodes of a cluster: what a pool has of them, and what pods use there."""
+"""What is known of the nodes of a cluster and the pods there: what a pool has of them, and what pods use."""

@@ -11,10 +11,10 @@ from typing import Protocol
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.usage import PodUsage
 from steepest.cluster.kubernetes.objects import CONTAINER, Pod
 from steepest.cluster.kubernetes.output import ContainerOutput, PodOutput
-from steepest.cluster.kubernetes.reflector import PodReflector
 from steepest.cluster.kubernetes.sight import PodRecord
 
 
@@ -62,22 +62,22 @@ class ApiServerSources:
 
     Args:
         api: The API server.
-        path: Of the namespace's pods.
-        pods: The copy of the pods.
+        pods: The copies of the pods.
     """
 
-    def __init__(self, api: KubernetesApi, path: str, pods: PodReflector) -> None:
+    def __init__(self, api: KubernetesApi, pods: NamespacedPods) -> None:
         self._pods = pods
         self._api = api
-        self._path = path
         self.usage: PodMeter = PodUsage(api)
 
     def output(
         self, folder: IncarnationFolder, record: PodRecord, pod: Pod | None, *, patience_s: float, delay_s: float
     ) -> ContainerOutput | None:
         """See ``PodSources.output``."""
+        if not self._pods.has(record.namespace):
+            return None
         container = pod.container if pod is not None else CONTAINER
-        at = f"{self._path}/{record.name}"
+        at = self._pods.path(record.namespace, record.name)
 
         def is_gone() -> bool:
             return self._pods.last(record.uid) is not None

@@ -28,7 +28,8 @@ async def recorded(folder: IncarnationFolder, found: Pod) -> PodRecord:
     Raises:
         ClusterError: It could not be written.
     """
-    pod = PodRecord(name=found.metadata.name, uid=found.metadata.uid)
+    made = found.metadata
+    pod = PodRecord(name=made.name, uid=made.uid, namespace=made.namespace)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(folder.write, record_of(folder), pod)
     return pod

@@ -54,7 +54,7 @@ async def resize(
         RefusedError: ``limit-refused``: the node cannot grant it, and it was taken back; ``not-running``.
         UncertainError: It may have been set.
     """
-    found = background.pods.get(pod.uid) or await background.sight.read(pod.name)
+    found = background.pods.get(pod.uid) or await background.sight.read(pod)
     if found is None or found.metadata.uid != pod.uid or found.has_ended:
         raise RefusedError(f"{folder} does not run", code="not-running")
     before, requested = _caps_of(found), requested_by(found.metadata)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kinds.known import referred
 from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner
 from steepest.cluster.kubernetes.manifest import REPLICA, users_annotations
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.errors import RefusedError
 
 
@@ -47,7 +49,8 @@ async def users_placed(jobs: BatchJobs, state: AdapterFolder, folder: Incarnatio
 
 async def _owner(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> UsersOwner:
     """The object that a user has made: there is never another one in its place."""
-    owner = await jobs.owners.find(folder.replica.job)
+    asked = referred(jobs.settings.kinds, order.spec.env.get(USERS_JOB, ""))
+    owner = await jobs.owners.find(folder.replica.job, asked.namespace if asked is not None else None)
     if owner is None or owner.is_over:
         raise RefusedError(f"the user's object of {folder} is {'over' if owner else 'gone'}", code="no-such-job")
     wanted = order.spec.gang.world_size if order.spec.gang is not None else 1
