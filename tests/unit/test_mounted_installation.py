@@ -17,6 +17,7 @@ cluster = "kubernetes=training/shared:/mnt/shared"
 image = "trainer:3"
 heartbeat_ms = 1000
 kinds = ["JobSet"]
+namespaces = ["team-a", "team-b"]
 
 [[pool]]
 name = "default"
@@ -41,7 +42,7 @@ def test_pools_have_selected_or_listed_nodes_of_one_cluster(tmp_path: Path) -> N
     assert found.nodes_of("vision")[0].engine == found.kubernetes("vision")
     assert found.in_containers("default")
     assert not found.isolates("default")
-    assert found.kinds == ("JobSet",)
+    assert (found.kinds, found.namespaces) == (("JobSet",), ("team-a", "team-b"))
     assert (found.image, found.heartbeat_ms, found.pool_of_queue("images")) == ("trainer:3", 1000, "vision")
     assert not found.has_agents
     (tmp_path / "i.toml").write_text("node_agents = true\n" + TWO)
@@ -65,6 +66,8 @@ def test_pools_have_selected_or_listed_nodes_of_one_cluster(tmp_path: Path) -> N
         ('node_agents = true\nstorage = "http://s:1/"\n' + TWO.lstrip(), r"\$.storage: an agent cannot count"),
         ("what = 1\n" + ONE, "unknown field"),
         ('kinds = ["CronJob"]\n' + ONE, "CronJob"),
+        ('namespaces = ["Team"]\n' + ONE, r"\$.namespaces"),
+        ('namespaces = ["team", "team"]\n' + ONE, "a namespace is there twice"),
         ("[[pool", "i.toml"),
     ],
 )

@@ -129,6 +129,24 @@ def test_kinds_of_users_objects_stay_until_others_are_named(tmp_path: Path) -> N
         let_jobs_have(folder, ClusterSettings(kinds=("JobSet",)))
 
 
+def test_further_namespaces_stay_until_others_are_named(tmp_path: Path) -> None:
+    """Each is named once, and the claim's own is not named."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="kubernetes://n/c:/v"),)))
+    let_jobs_have(folder, ClusterSettings())
+    assert '"namespaces"' not in (folder.root / "steepest.json").read_text()
+    let_jobs_have(folder, ClusterSettings(namespaces=("team-a", "team-b")))
+    let_jobs_have(folder, ClusterSettings(kinds=("JobSet",)))
+
+    assert folder.read().namespaces == ("team-a", "team-b")
+    for named in (("team-a", "team-a"), ("n",)):
+        with pytest.raises(InputError, match="named twice"):
+            let_jobs_have(folder, ClusterSettings(namespaces=named))
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
+    with pytest.raises(InputError, match="--namespace is for Kubernetes"):
+        let_jobs_have(folder, ClusterSettings(namespaces=("team-a",)))
+
+
 def test_gangs_on_engines_get_the_network_once_they_are_let(tmp_path: Path) -> None:
     """The folder keeps what `up` said last; what is not said stays."""
     folder = StateFolder(tmp_path / "state")

@@ -259,6 +259,7 @@ def _kubernetes_cluster(
         agent=AgentNode(agent) if agent else None,
         has_agents=installation.has_agents,
         kinds=kinds(installation.kinds),
+        namespaces=installation.namespaces,
     )
 
 

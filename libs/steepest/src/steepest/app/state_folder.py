@@ -78,6 +78,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         folders: What jobs' containers may have there: their working folders are these, or below them.
         link_mbit: The rate of the links that join emulated nodes, in Mbit/s; None: all are on this machine's loopback.
         kinds: On Kubernetes, the kinds of users' objects beside Job that are scheduled.
+        namespaces: On Kubernetes, the namespaces beside that of its claim whose users' objects are scheduled.
     """
 
     version: int = VERSION
@@ -94,6 +95,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pools: tuple[PoolSpec, ...] = ()
     link_mbit: Positive | None = None
     kinds: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -337,14 +339,15 @@ class StateFolder:
 
 
 def _encoded(installation: Installation) -> bytes:
-    """With one pool, no storage and no further kinds, a folder is as earlier releases made it, and as they can read it."""
+    """With one pool and nothing that is newer, a folder is as earlier releases made it, and as they can read it."""
     content = msgspec.to_builtins(installation)
     if not installation.pools:
         del content["pools"]
     if not installation.storage:
         del content["storage"]
-    if not installation.kinds:
-        del content["kinds"]
+    for newer in ("kinds", "namespaces"):
+        if not content[newer]:
+            del content[newer]
     if installation.link_mbit is None:
         del content["link_mbit"]
     content["version"] = POOLS_VERSION if installation.pools else VERSION

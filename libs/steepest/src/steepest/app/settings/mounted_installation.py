@@ -14,7 +14,7 @@ import msgspec
 
 from steepest.app.settings.amounts import node
 from steepest.app.settings.toml_file import read_toml
-from steepest.app.settings.tree import Kind
+from steepest.app.settings.tree import Kind, Namespace
 from steepest.app.state_folder import KUBERNETES, Installation, PoolSpec, StateFolder
 from steepest.cluster.data_source import data_source
 from steepest.errors import InputError
@@ -69,6 +69,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     storage: str = ""
     node_agents: bool = False
     kinds: tuple[Kind, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
 
 
 class MountedFolder(StateFolder):
@@ -121,7 +122,7 @@ def read_installation(path: Path) -> MountedInstallation:
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
     ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, ``node_agents``: whether each node
-    of the cluster has a log-collector, and ``kinds``, as for ``--kind``.
+    of the cluster has a log-collector, ``kinds``, as for ``--kind``, and ``namespaces``, as for ``--namespace``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -153,6 +154,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         ("pool", [pool.name for pool in pools]),
         ("node", [one.name for pool in pools for one in pool.nodes]),
         ("queue", [queue for pool in pools for queue in pool.queues]),
+        ("namespace", list(found.namespaces)),
     ):
         if len(set(names)) < len(names):
             raise InputError(f"{path}: a {what} is there twice", hint=f"name each {what} once")
@@ -165,6 +167,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         loss_partitions=found.loss_partitions,
         storage=data_source(found.storage).url if found.storage else "",
         kinds=found.kinds,
+        namespaces=found.namespaces,
         cluster=cluster,
         node_agents=found.node_agents,
         selectors={pool.name: pool.selector for pool in found.pool if pool.selector is not None},

@@ -52,6 +52,7 @@ Policy = Literal[
 ]
 Placement = Literal["spread", "flowcon2"]
 Kind = Literal["JobSet", "TrainJob", "PyTorchJob"]
+Namespace = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)", examples=["team-a"])]
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
 
@@ -146,6 +147,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         tuple[Kind, ...],
         means(
             "On Kubernetes: kinds of users' objects beside Job that are scheduled; default: as before.", flag="--kind"
+        ),
+    ] = ()
+    namespaces: Annotated[
+        tuple[Namespace, ...],
+        means(
+            "On Kubernetes: namespaces beside the claim's whose users' objects are scheduled; default: as before.",
+            flag="--namespace",
         ),
     ] = ()
     heartbeat_ms: Annotated[

@@ -131,6 +131,13 @@ CORES_SHARE = 0.8
     multiple=True,
     help="Schedule users' objects of this kind too. Repeat it.",
 )
+@click.option(
+    "--namespace",
+    "namespaces",
+    metavar="NAME",
+    multiple=True,
+    help="Schedule users' objects of this namespace too, which has a claim of the same name. Repeat it.",
+)
 @click.option("--heartbeat", type=SPAN, help="Set the period of heartbeats of a new folder (500ms).")
 @click.option(
     "--link-mbit", type=click.IntRange(1), help="Join the emulated nodes of a new folder by links of this rate (root)."
@@ -199,6 +206,7 @@ def flags_of(
         "cluster.storage": options["storage"],
         "cluster.folders": options["folders"],
         "cluster.kinds": options["kinds"],
+        "cluster.namespaces": options["namespaces"],
         "cluster.heartbeat_ms": options["heartbeat"],
         "cluster.link_mbit": options["link_mbit"],
         "parameters.alpha": options["alpha"],
@@ -331,19 +339,18 @@ def _refuse_links(asked: ClusterSettings) -> None:
 def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     """Put on record what containers may have: folders (those named now, else those before, else this one), and the network.
 
-    Also which kinds of users' objects are scheduled.
+    Also which users' objects are scheduled: their kinds and namespaces.
 
     Raises:
         InputError: Nodes are emulated, and jobs may have all that this user has; or nodes are no Kubernetes cluster's, and
-            have no objects of users.
+            have no objects of users; or a namespace is named twice.
     """
     import msgspec
 
     from steepest.errors import InputError
 
     there = folder.read()
-    if asked.kinds and not there.kubernetes(there.pool):
-        raise InputError("--kind is for Kubernetes", hint="leave it out, or name --cluster")
+    _refuse_users_objects(there.kubernetes(there.pool), asked)
     if not any(node.engine for node in there.nodes):
         for given, flag in ((asked.folders, "--folder"), (asked.host_network, "--host-network")):
             if given:
@@ -351,9 +358,34 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
         return
     named = tuple(str(Path(one).absolute()) for one in asked.folders or there.folders or (".",))
     network = there.host_network if asked.host_network is None else asked.host_network
-    wanted = msgspec.structs.replace(there, folders=named, host_network=network, kinds=asked.kinds or there.kinds)
+    wanted = msgspec.structs.replace(
+        there,
+        folders=named,
+        host_network=network,
+        kinds=asked.kinds or there.kinds,
+        namespaces=asked.namespaces or there.namespaces,
+    )
     if wanted != there:
         folder.create(wanted)
+
+
+def _refuse_users_objects(cluster: str, asked: ClusterSettings) -> None:
+    """Refuse what no cluster has, or this one has already. ``cluster``: the address of Kubernetes; empty: there is none.
+
+    Raises:
+        InputError: It is asked for.
+    """
+    from steepest.errors import InputError
+
+    for given, flag in ((bool(asked.kinds), "--kind"), (bool(asked.namespaces), "--namespace")):
+        if given and not cluster:
+            raise InputError(f"{flag} is for Kubernetes", hint="leave it out, or name --cluster")
+    if asked.namespaces:
+        from steepest.cluster.kubernetes.address import address
+
+        named = (address(cluster).namespace, *asked.namespaces)
+        if len(set(named)) < len(named):
+            raise InputError("a namespace is named twice", hint="name each once, and not the one of --cluster")
 
 
 def _refuse_on_kubernetes(asked: ClusterSettings) -> None:
