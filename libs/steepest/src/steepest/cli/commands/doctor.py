@@ -19,6 +19,7 @@ EPILOG = """\b
 Examples:
   steepest doctor --namespace training --claim shared
   steepest doctor --namespace steepest --claim steepest --account steepest     what that service account may do
+  steepest doctor --namespace training --claim shared --users-namespace team-a    and what a further namespace lacks
   steepest doctor --namespace training --claim shared --json | jq '.[] | select(.health == "missing")'
 
 The cluster is that of KUBECONFIG, of ~/.kube/config, or of the pod that this runs in.
@@ -32,10 +33,25 @@ COLOURS = {"ok": "green", "missing": "red", "unknown": "yellow"}
 @click.option("--claim", required=True, help="The claim of the volume that jobs share, in that namespace.")
 @click.option("--account", default="", help="Check the rights of this service account of the namespace, not yours.")
 @click.option(
+    "--users-namespace",
+    "users_namespaces",
+    metavar="NAME",
+    multiple=True,
+    help="Check this namespace too, whose users' objects are to be scheduled. Repeat it.",
+)
+@click.option(
     "--kubeconfig", type=click.Path(path_type=Path), default=None, help="The file that says where the cluster is."
 )
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON list and nothing else.")
-def doctor(namespace: str, claim: str, account: str, kubeconfig: Path | None, *, as_json: bool) -> None:
+def doctor(
+    namespace: str,
+    claim: str,
+    account: str,
+    users_namespaces: tuple[str, ...],
+    kubeconfig: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     """Tell what a Kubernetes cluster lacks for jobs of Steepest, and how to mend it.
 
     Nothing is changed. Exits with 0 if all that is needed is there, and with 1 if something is missing or unknown.
@@ -50,7 +66,8 @@ def doctor(namespace: str, claim: str, account: str, kubeconfig: Path | None, *,
         raise InputError(
             f"the client of Kubernetes is missing: {error}", hint="install steepest[kubernetes]"
         ) from error
-    found = asyncio.run(_examined(kubeconfig, Patient(namespace=namespace, claim=claim, account=account)))
+    patient = Patient(namespace=namespace, claim=claim, account=account, users_namespaces=users_namespaces)
+    found = asyncio.run(_examined(kubeconfig, patient))
     if as_json:
         give(found)
     else:
