@@ -67,6 +67,25 @@ capabilities: { drop: [ALL] }
 {{- end -}}
 {{- end -}}
 
+{{/* Namespaces beside the release's own whose users' objects are scheduled, as a list in JSON. */}}
+{{- define "steepest.furtherNamespaces" -}}
+{{- $further := ternary .Values.optIn.namespaces list .Values.optIn.enabled -}}
+{{- if has .Release.Namespace $further -}}
+{{- fail (printf "optIn.namespaces: %s is the release's own namespace, which is open without being named" .Release.Namespace) -}}
+{{- end -}}
+{{- $further | toJson -}}
+{{- end -}}
+
+{{/* The selector of the namespaces that are open for users' objects, in one line. */}}
+{{- define "steepest.openNamespaces" -}}
+{{- $further := include "steepest.furtherNamespaces" . | fromJsonArray -}}
+{{- if $further -}}
+{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ prepend $further .Release.Namespace | toJson }}}]}
+{{- else -}}
+{matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
+{{- end -}}
+{{- end -}}
+
 {{/* The folders of those queues whose jobs' files are not in the state folder itself but in that of another pool, in JSON. */}}
 {{- define "steepest.queueFolders" -}}
 {{- $folders := dict }}

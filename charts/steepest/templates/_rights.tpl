@@ -2,17 +2,19 @@
 What each service may do in the cluster, and nothing else. A service that is not here has no token.
 
 The three that act on jobs see the jobs' pods and the nodes; only one of them makes and stops Jobs, and only one changes limits.
+What stands under "users" is for the further namespaces whose users' objects are scheduled: none is made or removed there.
 */}}
 {{- define "steepest.rights" -}}
 {{- $selects := false -}}
 {{- range .Values.pools -}}{{- if not .nodes -}}{{- $selects = true -}}{{- end -}}{{- end -}}
 {{- $agents := .Values.nodeAgent.enabled -}}
 log-collector:
-  namespace:
+  namespace: &sees
     - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
     {{- if not $agents }}
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
     {{- end }}
+  users: *sees
   cluster:
     - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }
     {{- if $selects }}
@@ -34,26 +36,41 @@ migrator:
     {{- if .Values.optIn.enabled }}
     # A pod that a user's own template makes has no limit yet.
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
-    {{- if has "JobSet" .Values.optIn.kinds }}
-    - { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list, watch, patch] }
+    {{- include "steepest.rightsOfKinds" . | nindent 4 }}
     {{- end }}
-    {{- if has "TrainJob" .Values.optIn.kinds }}
-    - { apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: [list, watch, patch] }
-    # The Trainer has put into it what the runtime of a TrainJob says.
-    - { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [get] }
+  users:
+    - { apiGroups: [""], resources: [pods], verbs: [get, list, watch, patch, delete] }
+    {{- if not $agents }}
+    - { apiGroups: [""], resources: [pods/log], verbs: [get] }
     {{- end }}
-    {{- if has "PyTorchJob" .Values.optIn.kinds }}
-    - { apiGroups: [kubeflow.org], resources: [pytorchjobs], verbs: [list, watch, patch] }
-    {{- end }}
-    {{- end }}
+    - { apiGroups: [batch], resources: [jobs], verbs: [list, watch, patch] }
+    - { apiGroups: [events.k8s.io], resources: [events], verbs: [create] }
+    - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
+    {{- include "steepest.rightsOfKinds" . | nindent 4 }}
   cluster: &nodes
     - { apiGroups: [""], resources: [nodes], verbs: [list, watch] }
 resizer:
-  namespace:
+  namespace: &resizes
     - { apiGroups: [""], resources: [pods], verbs: [get, list, watch] }
     {{- if not $agents }}
     - { apiGroups: [""], resources: [pods/log], verbs: [get] }
     {{- end }}
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
+  users: *resizes
   cluster: *nodes
+{{- end -}}
+
+{{/* What the migrator may do with users' objects of the kinds beside Job. */}}
+{{- define "steepest.rightsOfKinds" -}}
+{{- if has "JobSet" .Values.optIn.kinds }}
+- { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list, watch, patch] }
+{{- end }}
+{{- if has "TrainJob" .Values.optIn.kinds }}
+- { apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: [list, watch, patch] }
+# The Trainer has put into it what the runtime of a TrainJob says.
+- { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [get] }
+{{- end }}
+{{- if has "PyTorchJob" .Values.optIn.kinds }}
+- { apiGroups: [kubeflow.org], resources: [pytorchjobs], verbs: [list, watch, patch] }
+{{- end }}
 {{- end -}}

@@ -42,19 +42,20 @@ EXTERNAL: dict[str, Any] = {
 
 RECORDED: dict[str, Any] = {**TRIAL, "record": {"enabled": True}}
 ASKED: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "by": "webhook"}}
+TEAMS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "namespaces": ["team-a", "team-b"]}}
 AGENTS: dict[str, Any] = {**TRIAL, "nodeAgent": {"enabled": True}}
 SCHEDULED: dict[str, Any] = {**EXTERNAL, "record": {"enabled": True, "schedule": "*/10 * * * *", "volumeClaim": "kept"}}
 
 
 @pytest.mark.parametrize(
     "values",
-    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED, ASKED, AGENTS],
-    ids=["trial", "all on", "external", "recorded", "recorded on a schedule", "a webhook", "agents"],
+    [TRIAL, ALL_ON, EXTERNAL, RECORDED, SCHEDULED, ASKED, AGENTS, TEAMS],
+    ids=["trial", "all on", "external", "recorded", "recorded on a schedule", "a webhook", "agents", "namespaces"],
 )
 def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
     """`helm lint --strict` passes, and no two objects have one name."""
     done = helm("lint", "--strict", str(CHART), values=values)
-    names = [(each["kind"], each["metadata"]["name"]) for each in rendered(values)]
+    names = [(each["kind"], *map(each["metadata"].get, ("namespace", "name"))) for each in rendered(values)]
 
     assert not done.returncode, done.stdout
     assert len(set(names)) == len(names)
@@ -395,6 +396,108 @@ def test_pytorch_jobs_are_gated_and_reached_only_where_they_are_named() -> None:
     assert verbs["pytorchjobs"] == ["list", "watch", "patch"]
     assert not {"jobsets", "trainjobs"} & verbs.keys()
     assert "pytorchjob" not in json.dumps(rendered(JOB_SETS)).lower()
+
+
+def in_namespace(kind: str, namespace: str, values: Mapping[str, Any] = TEAMS) -> dict[str, Any]:
+    """Objects of a kind in one namespace, by the part that they are for."""
+    return {
+        each["metadata"]["labels"]["app.kubernetes.io/component"]: each
+        for each in rendered(values)
+        if each["kind"] == kind and each["metadata"].get("namespace") == namespace
+    }
+
+
+def test_further_namespaces_get_the_rights_that_their_objects_need_and_nothing_else() -> None:
+    """For the release's own accounts; nothing is made or removed there but pods that end and Events."""
+
+    def granted(values: Mapping[str, Any], namespace: str) -> dict[str, dict[str, set[str]]]:
+        return {
+            part: {rule["resources"][0]: set(rule["verbs"]) for rule in role["rules"]}
+            for part, role in in_namespace("Role", namespace, values).items()
+        }
+
+    sees = {"get", "list", "watch"}
+    wanted = {
+        "log-collector": {"pods": sees, "pods/log": {"get"}},
+        "migrator": {
+            "pods": {*sees, "patch", "delete"},
+            "pods/log": {"get"},
+            "pods/resize": {"patch"},
+            "jobs": {"list", "watch", "patch"},
+            "events": {"create"},
+        },
+        "resizer": {"pods": sees, "pods/log": {"get"}, "pods/resize": {"patch"}},
+    }
+    with_agents = {**TEAMS, "nodeAgent": {"enabled": True}}
+    with_kinds = {**TEAMS, "optIn": {**TEAMS["optIn"], "kinds": ["JobSet", "TrainJob", "PyTorchJob"]}}
+
+    for team in ("team-a", "team-b"):
+        assert granted(TEAMS, team) == wanted
+        bindings = in_namespace("RoleBinding", team)
+        assert bindings.keys() == wanted.keys()
+        for part, binding in bindings.items():
+            assert binding["roleRef"]["name"] == in_namespace("Role", team)[part]["metadata"]["name"]
+            assert binding["subjects"] == [
+                {"kind": "ServiceAccount", "name": f"demo-steepest-{part}", "namespace": "training"}
+            ]
+    assert not any("pods/log" in rights for rights in granted(with_agents, "team-a").values())
+    assert granted(with_kinds, "team-b")["migrator"].keys() - wanted["migrator"].keys() == {
+        "jobsets",
+        "trainjobs",
+        "pytorchjobs",
+    }
+    assert {each["metadata"].get("namespace", "training") for each in rendered()} == {"training"}
+
+
+def test_further_namespaces_are_gated_and_guarded(tmp_path: Path) -> None:
+    """By the same policies or the same webhook; the guard of the volume is for them alone, and knows every pool's folder."""
+    pools = [{"name": "default"}, {"name": "second", "selector": "gpu=true", "queues": ["images", "text"]}]
+    values = {**TEAMS, "pools": pools}
+    everywhere = ["training", "team-a", "team-b"]
+    asked = {**TEAMS, "optIn": {**TEAMS["optIn"], "by": "webhook"}}
+    (registered,) = of_kind("MutatingWebhookConfiguration", asked).values()
+    bindings = {each["metadata"]["name"]: each for each in rendered(values) if each["kind"].endswith("PolicyBinding")}
+    guard = of_kind_by_name("ValidatingAdmissionPolicy", values)["training-demo-steepest.volume.steepest.dev"]["spec"]
+    folders = next(each["expression"] for each in guard["variables"] if each["name"] == "folders")
+    file = tmp_path / "installation.toml"
+    file.write_text(of_kind("ConfigMap", values)["installation"]["data"]["installation.toml"])
+
+    def opened(selector: dict[str, Any]) -> list[str]:
+        (expression,) = selector["matchExpressions"]
+        assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "In")
+        return list(expression["values"])
+
+    assert read_installation(file).namespaces == ("team-a", "team-b")
+    assert opened(registered["webhooks"][0]["namespaceSelector"]) == everywhere
+    assert {
+        name.removeprefix("training-demo-steepest."): opened(each["spec"]["matchResources"]["namespaceSelector"])
+        for name, each in bindings.items()
+    } == {
+        "jobs.steepest.dev": everywhere,
+        "gate.steepest.dev": everywhere,
+        "volume.steepest.dev": ["team-a", "team-b"],
+        "bindings.steepest.dev": ["team-a", "team-b"],
+    }
+    assert json.loads(folders) == ["demo-steepest/cluster", "demo-steepest/pools/second/cluster"]
+    text = json.dumps(guard)
+    assert text.count('\\"shared\\"') == 2
+    assert 'request.namespace != \\"training\\"' in text
+    assert "system:serviceaccount:training:demo-steepest-migrator" in text
+    assert '\\"steepest\\"' not in text
+    assert "volume.steepest.dev" in {
+        each["metadata"]["name"].removeprefix("training-demo-steepest.") for each in rendered(asked)
+    }
+
+
+def test_namespaces_that_cannot_be_opened_are_refused() -> None:
+    """The own one is open without being named; without `optIn.enabled` none is."""
+    for names, why in ((["training"], "the release's own"), (["Team"], "namespaces"), (["a", "a"], "namespaces")):
+        values = {**TRIAL, "optIn": {"enabled": True, "namespaces": names}}
+        done = helm("template", "demo", str(CHART), "--namespace", "training", values=values)
+        assert done.returncode
+        assert why in done.stderr
+    closed = {**TRIAL, "optIn": {"namespaces": ["team-a"]}}
+    assert "team-a" not in json.dumps(rendered(closed))
 
 
 def of_kind_by_name(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
