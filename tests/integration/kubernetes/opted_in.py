@@ -21,7 +21,7 @@ from steepest.cluster.kubernetes.kinds.users_object import is_suspended
 from steepest.errors import ClusterError
 from steepest.kubernetes_lab.images import DEMO
 from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 OPEN = "steepest.dev/jobs"
@@ -96,6 +96,79 @@ def template(command: list[str]) -> dict[str, Any]:
     }
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 10, "containers": [container]}
     return {"spec": pod}
+
+
+@contextlib.contextmanager
+def opened_team(lab: KubernetesLab, state: Path, folder: Path) -> Iterator[str]:
+    """A further namespace as an administrator opens it: with a claim of the same volume, and rights; it goes afterwards.
+
+    Args:
+        lab: The lab.
+        state: The state folder on the volume.
+        folder: Where files of the test may lie.
+    """
+    team = f"team-{secrets.token_hex(3)}"
+    volume = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "hostPath": {"path": str(lab.folder.volume)},
+        "claimRef": {"namespace": team, "name": CLAIM},
+    }
+    claim = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "shared",
+        "volumeName": team,
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    items = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": team, "labels": {OPEN: "true"}}},
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": team}, "spec": volume},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": CLAIM, "namespace": team},
+            "spec": claim,
+        },
+    ]
+    rights = folder / "rights-namespace.yaml"
+    rights.write_text((DEPLOY / rights.name).read_text().replace("team-a", team))
+    guard = with_folder_of(state, DEPLOY / "opt-in-namespace.yaml", folder)
+    lab.kubectl("apply", "-f", "-", content={"apiVersion": "v1", "kind": "List", "items": items})
+    lab.kubectl("apply", "-f", str(rights), "-f", str(guard))
+    wait_until_suspended(lab, placed_in(team, users_job("probe", opted_in=True)))
+    _await_guard(lab, team)
+    try:
+        yield team
+    finally:
+        lab.kubectl("delete", "-f", str(guard))
+        lab.kubectl("delete", "namespace", team, "--wait=false")
+        lab.kubectl("delete", "persistentvolume", team, "--wait=false")
+
+
+def _await_guard(lab: KubernetesLab, team: str) -> None:
+    """Wait until no pod of a further namespace may mount the whole volume."""
+    volume = {"name": "all", "persistentVolumeClaim": {"claimName": CLAIM}}
+    container = {"name": "curious", "image": "i", "volumeMounts": [{"name": "all", "mountPath": "/all"}]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "curious", "namespace": team},
+        "spec": {"volumes": [volume], "containers": [container]},
+    }
+    for _ in range(120):
+        try:
+            lab.kubectl("create", "--dry-run=server", "-f", "-", content=pod)
+        except ClusterError as error:
+            if "the volume of Steepest is for pods" in str(error):
+                return
+        time.sleep(0.5)
+    raise AssertionError("the policy of the volume has no effect")
+
+
+def placed_in(namespace: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """The same object in another namespace."""
+    return {**asked, "metadata": {**asked["metadata"], "namespace": namespace}}
 
 
 def training() -> dict[str, Any]:

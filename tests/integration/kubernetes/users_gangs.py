@@ -42,31 +42,31 @@ def giving_way(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str)
 
 def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict[str, Any], over: str) -> None:
     """An object of a user runs with all of its pods, is suspended for an urgent job, and finishes after that."""
-    kind, earlier = asked["kind"].lower(), len(changes(lab))
+    kind, earlier, where = asked["kind"].lower(), len(changes(lab)), asked["metadata"]["namespace"]
     described = OTHERS.get(asked["kind"], JOB)
     lab.kubectl("create", "-f", "-", content=asked)
-    before = made(lab, kind, GANG)
+    before = made(lab, kind, GANG, where)
     job = job_of(before)
     folder = system.state / "cluster" / "jobs" / job
     system.await_event(functools.partial(placed, job=job, incarnation=1))
-    began = pods_of(lab, job)
+    began = pods_of(lab, job, where)
     eventually((folder / "0" / "1" / "control" / "reports.jsonl").exists, "its first replica makes steps")
 
     system.submit("urgent", *TRAIN, options=("--cpu", "0.1", "--priority", "urgent"))
     system.await_event(functools.partial(suspended, job=job))
     system.await_event(functools.partial(placed, job="urgent", incarnation=1))
-    assert is_suspended(described, made(lab, kind, GANG))
-    assert pods_of(lab, job) == []
+    assert is_suspended(described, made(lab, kind, GANG, where))
+    assert pods_of(lab, job, where) == []
     saved = max(json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json"))
     system.call("cancel", "urgent")
     system.await_event(functools.partial(placed, job=job, incarnation=2))
     greetings = [folder / str(rank) / "2" / "control" / "hello.json" for rank in range(PODS)]
     eventually(lambda: all(path.exists() for path in greetings), "all of its replicas go on")
     hello = json.loads(greetings[0].read_text())
-    again = pods_of(lab, job)
+    again = pods_of(lab, job, where)
     (folder / "checkpoints" / "enough").touch()
     ended = system.await_end(job)
-    lab.kubectl("-n", NAMESPACE, "wait", f"--for=condition={over}", f"{kind}/{GANG}", "--timeout=60s")
+    lab.kubectl("-n", where, "wait", f"--for=condition={over}", f"{kind}/{GANG}", "--timeout=60s")
 
     done = [one for one in changes(lab)[earlier:] if one["responseStatus"]["code"] == HTTPStatus.OK]
     of_it = [one for one in done if one["objectRef"].get("name") == GANG]
@@ -78,14 +78,14 @@ def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict
     assert len(of_it) == len(("marked", "resumed", "suspended", "resumed"))
     assert [one["verb"] for one in of_pods] == ["patch"] * 2 * PODS
     assert hello["restored_step"] == saved
-    assert made(lab, kind, GANG)["metadata"]["uid"] == before["metadata"]["uid"]
+    assert made(lab, kind, GANG, where)["metadata"]["uid"] == before["metadata"]["uid"]
     for pods in (began, again):
         assert {pod["metadata"]["labels"]["steepest.dev/replica"] for pod in pods} == {"0", "1", "2"}
         assert {pod["spec"]["nodeName"] for pod in pods} == {"node-a", "node-b"}
     assert list(folder.glob("checkpoints/*.twice")) == []
     assert {path.name for path in folder.glob("checkpoints/*.lock")} == {f"{job}.{rank}.lock" for rank in range(PODS)}
     assert system.breaches() == []
-    events_once_there(lab, before["metadata"]["uid"], {"Placed", "Suspended", "Ended"}, kind=asked["kind"])
+    events_once_there(lab, before["metadata"]["uid"], {"Placed", "Suspended", "Ended"}, where, asked["kind"])
 
 
 def moves_and_goes_on(
@@ -130,21 +130,21 @@ def job_of(found: dict[str, Any]) -> str:
     return f"{found['metadata']['name']}.{found['metadata']['uid'][:8]}"
 
 
-def made(lab: KubernetesLab, kind: str, name: str) -> dict[str, Any]:
+def made(lab: KubernetesLab, kind: str, name: str, namespace: str = NAMESPACE) -> dict[str, Any]:
     """An object as the API server has it."""
-    found: dict[str, Any] = json.loads(lab.kubectl("-n", NAMESPACE, "get", kind, name, "-o", "json"))
+    found: dict[str, Any] = json.loads(lab.kubectl("-n", namespace, "get", kind, name, "-o", "json"))
     return found
 
 
-def listed(lab: KubernetesLab, kind: str, selector: str) -> list[dict[str, Any]]:
+def listed(lab: KubernetesLab, kind: str, selector: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     """Objects by their labels."""
-    listing = json.loads(lab.kubectl("-n", NAMESPACE, "get", kind, "-l", selector, "-o", "json"))
+    listing = json.loads(lab.kubectl("-n", namespace, "get", kind, "-l", selector, "-o", "json"))
     return list(listing["items"])
 
 
-def pods_of(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:
+def pods_of(lab: KubernetesLab, job: str, namespace: str = NAMESPACE) -> list[dict[str, Any]]:
     """The pods of a job that have not ended."""
-    mine = [each for each in listed(lab, "pods", "steepest.dev/managed=true") if of_job(each) == job]
+    mine = [each for each in listed(lab, "pods", "steepest.dev/managed=true", namespace) if of_job(each) == job]
     return [pod for pod in mine if pod["status"]["phase"] in {"Pending", "Running"}]
 
 
