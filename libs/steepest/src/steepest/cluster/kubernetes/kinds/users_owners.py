@@ -17,11 +17,11 @@ from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.marks import suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
-from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NAME_IT, NamespacedPods
 from steepest.cluster.kubernetes.objects import SCHEDULE, Listing, Pod
 from steepest.cluster.kubernetes.reflector import label_group, labelled
 from steepest.cluster.kubernetes.users_jobs import job_name
-from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
+from steepest.errors import ClusterError, InputError, RefusedError
 
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
@@ -82,20 +82,26 @@ class UsersOwners:
 
         Raises:
             ClusterError: It cannot be read any more.
-            UncertainError: The API server does not answer, or the installation does not name that namespace any more.
+            RefusedError: It may be where nothing may be read, or where the installation names no namespace any more.
+            UncertainError: The API server does not answer.
         """
         if namespace is not None:
-            self._pods.of(namespace)
+            if not self._pods.has(namespace):
+                raise RefusedError(
+                    f"the object of {job} is in {namespace}, which is none of the installation's namespaces any more",
+                    code="other-namespace",
+                    hint=NAME_IT,
+                )
             return await self._find(job, namespace or self._settings.namespace)
-        refused = None
+        refused: RefusedError | None = None
         for each in self._settings.all_namespaces:
             try:
                 if (found := await self._find(job, each)) is not None:
                     return found
             except RefusedError as error:  # rights in one namespace must not decide about the objects of others
                 refused = error
-        if refused is not None:
-            raise UncertainError(f"the object of {job} may be where it cannot be read: {refused}", code=refused.code)
+        if refused is not None:  # it may be there
+            raise refused
         return None
 
     async def _find(self, job: str, namespace: str) -> UsersOwner | None:

@@ -17,6 +17,9 @@ from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.reflector import Awaited, PodReflector, Reflector
 from steepest.errors import UncertainError
 
+NAME_IT = "name it again until its jobs are over: optIn.namespaces, or steepest up --namespace"
+"""What to do about a namespace that was taken out too early."""
+
 
 class NamespacedPods:
     """The pods with some labels, of all namespaces of an installation. UIDs are those of one cluster, and so never the same.
@@ -70,7 +73,7 @@ class NamespacedPods:
             raise UncertainError(
                 f"the namespace {namespace} is none of the installation's any more",
                 code="other-namespace",
-                hint="name it again until its jobs are over: optIn.namespaces, or steepest up --namespace",
+                hint=NAME_IT,
             )
         return found
 
