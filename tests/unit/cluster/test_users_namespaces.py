@@ -170,6 +170,7 @@ async def test_what_another_namespace_has_marked_like_a_job_is_not_its_own(insta
     installed.stub.put("pods", {"metadata": planted, "spec": gated})
     with pytest.raises(RefusedError, match="is gone"):
         await installed.start("team-a")
+    assert await installed.cluster._own_jobs.owners.find(JOBS["team-a"]) is None
     installed.opt_in("team-a")
     await installed.start("team-a")
 
