@@ -18,6 +18,7 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import own_parts_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system, moving_system
 from tests.integration.kubernetes.opted_in import opened, users_job, written
+from tests.integration.kubernetes.users_gangs import eventually
 
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
@@ -184,6 +185,7 @@ def test_only_steepest_drops_the_gate(lab: KubernetesLab, state: Path) -> None:
         pod = _pods(lab, JOBS[0])[0]["metadata"]["name"]
         user = ("-n", NAMESPACE, f"--as={USER}", "patch", "pod", pod, "--type=json", "-p")
         drop = '[{"op": "remove", "path": "/spec/schedulingGates"}]'
+        eventually(lambda: _is_refused(lab, *user, drop), "this policy holds, later than the one that gates")
         with pytest.raises(ClusterError, match="only Steepest drops the gate"):
             lab.kubectl(*user, drop)
         lab.kubectl(*user, '[{"op": "remove", "path": "/metadata/labels"}]')
@@ -192,6 +194,14 @@ def test_only_steepest_drops_the_gate(lab: KubernetesLab, state: Path) -> None:
     finally:
         lab.kubectl("-n", NAMESPACE, "delete", "rolebinding", binding)
         lab.kubectl("-n", NAMESPACE, "delete", "job", JOBS[0], "--wait=false")
+
+
+def _is_refused(lab: KubernetesLab, *order: str) -> bool:
+    try:
+        lab.kubectl(*order, "--dry-run=server")
+    except ClusterError as error:
+        return "only Steepest drops the gate" in str(error)
+    return False
 
 
 def _tainted(found: Received[c.ClusterEvent]) -> bool | None:

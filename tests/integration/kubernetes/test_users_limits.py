@@ -51,11 +51,14 @@ def gated_job(name: str) -> dict[str, Any]:
 
 def marked(harness: KubernetesHarness, job: dict[str, Any]) -> ReplicaId:
     """Make it, and mark it as the migrator does; its job is named after its UID."""
-    made = harness.lab.kubectl("create", "-f", "-", "-o", "json", content=job)
-    found = msgspec.json.decode(made, type=UsersObject)
+    harness.lab.kubectl("create", "-f", "-", content=job)
+    made = job["metadata"]["name"]
+    # The Job controller notes that it is suspended, and what was read before that could not be changed.
+    harness.kubectl("wait", "--for=condition=Suspended", f"job/{made}", "--timeout=60s")
+    found = msgspec.json.decode(harness.kubectl("get", "job", made, "-o", "json"), type=UsersObject)
     name = job_name(found.metadata.name, found.metadata.uid)
     change = json.dumps(marks(JOB, found, harness.cluster.jobs_settings, name))
-    harness.kubectl("patch", "job", found.metadata.name, "--type=json", "-p", change)
+    harness.kubectl("patch", "job", made, "--type=json", "-p", change)
     return ReplicaId(name)
 
 
