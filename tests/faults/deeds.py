@@ -271,7 +271,7 @@ def _armed(door: str) -> Act:
         times, for_s, starts = int(deed.number("n", 1)), deed.number("for", 5), deed.options.get("starts", "")
         faults = [Armed(deed.verb, times, for_s, only_acts, deed.when.step, starts)]
         if refused := int(deed.number("refused", 0)):
-            faults.append(Armed("call-refused", refused, 0.0, only_acts=True, step=deed.when.step))
+            faults.append(Armed("call-refused", refused, 0.0, only_acts=True, step=deed.when.step, starts=starts))
         # Which of several replicas will make the calls of a step is not known; together they meet so many.
         replicas = [one for one in world.processes.values() if deed.about in (one.name, *one.services)]
         for process in replicas if deed.when.step and deed.about else _processes(world, deed):

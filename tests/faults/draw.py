@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 from tests.faults.fault_kinds import FAULT_KINDS, POLICIES_DRAWN, STEP_S, Cast, seconds
-from tests.faults.judge import LATE, RESTATED
+from tests.faults.judge import ALONE, LATE, RESTATED
 from tests.faults.processes import TOPOLOGIES
 from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule, When
 
@@ -190,6 +190,8 @@ def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str,
     if world["topology"] != "embedded" and rng.random() < SELDOM:
         # None are lost of a log that was trimmed.
         deeds = [*(deed for deed in deeds if deed.verb not in REMOVING), *_last_power_loss(rng, world)]
+    if world["topology"] in ALONE and rng.random() < SELDOM:
+        deeds += _refused_although_it_runs(rng)
     return deeds
 
 
@@ -260,6 +262,18 @@ def _starts_behind_its_end(rng: random.Random) -> Sequence[Deed]:
     )
     cancelled = Deed(When(round(at_s + rng.uniform(0.02, 0.3), 3)), "cancel", "unborn")
     return Deed(When(at_s), "submit", "unborn", ENDLESS), cancelled, late
+
+
+def _refused_although_it_runs(rng: random.Random) -> Sequence[Deed]:
+    """A job whose migrator dies with its START, which may take effect, and is refused when it makes the START again."""
+    at_s = round(rng.uniform(1.0, END_S / 2), 3)
+    dies = Deed(
+        When(0.0, "place.start", from_s=at_s),
+        "call-dies",
+        "migrator",
+        {"for": "1", "refused": "1", "starts": "refused"},
+    )
+    return Deed(When(at_s), "submit", "refused", {"steps": OUTLASTING_STEPS, "cpu": "100", "mode": "none"}), dies
 
 
 def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed]:
