@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -70,43 +70,30 @@ class Release:
     Args:
         lab: The lab, which runs and has the images.
         namespace: Its namespace, which is made.
+
+    Attributes:
+        team: A further namespace, of which users' objects are scheduled.
+        values: Those of the chart.
     """
 
     def __init__(self, lab: KubernetesLab, namespace: str) -> None:
         self.lab = lab
         self.namespace = namespace
+        self.team = f"{namespace}-team"
+        self.values: Mapping[str, Any] = {**VALUES, "optIn": {**VALUES["optIn"], "namespaces": [self.team]}}
         self.volume = lab.folder.run / f"volume-{namespace}"
 
-    def make_namespace(self) -> None:
-        """Make the namespace, which admits only pods that are closed, with the claim of a volume that both nodes have."""
+    def make_namespaces(self) -> None:
+        """Make both namespaces, which admit only pods that are closed, each with a claim of the same volume."""
         self.volume.mkdir()
         os.chown(self.volume, USER, USER)
-        volume = {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "shared",
-            "hostPath": {"path": str(self.volume)},
-            "claimRef": {"namespace": self.namespace, "name": CLAIM},
-        }
-        claim = {
-            "accessModes": ["ReadWriteMany"],
-            "storageClassName": "shared",
-            "volumeName": self.namespace,
-            "resources": {"requests": {"storage": "1Gi"}},
-        }
-        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-        place = {"name": CLAIM, "namespace": self.namespace}
-        items: list[dict[str, object]] = [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}},
-            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": self.namespace}, "spec": volume},
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": place, "spec": claim},
-        ]
+        items = [each for place in (self.namespace, self.team) for each in _with_claim(place, self.volume)]
         self.lab.kubectl("apply", "-f", "-", content={"apiVersion": "v1", "kind": "List", "items": items})
 
-    def remove_namespace(self) -> None:
-        """Have it removed with everything in it, which takes as long as its broker and its jobs take to end."""
-        self.lab.kubectl("delete", "namespace", self.namespace, "--wait=false")
-        self.lab.kubectl("delete", "persistentvolume", self.namespace, "--wait=false")
+    def remove_namespaces(self) -> None:
+        """Have them removed with everything in them, which takes as long as the broker and the jobs take to end."""
+        for kind in ("namespace", "persistentvolume"):
+            self.lab.kubectl("delete", kind, self.namespace, self.team, "--wait=false")
 
     def clear(self) -> None:
         """Remove what a release has left that is gone: its jobs, and their files on the volume."""
@@ -131,9 +118,10 @@ class Release:
         """What kubectl prints, in the namespace."""
         return self.lab.kubectl("-n", self.namespace, *arguments)
 
-    def items(self, kind: str, labels: str) -> list[dict[str, Any]]:
-        """The objects of a kind with these labels."""
-        found: list[dict[str, Any]] = json.loads(self.kubectl("get", kind, "-l", labels, "-o", "json"))["items"]
+    def items(self, kind: str, labels: str, namespace: str = "") -> list[dict[str, Any]]:
+        """The objects of a kind with these labels; ``namespace``: empty for the release's own."""
+        asked = ("-n", namespace or self.namespace, "get", kind, "-l", labels, "-o", "json")
+        found: list[dict[str, Any]] = json.loads(self.lab.kubectl(*asked))["items"]
         return found
 
     def jobs_pods(self, job: str = "") -> dict[str, dict[str, Any]]:
@@ -220,6 +208,26 @@ class Release:
         for line in self.lab.folder.audit.read_text().splitlines():
             if prefix in line and (found := json.loads(line))["user"]["username"].startswith(prefix):
                 yield found
+
+
+def _with_claim(namespace: str, volume: Path) -> Sequence[Mapping[str, Any]]:
+    """A namespace, and its claim of a folder of both nodes."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": "shared"}
+    folder = {**common, "capacity": {"storage": "1Gi"}, "hostPath": {"path": str(volume)}}
+    claimed = {"claimRef": {"namespace": namespace, "name": CLAIM}}
+    claim = {**common, "volumeName": namespace, "resources": {"requests": {"storage": "1Gi"}}}
+    place = {"name": CLAIM, "namespace": namespace}
+    return (
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": labels}},
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": namespace},
+            "spec": {**folder, **claimed},
+        },
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": place, "spec": claim},
+    )
 
 
 def job_of(made: Mapping[str, Any]) -> str:

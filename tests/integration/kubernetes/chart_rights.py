@@ -26,6 +26,12 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
 }
 """What each account may do, written down a second time; those that are not here may do nothing."""
 
+MAKES = {
+    *((verb, "batch/jobs") for verb in ("get", "create", "delete")),
+    *((verb, "services") for verb in ("create", "delete")),
+}
+"""What no account may do in a further namespace: objects are made and removed by their users there."""
+
 ANYBODY = {("create", "authorization.k8s.io/selfsubjectaccessreviews")}
 ANYBODY |= {("create", "authorization.k8s.io/selfsubjectrulesreviews")}
 ANYBODY |= {("create", "authentication.k8s.io/selfsubjectreviews")}

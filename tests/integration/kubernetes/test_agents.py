@@ -68,7 +68,7 @@ def release(lab: KubernetesLab) -> Iterator[Release]:
         pytest.skip("there is no Helm; get it with: make helm")
     lab.provide_services()
     made = Release(lab, f"agents-{secrets.token_hex(3)}")
-    made.make_namespace()
+    made.make_namespaces()
     values = {
         **VALUES,
         "optIn": {"enabled": False},
@@ -85,7 +85,7 @@ def release(lab: KubernetesLab) -> Iterator[Release]:
         yield made
     finally:
         made.helm("uninstall", "trial", "--ignore-not-found")
-        made.remove_namespace()
+        made.remove_namespaces()
 
 
 def test_agents_may_see_pods_and_nodes_and_nothing_else(release: Release) -> None:

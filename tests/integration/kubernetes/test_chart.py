@@ -25,14 +25,13 @@ from tests.integration.kubernetes.chart_release import (
     NAME,
     PATIENCE_S,
     TIMEOUT_S,
-    VALUES,
     LimitSampler,
     Release,
     eventually,
     incarnation_of,
     job_of,
 )
-from tests.integration.kubernetes.chart_rights import RIGHTS, rights_of
+from tests.integration.kubernetes.chart_rights import MAKES, RIGHTS, rights_of
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.kubeflow_objects import runtime, users_pytorch_job, users_train_job
 from tests.integration.kubernetes.moving_system import events_once_there
@@ -71,12 +70,12 @@ def place(lab: KubernetesLab) -> Iterator[Release]:
         pytest.skip("there is no Helm; get it with: make helm")
     lab.provide_services()
     made = Release(lab, f"chart-{secrets.token_hex(3)}")
-    made.make_namespace()
+    made.make_namespaces()
     try:
         yield made
     finally:
         made.helm("uninstall", "trial", "--ignore-not-found")
-        made.remove_namespace()
+        made.remove_namespaces()
 
 
 @pytest.fixture
@@ -84,19 +83,24 @@ def release(place: Release) -> Release:
     """The chart, installed with nothing but values, and ready; a test may have removed it, because tests have no order."""
     if "trial" not in place.helm("list", "--short").split():
         place.clear()
-        place.helm("install", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
+        place.helm("install", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=place.values)
     return place
 
 
 def test_every_account_may_do_what_it_needs_and_nothing_else(release: Release, figures: Figures) -> None:
-    """The API server's own answer is the table, in the namespace; in another one, only what concerns the whole cluster."""
+    """The API server's own answer is the table, in the namespace, and in a further one without what makes objects.
+
+    In another one, there is only what concerns the whole cluster.
+    """
     accounts = [each["metadata"]["name"] for each in release.items("serviceaccounts", OURS)]
     excess, missing = [], []
     for account in accounts:
         needed = RIGHTS.get(account.removeprefix(f"{NAME}-"), set())
-        here, away = (rights_of(release, account, place) for place in (release.namespace, "default"))
-        missing += [(account, *one) for one in sorted(needed - here)]
-        excess += [(account, *one) for one in sorted(here - needed)]
+        of_users = needed - MAKES
+        places = (release.namespace, release.team, "default")
+        here, there, away = (rights_of(release, account, place) for place in places)
+        missing += [(account, *one) for one in sorted((needed - here) | (of_users - there))]
+        excess += [(account, *one) for one in sorted((here - needed) | (there - of_users))]
         excess += [(account, *one) for one in sorted(away) if not one[1].startswith("nodes")]
     figures.count(rbac_excess=len(excess))
 
@@ -198,7 +202,7 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
     assert {LARGEST_M} < set().union(*limits.seen.values())
     assert release.restored(moved) in release.saved(moved)
 
-    changed = {**VALUES, "heartbeatMs": 700, "record": {"enabled": True}}
+    changed = {**release.values, "heartbeatMs": 700, "record": {"enabled": True}}
     release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=changed)
     recorded = ("job", "-l", f"{OURS},app.kubernetes.io/component=record")
     release.kubectl("wait", "--for=condition=Complete", *recorded, f"--timeout={PATIENCE_S:g}s")
@@ -232,7 +236,9 @@ def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures
 def test_a_recording_on_a_schedule_goes_on_where_it_ended(release: Release, tmp_path: Path) -> None:
     """Each Job of the CronJob adds what the log got since the one before; the whole replays equal here."""
     kept = {"enabled": True, "schedule": "0 0 1 1 *", "folder": "kept"}
-    release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values={**VALUES, "record": kept})
+    release.helm(
+        "upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values={**release.values, "record": kept}
+    )
     try:
         submitted = []
         for name in ("noted-1", "noted-2"):
@@ -242,7 +248,7 @@ def test_a_recording_on_a_schedule_goes_on_where_it_ended(release: Release, tmp_
             submitted.append(_submitted(release.volume / "kept"))
             release.steepest("cancel", name)
     finally:
-        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
+        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=release.values)
     shutil.copytree(release.volume / "kept", tmp_path / "recording")
     for command in ("replay", "check"):
         done = CliRunner().invoke(main, [command, str(tmp_path / "recording")])
@@ -293,9 +299,13 @@ def test_a_user_reaches_the_release_from_outside(
 
 
 def test_a_job_that_a_user_makes_is_scheduled(release: Release, figures: Figures) -> None:
-    """The API server gates it, the release gives it a place, and it finishes as it would alone."""
-    _await_gates(release)
+    """The API server gates it, the release gives it a place, and it finishes as it would alone; in both namespaces."""
+    own = _await_gates(release)
     _run_users_job(release, figures)
+    teams = _await_gates(release, release.team)
+    _run_users_job(release, figures, release.team)
+
+    assert teams == own
 
 
 def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(
@@ -305,7 +315,7 @@ def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(
     by_policy = _await_gates(release)
     others = [] if trainer or training_operator else [_await_others(release)]
     try:
-        asked = {**VALUES, "optIn": {**VALUES["optIn"], "by": "webhook"}}
+        asked = {**release.values, "optIn": {**release.values["optIn"], "by": "webhook"}}
         release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=asked)
         eventually(lambda: not release.items("mutatingadmissionpolicies", OURS), "the policy is gone")
         by_webhook = _await_gates(release)
@@ -313,7 +323,7 @@ def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(
         other = _users_job(release, "--dry-run=server", labels={})
         _run_users_job(release, figures)
     finally:
-        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=VALUES)
+        release.helm("upgrade", "trial", str(CHART), "--wait", f"--timeout={TIMEOUT_S}s", values=release.values)
 
     assert by_webhook == by_policy
     assert others[:1] == others[1:]
@@ -321,11 +331,11 @@ def test_where_the_server_has_no_policy_a_webhook_gates_users_jobs(
     assert "schedulingGates" not in other["spec"]["template"]["spec"]
 
 
-def _await_gates(release: Release) -> dict[str, Any]:
+def _await_gates(release: Release, namespace: str = "") -> dict[str, Any]:
     """What a user's pod becomes once its Job is gated, with lists in the order of their names."""
 
     def gated() -> dict[str, Any] | None:
-        spec = _users_job(release, "--dry-run=server")["spec"]
+        spec = _users_job(release, "--dry-run=server", namespace=namespace)["spec"]
         return {**spec["template"]["spec"], "replaced": spec["podReplacementPolicy"]} if spec["suspend"] else None
 
     return _in_order(eventually(gated, "users' Jobs are gated"))
@@ -377,19 +387,21 @@ def _placed(release: Release, asked: dict[str, Any]) -> dict[str, Any]:
     return {**asked, "metadata": {**asked["metadata"], "namespace": release.namespace, "labels": labels}}
 
 
-def _run_users_job(release: Release, figures: Figures) -> None:
-    """A user's Job runs on a node of the release's choice, and finishes."""
-    made = _users_job(release)
+def _run_users_job(release: Release, figures: Figures, namespace: str = "") -> None:
+    """A user's Job runs on a node of the release's choice, and finishes; ``namespace``: empty for the release's own."""
+    made, where = _users_job(release, namespace=namespace), ("-n", namespace or release.namespace)
     try:
-        running = eventually(lambda: [one for one in release.items("pods", "job-name=users") if _runs(one)], "it runs")
+        running = eventually(
+            lambda: [one for one in release.items("pods", "job-name=users", namespace) if _runs(one)], "it runs"
+        )
         folder = release.folder(f"users.{made['metadata']['uid'][:8]}")
         hello = folder / "0" / "1" / "control" / "hello.json"
         eventually(hello.exists, "it finds its folders")
         (folder / "checkpoints" / "enough").touch()
-        release.kubectl("wait", "--for=condition=Complete", "job/users", f"--timeout={PATIENCE_S:g}s")
-        (ended,) = release.items("jobs", "steepest.dev/schedule=true")
+        release.lab.kubectl(*where, "wait", "--for=condition=Complete", "job/users", f"--timeout={PATIENCE_S:g}s")
+        (ended,) = release.items("jobs", "steepest.dev/schedule=true", namespace)
     finally:
-        release.kubectl("delete", "job", "users", "--ignore-not-found")
+        release.lab.kubectl(*where, "delete", "job", "users", "--ignore-not-found")
     figures.count(status_failed=ended["status"].get("failed", 0))
     changed = [one for one in release.asked_of_the_api_server() if one["objectRef"].get("name") == _pod(running[0])]
 
@@ -400,7 +412,10 @@ def _run_users_job(release: Release, figures: Figures) -> None:
 
 
 def _users_job(
-    release: Release, *options: str, labels: Mapping[str, str] = MappingProxyType({SCHEDULE: "true"})
+    release: Release,
+    *options: str,
+    labels: Mapping[str, str] = MappingProxyType({SCHEDULE: "true"}),
+    namespace: str = "",
 ) -> dict[str, Any]:
     """What the API server makes of a Job as a user writes it, for a namespace that admits only pods that are closed."""
     source = Path(exclusive_training.__file__).read_text()
@@ -420,7 +435,7 @@ def _users_job(
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "users", "namespace": release.namespace, "labels": dict(labels)},
+        "metadata": {"name": "users", "namespace": namespace or release.namespace, "labels": dict(labels)},
         "spec": {"backoffLimit": 0, "template": {"spec": pod}},
     }
     made: dict[str, Any] = json.loads(release.lab.kubectl("create", "-f", "-", "-o", "json", *options, content=job))
