@@ -70,7 +70,8 @@ class NaivePlacer(Placer):
         if not job.spec.is_gang:
             node = self._node(view, job)
             return None if node is None else GangPlaces((node.name,), ())
-        free = {node.name: self.state.free(node) for node in view.nodes if node.is_open and not node.taints}
+        rule = job.spec.node_rule
+        free = {node.name: self.state.free(node) for node in view.nodes if node.is_open and is_allowed(rule, node)}
         first_node = wish_of(job).first_node
         return choose(
             job.spec.all_roles, Slots(free), first_node=first_node, allows=lambda sizes: limits.allow(job.spec, sizes)

@@ -231,7 +231,7 @@ class LabelRequirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     values: tuple[LabelText, ...] = ()
 
 
-class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
     """Which nodes a job may be placed on.
 
     Attributes:

@@ -340,8 +340,10 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
         return ["no node has joined"]
     standing = standings(view)[job.name]
     where = _position(standing)
-    if job.spec.is_gang or standing.waits_for is not Waits.ROOM:
+    if standing.waits_for is not Waits.ROOM:
         return [standing.reason, *where]
+    if job.spec.is_gang:
+        return [standing.reason, *filter(None, (_why_not_allowed(node, job) for node in view.nodes)), *where]
     return [*filter(None, (_why_not_on(node, job) for node in view.nodes)), *where]
 
 
@@ -350,8 +352,14 @@ def _why_not_on(node: Node, job: Job) -> str:
     wanted, rule = job.spec.chief_requests, job.spec.node_rule
     refusal = no_room(wanted, node, rule)
     if refusal is NoRoom.NOT_ALLOWED:
-        return f"the job may not run on node {node.name}: {why_not_allowed(rule, node)}"
+        return _why_not_allowed(node, job)
     return "" if refusal is None else room_sentence(refusal, wanted, node, node.name)
+
+
+def _why_not_allowed(node: Node, job: Job) -> str:
+    """What keeps a job away from a node that takes jobs; empty where nothing does."""
+    why = why_not_allowed(job.spec.node_rule, node) if node.is_open else ""
+    return f"the job may not run on node {node.name}: {why}" if why else ""
 
 
 def _on_lost_nodes(view: ClusterView, job: Job) -> Iterator[str]:

@@ -237,7 +237,7 @@ class Placer:
         if wish.roles:
             return choose(
                 wish.roles,
-                walk.room.slots,
+                walk.room.slots_for(wish),
                 first_node=wish.first_node,
                 allows=lambda sizes: walk.limits.allow(job.spec, sizes),
             )

@@ -10,11 +10,12 @@ nothing of it is kept in a snapshot: a memory that begins empty searches more, w
 
 Gangs of one role are *counted*: such a gang has room exactly where all nodes together have slots for the fewest replicas
 that it can start with. The slots are kept as nodes change, so that a counted gang is open only after its slots have
-become more, and enough. Gangs of several roles, or with a first node, are open again as soon as anything becomes free.
+become more, and enough. Gangs of several roles, with a first node, or that say which nodes they may come to, are open again
+as soon as anything becomes free there.
 
 The slots are those of nodes without taints, where every job may come. A wish that says which nodes it may come to is looked
-at by what is free on these. Which nodes those are changes with their labels and taints, so it has no part in whether a wish
-could ever be fulfilled: such a job waits.
+at by what is free on these, which is kept for the rules that were asked for last. Which nodes those are changes with their
+labels and taints, so it has no part in whether a wish could ever be fulfilled: such a job waits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from sortedcontainers import SortedDict
 
-from steepest.events.common import Resources, Taint
+from steepest.events.common import NodeRule, Resources, Taint
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose, fewest
 from steepest.policies.placement.slots import Slots
@@ -38,6 +39,9 @@ MORE_THAN_WAIT = 2
 """Counted gangs that are remembered, for each that waits; beyond that, those that left are forgotten."""
 
 FEW = 1_000
+
+RULES_KEPT = 32
+"""Rules of jobs for which what is free is kept up to date; each costs a look at every node that changes."""
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -80,6 +84,7 @@ class Room:
         self._returned: dict[str, None] = {}
         self._nodes = self._wishes = 0
         self.slots = Slots({})
+        self._by_rule: dict[NodeRule, Slots] = {}
         self._capacities = Slots({})
         self._look_at_all()
 
@@ -132,15 +137,28 @@ class Room:
         """A plan was made that takes of these nodes."""
         for node in nodes:
             seen = self._seen[node.name] = self._look_at(node)
-            self.slots.put(node.name, seen.slots)
+            self._put(node.name, node, seen)
+
+    def free_for(self, rule: NodeRule | None) -> Mapping[str, Resources]:
+        """What is free on the nodes where a job with a rule may run."""
+        return self._slots_by(rule).free
 
     def slots_for(self, wish: Wish) -> Slots:
-        """What is free on the nodes that a wish may come to. Work: O(nodes) where it says which those are."""
-        if wish.rule is None:
+        """What is free on the nodes that a wish may come to. Work: O(1), or O(nodes) where its rule is not kept."""
+        return self._slots_by(wish.rule)
+
+    def _slots_by(self, rule: NodeRule | None) -> Slots:
+        if rule is None:
             return self.slots
-        nodes = self._view.nodes
-        free = {name: seen.free for name, seen in self._seen.items() if seen.free is not None}
-        return Slots({name: amount for name, amount in free.items() if is_allowed(wish.rule, nodes[name])})
+        slots = self._by_rule.pop(rule, None)
+        if slots is None:
+            nodes = self._view.nodes
+            free = {name: seen.free for name, seen in self._seen.items() if seen.free is not None}
+            slots = Slots({name: amount for name, amount in free.items() if is_allowed(rule, nodes[name])})
+            if len(self._by_rule) >= RULES_KEPT:
+                del self._by_rule[next(iter(self._by_rule))]
+        self._by_rule[rule] = slots  # the last that was asked for is forgotten last
+        return slots
 
     def may_be_back(self, nodes: Iterable[str]) -> None:
         """A plan that took of these nodes is no longer under way."""
@@ -181,6 +199,7 @@ class Room:
         self._counted, self._waiting = {}, {}
         self._seen = {node.name: self._look_at(node) for node in nodes}
         self.slots = Slots({name: seen.slots for name, seen in self._seen.items() if seen.slots is not None})
+        self._by_rule = {}
         self._capacities = Slots({name: seen.capacity for name, seen in self._seen.items() if seen.takes_jobs})
         self.reopen(self._order.wishes())
 
@@ -189,14 +208,20 @@ class Room:
         now = None if node is None else self._look_at(node)
         if now is not None:
             self._seen[name] = now
-        self._risen.update(dict.fromkeys(self.slots.put(name, now.slots if now else None)))
+        self._risen.update(dict.fromkeys(self._put(name, node, now)))
         self._capacities.put(name, now.capacity if now and now.takes_jobs else None)
         if before is not None and (now is None or not now.is_same(before)):
             self._reopen(list(self._full))
             self.reopen(self._counted)
         elif now is not None and now.free is not None and not (before and before.free and now.free.fits(before.free)):
-            free = now.free
-            self._reopen([wish for wish in self._full if _may_fit(wish, free, name)])
+            free, there = now.free, self._view.nodes[name]
+            self._reopen([wish for wish in self._full if _may_fit(wish, free, there)])
+
+    def _put(self, name: str, node: Node | None, seen: Seen | None) -> Iterable[Resources]:
+        """Note what is free on a node; gives the requests of which more replicas fit now on nodes without taints."""
+        for rule, slots in self._by_rule.items():
+            slots.put(name, seen.free if seen is not None and node is not None and is_allowed(rule, node) else None)
+        return self.slots.put(name, None if seen is None else seen.slots)
 
     def _reopen(self, wishes: Iterable[Wish]) -> None:
         for wish in wishes:
@@ -204,8 +229,9 @@ class Room:
             self._open[wish] = None
 
     def _count(self, wish: Wish) -> None:
-        """Remember how many slots a gang of one role needs."""
-        if len(wish.roles) == 1 and wish.first_node is None and wish not in self._counted:
+        """Remember how many slots a gang of one role needs that may come to every node without taints."""
+        is_plain = len(wish.roles) == 1 and wish.first_node is None and wish.rule is None
+        if is_plain and wish not in self._counted:
             (count,) = fewest(wish.roles)
             self._counted[wish] = count
             self._waiting.setdefault(wish.requests, SortedDict()).setdefault(count, {})[wish] = None
@@ -221,8 +247,10 @@ class Room:
         return Seen(node.capacity, node.takes_jobs, free, node.labels, node.taints)
 
 
-def _may_fit(wish: Wish, free: Resources, node: str) -> bool:
-    return bool(wish.roles) or (wish.requests.fits(free) and wish.first_node in {None, node})
+def _may_fit(wish: Wish, free: Resources, node: Node) -> bool:
+    if not is_allowed(wish.rule, node):
+        return False
+    return bool(wish.roles) or (wish.requests.fits(free) and wish.first_node in {None, node.name})
 
 
 def could_ever(view: ClusterView, wish: Wish) -> bool:

@@ -129,9 +129,11 @@ def _no_room_for(wish: Wish, slots: Slots) -> str:
         if there < count:
             each = format_resources(role.requests)
             short = _short(role.requests, slots)
-            return f"nodes have room for {there} of the {count} replicas that it needs, {each} each{short}"
+            where = "nodes have" if wish.rule is None else "the nodes that it may run on have"
+            return f"{where} room for {there} of the {count} replicas that it needs, {each} each{short}"
     if wish.roles:
-        return "its replicas have no room beside each other"
+        where = "" if wish.rule is None else " on the nodes that it may run on"
+        return f"its replicas have no room beside each other{where}"
     where = "no node has" if wish.rule is None else "no node that it may run on has"
     where = where if wish.first_node is None else f"its first node {wish.first_node} has not"
     return f"{where} {format_resources(wish.requests)} free{_short(wish.requests, slots)}"

@@ -17,7 +17,7 @@ class Wish(msgspec.Struct, frozen=True, cache_hash=True):
         first_node: The node that its first replica must start on, if its user names one.
         queue: Its queue, which may have limits.
         roles: Of a gang, what its replicas ask for; empty: it has one replica.
-        rule: Which nodes it may be placed on; None: those without taints, as for every gang.
+        rule: Which nodes each of its replicas may be placed on; None: those without taints.
     """
 
     requests: Resources
@@ -33,6 +33,6 @@ def wish_of(job: Job) -> Wish:
     first_node = spec.first_node if job.incarnation == 0 else None
     if spec.is_gang:
         roles = spec.all_roles
-        return Wish(roles[0].requests, first_node, spec.queue, roles)
+        return Wish(roles[0].requests, first_node, spec.queue, roles, spec.node_rule)
     requests = spec.all_roles[0].requests if spec.roles else spec.requests
     return Wish(requests, first_node, spec.queue, rule=spec.node_rule)
