@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, READS
 from steepest.log.base import TopicPartition
@@ -21,6 +21,7 @@ from steepest.runtime.engine import PoolEngine
 from steepest.testing.contracts.view_promises import check_view
 from steepest.testing.scenarios.folded_pool import submitted
 from steepest.testing.system.driver import DeciderDriver
+from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Job, Phase
 
 OTHER_ACTS = (
@@ -32,13 +33,26 @@ OTHER_ACTS = (
 )
 
 
-def acts_with(servers: st.SearchStrategy[bool]) -> st.SearchStrategy[tuple[object, ...]]:
-    """What may happen: a gang comes, with a parameter server or without one, or something else."""
+def in_zone(*names: str) -> NodeRule:
+    """Only nodes of these zones."""
+    return NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=names),))
+
+
+ZONES = {"w1": "a", "w2": "a", "w3": "b"}
+NO_RULE: st.SearchStrategy[NodeRule | None] = st.none()
+RULES = st.sampled_from([None, None, in_zone("a"), in_zone("b"), in_zone("nowhere")])
+
+
+def acts_with(
+    servers: st.SearchStrategy[bool], rules: st.SearchStrategy[NodeRule | None] = NO_RULE
+) -> st.SearchStrategy[tuple[object, ...]]:
+    """What may happen: a gang comes, with a parameter server or without one, and with a rule of nodes, or something else."""
     sizes = (st.integers(1, 4), st.integers(0, 4))
-    return st.one_of(st.tuples(st.just("gang"), *sizes, servers, st.booleans()), *OTHER_ACTS)
+    return st.one_of(st.tuples(st.just("gang"), *sizes, servers, st.booleans(), rules), *OTHER_ACTS)
 
 
 ACTS = acts_with(st.booleans())
+ACTS_WITH_RULES = acts_with(st.booleans(), RULES)
 ACTS_WITHOUT_SERVERS = acts_with(st.sampled_from([False]))
 RESTS_IN_S = 300
 """Longer than all that any variant waits for, one after the other."""
@@ -50,10 +64,12 @@ def play(policy: str, acts: list[tuple[object, ...]], delay: int) -> DeciderDriv
     """Three nodes of four places, and what the placer and the gang-scheduler make of the acts."""
     driver = DeciderDriver(Placer(), GangScheduler(), delay=delay, w1=NODE_M, w2=NODE_M, w3=NODE_M)
     driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under(policy, PoolParameters())))
+    for node, zone in ZONES.items():
+        driver.fold(c.NodeJoined(node=node, capacity=Resources(cpu_m=NODE_M), labels={"zone": zone}))
     for number, (kind, *what) in enumerate(acts):
         jobs = [job.name for job in driver.active() if job.phase is Phase.RUNNING]
         match kind, what:
-            case "gang", [int() as fewest, int() as more, bool() as serves, bool() as loose]:
+            case "gang", [int() as fewest, int() as more, bool() as serves, bool() as loose, rule]:
                 workers = c.Role(
                     name="worker",
                     replicas=fewest + more // 2,
@@ -65,7 +81,8 @@ def play(policy: str, acts: list[tuple[object, ...]], delay: int) -> DeciderDriv
                 success = c.SuccessRule.CHIEF if loose else c.SuccessRule.ALL
                 server = (c.Role(name="ps", requests=Resources(cpu_m=100)),) if serves else ()
                 mode = CheckpointMode.ON_REQUEST
-                driver.fold(submitted(f"job-{number}", mode=mode, roles=(*server, workers), success=success))
+                roles = (*server, workers)
+                driver.fold(submitted(f"job-{number}", mode=mode, roles=roles, success=success, node_rule=rule))
             case "wait", [int() as seconds]:
                 for _ in range(seconds):
                     driver.tick()
@@ -99,20 +116,27 @@ def check(driver: DeciderDriver) -> None:
     for node in driver.view.nodes:
         assert node.free.cpu_m >= 0
     for job in driver.active():
+        assert all(is_allowed(job.spec.node_rule, driver.node(name)) for name in job.running_on), job
         if job.alive and job.plan is None:
             assert job.spec.allows(job.running_sizes) or any(replica.ended for replica in job.replicas)
 
 
 @pytest.mark.parametrize("policy", ["dragon", "dragon-paper-era", "dragon-fixed"])
-@given(acts=st.lists(ACTS, min_size=5, max_size=30), delay=st.integers(0, 3))
+@given(acts=st.lists(ACTS_WITH_RULES, min_size=5, max_size=30), delay=st.integers(0, 3))
 @settings(max_examples=scaled(25), deadline=None)
 def test_whatever_happens(policy: str, acts: list[tuple[object, ...]], delay: int) -> None:
-    """Capacities and sizes hold at every step, and a replay decides the same."""
+    """Capacities, sizes and rules of nodes hold at every step; a replay decides the same, and so does one without memory."""
     driver = play(policy, acts, delay)
 
     engine = PoolEngine([Placer(), GangScheduler()], TopicPartition("cluster"), "pool")
     again = [one.event for received in driver.log for one in engine.step(received)]
     assert again == driver.decided
+    forgetful, decided = GangScheduler(), []
+    engine = PoolEngine([Placer(), forgetful], TopicPartition("cluster"), "pool")
+    for received in driver.log:
+        forgetful._walk = forgetful._index = None
+        decided += [one.event for one in engine.step(received)]
+    assert decided == driver.decided
 
 
 @given(acts=st.lists(ACTS, min_size=5, max_size=30))
@@ -186,7 +210,7 @@ def test_who_starves_is_helped(policy: str, sizes: list[tuple[int, int]]) -> Non
     """
     acts: list[tuple[object, ...]] = []
     for fewest, more in sizes:
-        acts += [("gang", fewest, more, False, bool(len(acts) % 4)), ("wait", 2)]
+        acts += [("gang", fewest, more, False, bool(len(acts) % 4), None), ("wait", 2)]
     driver = play(policy, acts, 0)
     for _ in range(60):
         driver.tick()
@@ -200,4 +224,4 @@ def test_who_starves_is_helped(policy: str, sizes: list[tuple[int, int]]) -> Non
     waiting = list(driver.view.jobs.queue)
     for job in waiting[:1] if driver.view.parameters.dragon.head_blocks else waiting:
         role = job.spec.all_roles[0]
-        assert index.most.of(role.requests) < role.fewest, f"{job.name} could have room"
+        assert index.most_for(None).of(role.requests) < role.fewest, f"{job.name} could have room"

@@ -11,6 +11,7 @@ from tests.harness.examples import scaled
 from tests.property.node_terms import LABELS, RULES, TAINTS, said
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.parameters import (
     PickyManParameters,
     PoolParameters,
@@ -21,11 +22,14 @@ from steepest.events.parameters import (
 )
 from steepest.events.received import Received
 from steepest.events.registry import FLAGS, READS
+from steepest.events.requests import Role
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.named import under
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
+from steepest.policies.placement.gangs import choose
 from steepest.policies.placement.placer import Placer
+from steepest.policies.placement.slots import Slots
 from steepest.policies.placement.standing import standings
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
@@ -43,7 +47,7 @@ ACTS = st.one_of(
     st.tuples(st.just("submit"), st.sampled_from([100, 300, 500]), RULES, st.integers(0, 1)),
     st.tuples(st.just("submit"), st.sampled_from([100, 300, 500]), RULES, st.integers(0, 1)),
     st.tuples(st.just("terms"), NODES, LABELS, TAINTS),
-    st.tuples(st.just("gang"), st.integers(2, 4)),
+    st.tuples(st.just("gang"), st.integers(1, 4), st.integers(1, 4), RULES),
     st.tuples(st.just("carry"), st.integers(0, 5)),
     st.tuples(st.just("converge"), st.integers(0, 5)),
     st.tuples(st.just("exit"), st.integers(0, 5)),
@@ -111,8 +115,8 @@ def test_jobs_are_placed_where_they_may_run(policy: str, acts: list[tuple[object
                 driver.fold(submitted(f"job-{number}", cpu_m, node_rule=rule, priority=priority))
             case "terms", [str() as name, labels, taints]:
                 driver.fold(said(driver.node(name), name, labels, taints))  # type: ignore[arg-type]
-            case "gang", [int() as replicas]:
-                driver.fold(submitted(f"job-{number}", 100, replicas=replicas))
+            case "gang", [int() as one, int() as other, rule]:
+                driver.fold(submitted(f"job-{number}", roles=(workers(one, other),), node_rule=rule))
             case "tick", [int() as ms]:
                 driver.tick(ms)
             case str(), [int() as which] if running:
@@ -122,14 +126,19 @@ def test_jobs_are_placed_where_they_may_run(policy: str, acts: list[tuple[object
     for _ in range(40):
         driver.tick(1_000)
         driver.deliver(everything=True)
-    waiting = [job for job in driver.active() if job.is_queued and not job.spec.is_gang]
+    waiting = [job for job in driver.active() if job.is_queued]
     stand = standings(driver.view)
     for job in waiting:
-        rule, wanted = job.spec.node_rule, job.spec.chief_requests
-        allowed = [node for node in driver.view.nodes if node.is_open and is_allowed(rule, node)]
-        assert not [node.name for node in allowed if wanted.fits(node.free)], job
+        allowed = [node for node in driver.view.nodes if node.is_open and is_allowed(job.spec.node_rule, node)]
+        assert choose(job.spec.all_roles, Slots({node.name: node.free for node in allowed})) is None, job
         assert stand[job.name].reason
         assert allowed or "may not run on" in stand[job.name].reason
+
+
+def workers(one: int, other: int) -> Role:
+    """The role of a gang that begins with the larger number of replicas, and can run with from the smaller to one more."""
+    most = max(one, other)
+    return Role(name="worker", replicas=most, min=min(one, other), max=most + 1, requests=Resources(100))
 
 
 def _act(driver: DeciderDriver, kind: str, name: str) -> None:

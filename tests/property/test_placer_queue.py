@@ -53,7 +53,7 @@ ACTS = st.one_of(
     st.tuples(st.just("other"), st.integers(0, 5), NODES),
     st.tuples(st.just("lag"), st.integers(0, 6)),
     st.tuples(st.just("parameters"), PARAMETERS),
-    st.tuples(st.just("gang"), st.lists(ROLES, min_size=1, max_size=2), st.none() | NODES, URGENCY, QUEUES),
+    st.tuples(st.just("gang"), st.lists(ROLES, min_size=1, max_size=2), st.none() | NODES, URGENCY, QUEUES, RULES),
     st.tuples(st.just("forget")),
 )
 
@@ -80,8 +80,9 @@ def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object,
                 driver.tick(ms)
             case "lag", [int() as records]:
                 lag[0] = records
-            case "gang", [list() as roles, first_node, int() as priority, str() as queue]:
-                driver.fold(gang(f"job-{number}", roles, first_node=first_node, priority=priority, queue=queue))
+            case "gang", [list() as roles, first_node, int() as priority, str() as queue, rule]:
+                spec = {"first_node": first_node, "priority": priority, "queue": queue, "node_rule": rule}
+                driver.fold(gang(f"job-{number}", roles, **spec))
             case "parameters", [PoolParameters() as parameters]:
                 driver.fold(configured(parameters))
             case "forget", []:

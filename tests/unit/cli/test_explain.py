@@ -13,9 +13,10 @@ from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.main import main
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.loss import JobWatched
 from steepest.events.parameters import SpeConParameters
+from steepest.events.registry import FLAGS, READS
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -60,6 +61,24 @@ def test_how_many_records_were_left_out_is_said(tmp_path: Path) -> None:
     assert "1,600 of its loss records" in explain("flood")
     assert "left out" not in explain("quiet")
     assert json.loads(explain("flood", "--json"))["left_out"] == 1_600
+
+
+def test_a_gang_that_has_no_room_says_which_nodes_it_may_not_run_on(holding: Holding) -> None:
+    """Beside what is short on those that it may run on."""
+    rule = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))
+    spec = c.JobSpec(command=("train",), replicas=2, requests=Resources(1_000), node_rule=rule)
+    folder = holding(
+        c.PoolConfigured(reads=READS, flags=tuple(FLAGS)),
+        c.NodeJoined(node="n1", capacity=Resources(1_000), labels={"zone": "a"}),
+        c.NodeJoined(node="n2", capacity=Resources(1_000), labels={"zone": "b"}),
+        c.JobSubmitted(job="g", request="r", spec=spec),
+        c.JobAdmitted(job="g", request="r"),
+    )
+    said = CliRunner().invoke(main, ["explain", "--state", str(folder.root), "g"]).stdout
+
+    assert "the nodes that it may run on have room for 1 of the 2 replicas that it needs" in said
+    assert "the job may not run on node n2: the label zone In [a], which does not hold" in said
+    assert "may not run on node n1" not in said
 
 
 def test_steps_are_shown_on_request(holding: Holding) -> None:

@@ -18,6 +18,7 @@ from steepest.cli.jobs.job_names import free_name
 from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
+from steepest.events.registry import FLAGS, READS
 
 SPEC = c.JobSpec(command=("true",))
 
@@ -82,6 +83,23 @@ def test_a_pattern_is_in_the_log(holding: Holding) -> None:
     refused = call(folder, "--name", "b", "--pattern", "(", "--", "true")
     assert refused.exit_code == 2
     assert refused.stderr.startswith("Error: ")
+
+
+@pytest.mark.parametrize("flags", [(), tuple(FLAGS)], ids=["before", "now"])
+def test_a_gang_says_which_nodes_where_its_pool_goes_by_it(
+    holding: Holding, tmp_path: Path, flags: tuple[int, ...]
+) -> None:
+    """A pool of before would reject it: it is refused at once, with the same words."""
+    file = tmp_path / "gang.toml"
+    file.write_text('command = ["true"]\nreplicas = 2\n[node_rule]\ntolerates = [{key = "gpu", operator = "Exists"}]\n')
+    folder = holding(c.PoolConfigured(reads=READS, flags=flags))
+    done = call(folder, "-f", str(file), "--name", "g")
+
+    if flags:
+        assert spec_of(folder, "g").node_rule is not None
+    else:
+        assert done.exit_code == 2
+        assert "node_rule: only a job of one replica can say which nodes it may run on" in done.stderr
 
 
 def test_an_array_is_as_many_jobs(holding: Holding) -> None:

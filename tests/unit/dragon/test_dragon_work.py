@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
@@ -18,16 +18,26 @@ STARVED_S = 130
 """Longer than any variant lets a job wait before others are to give up workers for it."""
 
 
-def gang(name: str, cpu_m: int, *sizes: int) -> c.JobSubmitted:
+ZONE_A = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))
+
+
+def gang(name: str, cpu_m: int, *sizes: int, rule: NodeRule | None = None) -> c.JobSubmitted:
     """A gang of fewest, named and most workers."""
     fewest, named, most = sizes
     requests = Resources(cpu_m=cpu_m)
     worker = c.Role(name="worker", replicas=named, min=fewest, max=most, requests=requests)
-    return submitted(name, mode=CheckpointMode.ON_REQUEST, roles=(worker,))
+    return submitted(name, mode=CheckpointMode.ON_REQUEST, roles=(worker,), node_rule=rule)
 
 
-def calls(policy: str, waiting: int, *, small: bool = False) -> int:
-    """Of a pass in which so many gangs wait, of 500 sizes, on 40 nodes that are full; ``small``: a job comes that fits."""
+def calls(policy: str, waiting: int, *, small: bool = False, rule: NodeRule | None = None) -> int:
+    """Of a pass in which so many gangs wait, of 500 sizes, on 40 nodes that are full.
+
+    Args:
+        policy: Which variant.
+        waiting: How many gangs wait.
+        small: Whether a job comes that fits.
+        rule: Which nodes those that wait may run on.
+    """
     driver = DeciderDriver(GangScheduler(), large=20_000, **{f"n{number:03}": 400 for number in range(40)})
     parameters = under(policy, PoolParameters(settle_ms=10**9))
     driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
@@ -35,9 +45,12 @@ def calls(policy: str, waiting: int, *, small: bool = False) -> int:
         driver.feed(gang(f"runs-{number}", 175, 2, 2, 4))
     for job in driver.active():
         driver.carry_out(job.name)
+    for number in range(0, 40, 2):
+        labels = {"zone": "a"}
+        driver.feed(c.NodeJoined(node=f"n{number:03}", capacity=Resources(cpu_m=400), labels=labels))
     driver.fold(c.NodeLost(node="large", silent_ms=1))
     for number in range(waiting):
-        driver.fold(gang(f"waits-{number}", 500 + number % 500, 2, 3, 4))
+        driver.fold(gang(f"waits-{number}", 500 + number % 500, 2, 3, 4, rule=rule))
     for _ in range(STARVED_S):
         driver.tick()
     assert len(driver.view.jobs.queue) == waiting
@@ -46,10 +59,11 @@ def calls(policy: str, waiting: int, *, small: bool = False) -> int:
     return count_calls(lambda: driver.deciders[0].step(driver.view, received))[0]
 
 
+@pytest.mark.parametrize("rule", [None, ZONE_A], ids=["anywhere", "in a zone"])
 @pytest.mark.parametrize("small", [False, True], ids=["tick", "submission"])
 @pytest.mark.parametrize("policy", ["dragon", "dragon-paper-era", "dragon-fixed"])
-def test_a_pass_costs_the_same_however_many_gangs_wait(policy: str, *, small: bool) -> None:
+def test_a_pass_costs_the_same_however_many_gangs_wait(policy: str, *, small: bool, rule: NodeRule | None) -> None:
     """Of those that starve, the first ones are looked at; of the others, none for which there is no new room."""
-    few = calls(policy, 2 * LOOKED_AT, small=small)
+    few = calls(policy, 2 * LOOKED_AT, small=small, rule=rule)
 
-    assert calls(policy, 20 * LOOKED_AT, small=small) <= 1.5 * few
+    assert calls(policy, 20 * LOOKED_AT, small=small, rule=rule) <= 1.5 * few

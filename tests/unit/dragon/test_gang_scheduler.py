@@ -9,8 +9,21 @@ import pytest
 from tests.unit.dragon.drawing import drawn, planned, spell
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources, Taint
-from steepest.events.registry import FLAGS, READS, SURPLUS_LEAVES
+from steepest.events.common import (
+    LabelOperator,
+    LabelRequirement,
+    NodeRule,
+    Resources,
+    Taint,
+    Toleration,
+    TolerationOperator,
+)
+from steepest.events.parameters import PoolParameters
+from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS, SURPLUS_LEAVES
+from steepest.policies.dragon.gang_scheduler import GangScheduler
+from steepest.policies.named import under
+from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.system.driver import DeciderDriver
 
 ALL = ("dragon", "dragon-paper-era", "dragon-fixed")
 
@@ -272,6 +285,113 @@ def test_room_on_a_tainted_node_helps_nobody(taints: tuple[Taint, ...], plans: l
     driver.feed(c.NodeJoined(node="w1", capacity=Resources(cpu_m=400), taints=taints))
 
     assert [spell(event) for event in driver.decided] == plans
+
+
+ZONE_A = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))
+
+
+def choosing(
+    drawing: str, policy: str, zone_a: str, *asks: c.JobSubmitted, flags: tuple[int, ...] = tuple(FLAGS)
+) -> Any:
+    """What is planned in a drawing for jobs that come and then wait for long, once these nodes are labelled."""
+    driver = drawn(drawing, policy, flags=flags)
+    for node in list(driver.view.nodes):
+        zone = {"zone": "a"} if node.name in zone_a.split() else {}
+        driver.feed(c.NodeJoined(node=node.name, capacity=node.capacity, labels=zone))
+    driver.feed(*asks)
+    for _ in range(130):
+        driver.tick()
+    return [spell(event) for event in driver.decided]
+
+
+def asking(name: str, workers: int, rule: NodeRule | None = ZONE_A) -> c.JobSubmitted:
+    """A gang that waits for so many workers, none fewer."""
+    role = c.Role(name="worker", replicas=workers, requests=Resources(cpu_m=100))
+    return submitted(name, roles=(role,), node_rule=rule)
+
+
+CHOOSING = [
+    (
+        "it starts where it may run, though others hold more",
+        "w1: . . . .\n w2: . . .\n w3: .",
+        "w2 w3",
+        4,
+        ["place d w2 w2 w2 w3"],
+    ),
+    (
+        "workers leave where it may run, not those of the gang that started first",
+        "w1: a a a\n w2: b b b",
+        "w2",
+        2,
+        ["scale b w2 for d", "place d w2 w2 later"],
+    ),
+    (
+        "of a gang, those leave first that are there, though others are lonely",
+        "w1: a \n w2: a a a",
+        "w2",
+        1,
+        ["scale a w1 w2 w2 for d", "place d w2 later"],
+    ),
+    ("nothing leaves where it does not help", "w1: a a a\n w2: b", "w2", 2, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("drawing", "zone_a", "workers", "plans"), [row[1:] for row in CHOOSING], ids=[row[0] for row in CHOOSING]
+)
+def test_room_for_a_gang_that_says_which_nodes(drawing: str, zone_a: str, workers: int, plans: list[str]) -> None:
+    """Only what is free there counts, and only workers that run there leave for it."""
+    assert choosing(drawing, "dragon-fixed", zone_a, asking("d", workers)) == plans
+
+
+def test_the_paper_s_era_counts_workers_where_a_gang_may_run() -> None:
+    """More could leave than are needed, and as many leave as the gang lacks."""
+    drawing = "w1: a a a a a\n w2: b b b b"
+
+    assert choosing(drawing, "dragon-paper-era", "w2", asking("d", 2))[0] == "scale b w2 w2 for d"
+    assert choosing(drawing, "dragon-paper-era", "w2", asking("d", 3)) == []
+
+
+@pytest.mark.parametrize("policy", ALL)
+def test_a_gang_that_no_node_takes_holds_up_nobody(policy: str) -> None:
+    """It is the first that waits, and may wait without end; the next one is helped as if it were not there."""
+    drawing = "w1: a a a a a"
+    plain = asking("e", 2, rule=None)
+
+    alone = choosing(drawing, policy, "", plain)
+    assert alone[0] == "scale a w1 w1 w1 for e"
+    assert choosing(drawing, policy, "", asking("d", 2), plain) == alone
+
+
+def test_before_its_flag_nothing_leaves_for_a_job_that_says_which_nodes() -> None:
+    """It has one replica then; a log is decided again as it was."""
+    drawing, one = "w1: a a a\n w2: b b b", submitted("d", 100, node_rule=ZONE_A)
+    before = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
+
+    assert choosing(drawing, "dragon-fixed", "w2", one, flags=before) == []
+    assert choosing(drawing, "dragon-fixed", "w2", one)[:2] == ["scale b w2 w2 for d", "place d w2 later"]
+
+
+def test_a_gang_grows_where_it_may_run() -> None:
+    """Also onto a tainted node that it tolerates; one that says nothing does not."""
+    driver = DeciderDriver(GangScheduler())
+    taint = Taint(key="gpu", effect="NoSchedule")
+    tolerant = NodeRule(
+        tolerates=(Toleration(key="gpu", operator=TolerationOperator.EXISTS),), requires=ZONE_A.requires
+    )
+    parameters = under("dragon", PoolParameters())
+    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    for node, cpu_m, zone, taints in (("w1", 200, "a", ()), ("w2", 200, "b", ()), ("w3", 100, "a", (taint,))):
+        driver.feed(c.NodeJoined(node=node, capacity=Resources(cpu_m), labels={"zone": zone}, taints=taints))
+    for name, rule, node in (("g", tolerant, "w1"), ("h", None, "w2")):
+        role = c.Role(name="worker", replicas=1, min=1, max=9, requests=Resources(cpu_m=100))
+        driver.feed(submitted(name, roles=(role,), first_node=node, node_rule=rule))
+        driver.carry_out(name)
+    for _ in range(80):
+        driver.tick()
+
+    grown = [spell(event) for event in driver.decided if isinstance(event, c.TransitionPlanned)]
+    assert grown == ["scale g w1 w1 w3", "scale h w2 w2"]
 
 
 def test_a_gang_that_ended_while_dragon_was_off_is_scaled_no_more() -> None:

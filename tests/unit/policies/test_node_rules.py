@@ -1,11 +1,19 @@
-"""Planners that make room or balance go by which nodes a job may run on, as the placer does."""
+"""Planners that place, make room or balance go by which nodes a job may run on, of one replica or of several."""
 
 from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import LabelOperator, LabelRequirement, NodeRule, Resources
-from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
-from steepest.events.registry import FLAGS, READS
+from steepest.events.parameters import (
+    PickyManParameters,
+    PoolParameters,
+    PreemptionLimits,
+    PreemptionRule,
+    QueueParameters,
+)
+from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS
+from steepest.events.requests import Role
+from steepest.policies.pickyman.preemption_planner import CANDIDATES, PreemptionPlanner
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.testing.scenarios.folded_pool import submitted
@@ -35,6 +43,71 @@ def test_room_is_made_where_the_urgent_job_may_run() -> None:
     planned = [one for one in driver.decided if isinstance(one, c.TransitionPlanned)]
     assert [one.job for one in planned] == ["on-w2"]
     assert driver.plan_of("urgent").targets == ("w2",)
+
+
+def test_room_for_a_gang_is_made_where_it_may_run() -> None:
+    """On several nodes of its zone: the jobs there give way, and none on the node that it may not run on."""
+    driver = DeciderDriver(Placer())
+    queueing = QueueParameters(policy="priority", preempt=True)
+    parameters = PoolParameters(queueing=queueing, preemption=PreemptionLimits(min_run_ms=0))
+    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.feed(labelled("w1", "b"), labelled("w2", "a"), labelled("w3", "a"))
+    for node in ("w1", "w2", "w3"):
+        driver.feed(submitted(f"on-{node}", 1_000, first_node=node))
+        driver.carry_out(f"on-{node}")
+    driver.feed(submitted("urgent", 1_000, replicas=2, priority=5, node_rule=ZONE_A))
+    driver.tick()
+
+    planned = [one for one in driver.decided if isinstance(one, c.TransitionPlanned)]
+    assert sorted(one.job for one in planned) == ["on-w2", "on-w3"]
+    assert sorted(driver.plan_of("urgent").targets) == ["w2", "w3"]
+
+
+def test_pickyman_weighs_those_that_run_where_a_gang_may() -> None:
+    """However many others are looked at before them."""
+    driver = DeciderDriver(PreemptionPlanner())
+    pickyman = PickyManParameters(on=True, rule=PreemptionRule.ROUND_ROBIN, slice_ms=1_000)
+    parameters = PoolParameters(pickyman=pickyman, preemption=PreemptionLimits(min_run_ms=0))
+    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.feed(c.NodeJoined(node="w1", capacity=Resources(10 * CANDIDATES), labels={"zone": "b"}))
+    for number in range(CANDIDATES):
+        driver.run(f"early-{number}", "w1", cpu_m=10)
+    driver.feed(labelled("w2", "a"))
+    for number in range(2):
+        driver.tick()
+        driver.run(f"late-{number}", "w2", cpu_m=500)
+    driver.feed(submitted("gang", 400, replicas=2, node_rule=ZONE_A))
+    for _ in range(5):
+        driver.tick()
+
+    planned = [one for one in driver.decided if isinstance(one, c.TransitionPlanned)]
+    assert sorted(one.job for one in planned) == ["late-0", "late-1"]
+    assert driver.plan_of("gang").targets == ("w2", "w2")
+
+
+def test_a_gang_starts_where_it_may_run_though_others_have_more_room() -> None:
+    """With as many replicas as these nodes hold, beginning with its first node if they are more than one."""
+    for first_node, nodes in ((None, ("w2", "w2", "w3")), ("w3", ("w3", "w2", "w2"))):
+        driver = DeciderDriver(Placer())
+        driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+        for node, zone, cpu_m in (("w1", "b", 9_000), ("w2", "a", 200), ("w3", "a", 100)):
+            driver.feed(c.NodeJoined(node=node, capacity=Resources(cpu_m), labels={"zone": zone}))
+        workers = Role(name="worker", replicas=4, min=2, requests=Resources(100))
+        driver.feed(submitted("gang", roles=(workers,), first_node=first_node, node_rule=ZONE_A))
+
+        assert driver.plan_of("gang").targets == nodes
+
+
+def test_before_its_flag_a_gang_with_a_rule_is_rejected_as_it_was() -> None:
+    """With the sentence of before, so that logs are decided again as they were."""
+    flags = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
+    driver = DeciderDriver(Placer())
+    driver.feed(c.PoolConfigured(reads=READS, flags=flags), labelled("w1", "a"))
+    driver.feed(submitted("gang", 100, replicas=2, node_rule=ZONE_A))
+    (rejected,) = driver.decided
+
+    assert isinstance(rejected, c.JobRejected)
+    assert rejected.reason == "node_rule: only a job of one replica can say which nodes it may run on"
 
 
 def test_an_idle_node_gets_no_job_that_may_not_run_there() -> None:

@@ -115,6 +115,27 @@ def test_a_job_that_may_run_nowhere_waits_and_says_why(
     assert driver.job("j").plan is not None
 
 
+def test_a_gang_waits_for_room_on_the_nodes_that_it_may_run_on() -> None:
+    """Room elsewhere does not count, and where there is no such node, the reason says what keeps it away."""
+    driver = DeciderDriver(Placer())
+    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    for node, disk, cpu_m in (("w1", "ssd", 100), ("w2", "hdd", 900), ("w3", "hdd", 900)):
+        driver.fold(c.NodeJoined(node=node, capacity=Resources(cpu_m), labels={"disk": disk}))
+    nowhere = NodeRule(requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("tape",)),))
+    driver.feed(
+        submitted("short", 100, replicas=2, node_rule=SSD), submitted("lost", 100, replicas=2, node_rule=nowhere)
+    )
+    for _ in range(10):
+        driver.tick(10_000)
+    short, lost = (standings(driver.view)[name] for name in ("short", "lost"))
+
+    assert (short.waits_for, lost.waits_for) == (Waits.ROOM, Waits.NODES)
+    assert short.reason.startswith("the nodes that it may run on have room for 1 of the 2 replicas that it needs")
+    assert lost.reason.startswith("it may not run on any of the 3 nodes that take jobs: the label disk In [tape]")
+    driver.fold(c.NodeJoined(node="w2", capacity=Resources(900), labels={"disk": "tape"}))
+    assert driver.plan_of("lost").targets == ("w2", "w2")
+
+
 def test_positions_are_those_of_the_policy() -> None:
     """From 1, among all that wait."""
     text = "node w1 100\nset policy=priority\nsubmit fat cpu=900\nsubmit a cpu=900\nsubmit b cpu=900 priority=5"

@@ -18,9 +18,10 @@ from steepest.events.common import (
     Toleration,
     TolerationOperator,
 )
-from steepest.events.registry import FLAGS, NODES_ARE_CHOSEN, READS, SURPLUS_LEAVES
+from steepest.events.registry import FLAGS, GANGS_CHOOSE, NODES_ARE_CHOSEN, READS, SURPLUS_LEAVES
 from steepest.events.requests import Role
 from steepest.testing.scenarios.folded_pool import FoldedPool, migration, placement, submitted, transition
+from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import holds, is_allowed, why_not_allowed
 from steepest.view.spec_rules import WrongSpec, what_is_wrong
 from steepest.view.state import Node
@@ -28,6 +29,9 @@ from steepest.view.validity import NoRoom
 
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 TOLERATES = NodeRule(tolerates=(Toleration(key="gpu", operator=TolerationOperator.EXISTS),))
+IN_ZONE_A = NodeRule(
+    requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),), tolerates=TOLERATES.tolerates
+)
 
 
 def requirement(key: str, operator: str, *values: str) -> LabelRequirement:
@@ -207,11 +211,69 @@ def test_a_pool_of_before_places_as_it_did() -> None:
     assert (made.node("w2").taints, made.node("w2").labels, made.job("b").spec.node_rule) == ((), None, None)
 
 
-def test_a_gang_cannot_say_which_nodes_it_may_run_on() -> None:
-    """It would be placed as if it had said nothing."""
+def test_before_its_flag_a_gang_cannot_say_which_nodes_it_may_run_on() -> None:
+    """Deciders of before would place it as if it had said nothing. The sentence is theirs, whatever else is wrong."""
     spec = submitted("g", replicas=2, node_rule=TOLERATES).spec
-    assert list(what_is_wrong(spec)) == [WrongSpec.GANG_CHOOSES.sentence]
-    assert not list(what_is_wrong(submitted("a", node_rule=TOLERATES).spec))
+    assert list(what_is_wrong(spec, gangs_choose=False)) == [WrongSpec.GANG_CHOOSES.sentence]
+    assert not list(what_is_wrong(spec))
+    assert not list(what_is_wrong(submitted("a", node_rule=TOLERATES).spec, gangs_choose=False))
+    leaving = Role(name="worker", replicas=2, min=1, may_leave=True)
+    both = submitted("g", roles=(leaving,), node_rule=TOLERATES).spec
+    assert list(what_is_wrong(both, gangs_choose=False)) == [WrongSpec.GANG_CHOOSES.sentence]
+    assert "may_leave" in next(what_is_wrong(both))
+
+
+def test_a_gang_that_says_which_nodes_may_be_placed_once_its_flag_is_on() -> None:
+    """Not before, so that readers of before hold the same queue; a view that is restored holds it too."""
+    before = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
+    made = pool(*before)
+    made.feed(submitted("g", replicas=2, node_rule=TOLERATES), submitted("a", node_rule=TOLERATES))
+    for flags, ready in ((before, ["a"]), (tuple(FLAGS), ["a", "g"]), (before, ["a"])):
+        made.fold(c.PoolConfigured(reads=READS, flags=flags))
+        for view in (made.view, ClusterView.restore(made.view.snapshot())):
+            assert sorted(job.name for job in view.jobs.queue.ready()) == ready
+
+
+@pytest.mark.parametrize(
+    ("rule", "nodes", "refused"),
+    [
+        (None, ("w1", "w1"), None),
+        (None, ("w1", "w2"), NoRoom.NOT_ALLOWED),
+        (TOLERATES, ("w1", "w2"), None),
+        (IN_ZONE_A, ("w1", "w2"), NoRoom.NOT_ALLOWED),
+        (IN_ZONE_A, ("w2", "w2"), None),
+    ],
+)
+def test_the_rule_of_a_gang_holds_for_each_replica(
+    rule: NodeRule | None, nodes: tuple[str, ...], refused: NoRoom | None
+) -> None:
+    """One replica on a node that is not allowed makes the whole placement void."""
+    made = pool()
+    made.feed(submitted("g", replicas=2, node_rule=rule), placement("g", *nodes))
+    assert made.view.refused == refused
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "sizes"),
+    [
+        (c.Transition.MOVE, ("w1", "w1"), (2,)),
+        (c.Transition.MOVE, ("w2", "w1"), (2,)),
+        (c.Transition.SCALE, ("w2", "w2", "w1"), (3,)),
+    ],
+)
+def test_a_gang_is_neither_moved_nor_scaled_to_where_it_may_not_run(
+    kind: c.Transition, nodes: tuple[str, ...], sizes: tuple[int, ...]
+) -> None:
+    """Also where other replicas of it stay on nodes that it may run on."""
+    made = pool()
+    role = Role(name="worker", replicas=2, min=1, max=4, requests=Resources(100))
+    made.feed(submitted("g", roles=(role,), node_rule=IN_ZONE_A), placement("g", "w2", "w2"))
+    made.carry_out("g")
+    made.fold(transition("g", kind, ["w2", "w2"], *nodes, sizes=sizes))
+    assert made.view.refused == NoRoom.NOT_ALLOWED
+    more = transition("g", c.Transition.SCALE, ["w2", "w2"], "w2", "w2", "w2", sizes=(3,), plan="more")
+    made.fold(more)
+    assert made.view.refused is None
 
 
 @given(st.lists(st.tuples(st.sampled_from(["w1", "w2"]), LABELS, TAINTS), max_size=5))

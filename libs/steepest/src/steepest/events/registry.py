@@ -20,7 +20,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 7
+READS = 8
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {
@@ -62,6 +62,7 @@ GROWTH_IS_PROVEN = 3
 GANGS_RUN = 4
 SURPLUS_LEAVES = 5
 NODES_ARE_CHOSEN = 6
+GANGS_CHOOSE = 7
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -92,6 +93,11 @@ FLAGS: Mapping[int, Flag] = {
     NODES_ARE_CHOSEN: Flag(
         "A job is placed only on nodes whose labels are as it requires, and on those with taints only if it tolerates them.",
         since=7,
+    ),
+    GANGS_CHOOSE: Flag(
+        "A job of several replicas may say as well which nodes it may run on, which holds for each of them; and for jobs "
+        "that say so, running jobs give way, and under DRAGON gangs give up workers, only where these may run.",
+        since=8,
     ),
 }
 """The behaviour flags that this code knows, by number."""

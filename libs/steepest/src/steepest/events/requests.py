@@ -110,8 +110,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         data_bytes: Size of the data set that each epoch reads.
         goal: When it has learned enough and ends as finished; None: once its process says so.
         deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
-        node_rule: Which nodes it may be placed on, of one replica; None: those without taints. It says nothing of its pods,
-            whose own tolerations and selectors it is read from.
+        node_rule: Which nodes each of its replicas may be placed on; None: those without taints. It says nothing of its
+            pods, whose own tolerations and selectors it is read from.
     """
 
     command: tuple[str, ...]

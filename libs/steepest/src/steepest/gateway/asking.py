@@ -11,6 +11,7 @@ import secrets
 from steepest.clock import Clock
 from steepest.errors import InputError, LogUnavailableError
 from steepest.events import cluster as c
+from steepest.events.registry import GANGS_CHOOSE
 from steepest.gateway.answers import Answer, Submission
 from steepest.gateway.pools import ServedPool
 from steepest.policies.submission import refuse_what_never_fits, with_priority
@@ -41,7 +42,7 @@ class Asking:
         spec = with_priority(submission.spec, pool.feed.view.parameters)
         if not spec.command:
             raise InputError("the job has no command")
-        if wrong := next(what_is_wrong(spec), None):
+        if wrong := next(what_is_wrong(spec, gangs_choose=pool.feed.view.has(GANGS_CHOOSE)), None):
             raise InputError(wrong)
         refuse_reserved(spec.env)
         if pool.nodes:

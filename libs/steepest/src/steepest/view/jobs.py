@@ -30,10 +30,16 @@ class Jobs:
         use: What the running ones of each queue hold.
     """
 
-    def __init__(self, jobs: dict[str, Job], counted_ms: int = 0) -> None:
-        """Take over ``jobs``, which is state of the view, and build the orders as of the pool's counted time."""
+    def __init__(self, jobs: dict[str, Job], counted_ms: int = 0, *, gangs_choose: bool = False) -> None:
+        """Take over ``jobs``, which is state of the view, and build the orders as of the pool's counted time.
+
+        Args:
+            jobs: By name.
+            counted_ms: The pool's counted time.
+            gangs_choose: Whether gangs may say which nodes they may run on.
+        """
         self._jobs = jobs
-        self.queue = Queue(counted_ms)
+        self.queue = Queue(counted_ms, gangs_choose=gangs_choose)
         self.use = QueueUse()
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}

@@ -1,6 +1,7 @@
 """What is wrong with a job as its user describes it, regardless of nodes and other jobs.
 
 It owns these rules. The command line asks them before it submits, and the placer again, because a log may hold anything.
+One of them is gone in pools with the flag ``GANGS_CHOOSE``.
 """
 
 from __future__ import annotations
@@ -50,15 +51,16 @@ class WrongRole(Refusal):
     EXTENDED_AMOUNT = "extended-amount", "{where}.extended: amounts are from 1 to {largest}, each of another resource"
 
 
-SPEC: Mapping[WrongSpec, Callable[[JobSpec], bool]] = {
-    WrongSpec.NO_COMMAND: lambda spec: not spec.command,
-    WrongSpec.NO_REPLICA: lambda spec: spec.replicas < 1,
-    WrongSpec.REPLICAS_AND_ROLES: lambda spec: bool(spec.roles) and spec.replicas != 1,
-    WrongSpec.TOO_MANY_REPLICAS: lambda spec: _most(spec) > MOST_REPLICAS,
-    WrongSpec.DUPLICATE_ROLE: lambda spec: _duplicate(spec) is not None,
-    WrongSpec.GANG_CHOOSES: lambda spec: spec.is_gang and spec.node_rule is not None,
-    WrongSpec.LEAVES_UNFINISHED: lambda spec: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
+SPEC: Mapping[WrongSpec, Callable[[JobSpec, bool], bool]] = {
+    WrongSpec.NO_COMMAND: lambda spec, _: not spec.command,
+    WrongSpec.NO_REPLICA: lambda spec, _: spec.replicas < 1,
+    WrongSpec.REPLICAS_AND_ROLES: lambda spec, _: bool(spec.roles) and spec.replicas != 1,
+    WrongSpec.TOO_MANY_REPLICAS: lambda spec, _: _most(spec) > MOST_REPLICAS,
+    WrongSpec.DUPLICATE_ROLE: lambda spec, _: _duplicate(spec) is not None,
+    WrongSpec.GANG_CHOOSES: lambda spec, gangs_choose: not gangs_choose and is_choosing_gang(spec),
+    WrongSpec.LEAVES_UNFINISHED: lambda spec, _: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
 }
+"""What is wrong with a job, in a pool where gangs may choose nodes or may not."""
 
 ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
     WrongRole.MIN_ABOVE_MAX: lambda role: role.fewest > role.most,
@@ -71,15 +73,25 @@ ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
 }
 
 
-def what_is_wrong(spec: JobSpec) -> Iterator[str]:
-    """One sentence for each part of a description that is wrong; none where it is right."""
-    if wrong := first(SPEC, spec):
+def what_is_wrong(spec: JobSpec, *, gangs_choose: bool = True) -> Iterator[str]:
+    """One sentence for each part of a description that is wrong; none where it is right.
+
+    Args:
+        spec: The description.
+        gangs_choose: Whether the pool has the flag ``GANGS_CHOOSE``, as every new one has.
+    """
+    if wrong := first(SPEC, spec, gangs_choose):
         yield wrong.about(most=_most(spec), limit=MOST_REPLICAS, duplicate=_duplicate(spec), leaving=_leaving(spec))
         return
     for role in spec.all_roles:
         if bad := first(ROLE, role):
             where = f"roles.{role.name}.requests" if spec.roles else "requests"
             yield bad.about(role=role, outside=_outside(role), where=where, largest=LARGEST)
+
+
+def is_choosing_gang(spec: JobSpec) -> bool:
+    """Whether a job has several replicas, and says which nodes they may run on."""
+    return spec.is_gang and spec.node_rule is not None
 
 
 def _most(spec: JobSpec) -> int:

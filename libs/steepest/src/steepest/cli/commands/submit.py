@@ -221,13 +221,18 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     import msgspec
 
     from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request, until_configured
+    from steepest.errors import InputError
     from steepest.events.cluster import JobSubmitted
+    from steepest.events.registry import GANGS_CHOOSE
     from steepest.policies.submission import refuse_what_never_fits, with_priority
+    from steepest.view.spec_rules import what_is_wrong
 
     answers: list[Answer] = []
     async with asking(settings) as (log, opened):
         pool = await until_configured(settings, log, opened)
         jobs = [(name, with_priority(spec, pool.view.parameters)) for name, spec in jobs]
+        if wrong := next(what_is_wrong(jobs[0][1], gangs_choose=pool.view.has(GANGS_CHOOSE)), None):
+            raise InputError(wrong)
         if pool.installation.selector(pool.name) is None:  # listed nodes never change
             nodes = {node.name: node.capacity for node in pool.installation.nodes_of(pool.name)}
             refuse_what_never_fits(jobs[0][1], nodes, isolated=pool.installation.isolates(pool.name))

@@ -13,6 +13,9 @@ A pass of version 0.9 (``scheduling.go`` of NTHU-LSALAB/DRAGON):
 A pass of the paper's era (``pkg/controller/controller.go`` of ChanYiLin/tf-operator-Dragon): of the jobs that starve, the
 one with the fewest workers, which was not the last one, has others scaled down, and nothing starts in that pass; where none
 starves, 2 and 3.
+
+A job that says which nodes it may run on is placed there, and gangs give up workers for it there. DRAGON knows no such jobs.
+Labels and taints may keep one waiting without end: it starves only where it can be helped, so that it never blocks others.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from steepest.events import cluster as c
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
 from steepest.events.received import Received
-from steepest.events.registry import SURPLUS_LEAVES
+from steepest.events.registry import GANGS_CHOOSE, SURPLUS_LEAVES
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
@@ -168,38 +171,44 @@ class GangScheduler:
         """The job that others are to be scaled down for, if any."""
         rules = view.parameters.dragon
         if rules.generation is DragonGeneration.PAPER_ERA:
-            starving = [job for job in self._first(walk) if _waited_ms(view, job) >= rules.starving_ms]
+            starving = [job for job in self._first(view, walk) if _waited_ms(view, job) >= rules.starving_ms]
             starving = [job for job in starving if job.name != self.state.served]
             return min(starving, key=lambda job: sum(role.replicas for role in _want(job, rules).judged), default=None)
-        for job in self._first(walk):
+        for job in self._first(view, walk):
             if _waited_ms(view, job) < rules.starving_ms:
                 if rules.head_blocks:
                     return None
                 continue
-            if rules.head_blocks or has_room(_want(job, rules), self._gangs_in(view).most, rules):
+            if rules.head_blocks or self._can_be_helped(view, _want(job, rules)):
                 return job
         return None
 
+    def _can_be_helped(self, view: ClusterView, want: Want) -> bool:
+        """Whether there would be room for a job if all gangs were as small as they may be."""
+        return has_room(want, self._gangs_in(view).most_for(want.rule), view.parameters.dragon)
+
     def _could_help(self, view: ClusterView, walk: QueueWalk) -> bool:
         """Whether a job that waits would have room if all gangs were as small as they may be: then none grows now."""
-        rules, most = view.parameters.dragon, self._gangs_in(view).most
-        wants = dict.fromkeys(_want(job, rules) for job in self._first(walk))
-        return any(has_room(want, most, rules) for want in wants)
+        wants = dict.fromkeys(_want(job, view.parameters.dragon) for job in self._first(view, walk))
+        return any(self._can_be_helped(view, want) for want in wants)
 
-    def _first(self, walk: QueueWalk) -> Iterator[Job]:
+    def _first(self, view: ClusterView, walk: QueueWalk) -> Iterator[Job]:
         """The jobs at the head of the queue that are not decided about yet and that their queues' limits allow.
 
-        Without those that say which nodes they may run on: gangs give up workers wherever their own order has it.
+        Without those that say which nodes they may run on and cannot be helped there.
         """
+        rules, may_choose = view.parameters.dragon, view.has(GANGS_CHOOSE)
         walk.room.look()
         queues = [walk.order.in_queue(queue) for queue in walk.order.queues()]
         merged = heapq.merge(*queues, key=walk.order.place)
         for _, job in zip(range(LOOKED_AT), merged):  # noqa: B905 - whichever ends first
-            if job.spec.node_rule is None and not self._awaits(job) and walk.may_be_tried(job):
+            if self._awaits(job) or not walk.may_be_tried(job):
+                continue
+            if job.spec.node_rule is None or (may_choose and self._can_be_helped(view, _want(job, rules))):
                 yield job
 
     def _room_for(self, view: ClusterView, walk: QueueWalk, job: Job) -> Made | None:
-        rules, gangs, free = view.parameters.dragon, self._gangs_in(view), walk.room.slots.free
+        rules, gangs, free = view.parameters.dragon, self._gangs_in(view), walk.room.slots_for(wish_of(job)).free
         if rules.generation is DragonGeneration.PAPER_ERA:
             return make_room_by_count(_want(job, rules), gangs, free)
         return make_room(_want(job, rules), gangs, free, rules)
@@ -291,7 +300,7 @@ class GangScheduler:
         rules = view.parameters.dragon
         jobs = [job for job in self._gangs_in(view).in_order() if walk.limits.of(job.spec.queue) is None]
         rule = IDLE.format(seconds=(view.counted_ms - self.state.acted_counted_ms) // 1000)
-        for job, shape in list(grown(jobs, walk.room.slots.free, rules)):
+        for job, shape in list(grown(jobs, walk.room.free_for, rules)):
             yield self._scale(view, job, shape, offset, rule=rule)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(shape.places.nodes))
 
@@ -333,7 +342,7 @@ class GangScheduler:
 
 
 def _want(job: Job, rules: DragonParameters) -> Want:
-    return least(job.spec.all_roles, rules, wish_of(job).first_node)
+    return least(job.spec.all_roles, rules, wish_of(job).first_node, job.spec.node_rule)
 
 
 def _surplus(view: ClusterView, job: Job, shape: Shape) -> tuple[int, ...]:

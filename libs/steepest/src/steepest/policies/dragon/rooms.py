@@ -5,16 +5,16 @@ The rules are ``ScaleDown`` and ``ScaleUp`` of both generations of DRAGON's code
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from steepest.events.common import Resources
+from steepest.events.common import NodeRule, Resources
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
 from steepest.events.requests import Role
 from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.running_gangs import RunningGangs
-from steepest.policies.dragon.scaling import Shape
+from steepest.policies.dragon.scaling import Helps, Shape
 from steepest.policies.placement.gangs import GangPlaces, fewest
 from steepest.policies.placement.slots import Slots, fitting
 from steepest.view.state import Job
@@ -25,11 +25,13 @@ class Want(msgspec.Struct, frozen=True):
 
     Attributes:
         judged: The roles by which it is judged whether there is room.
+        rule: Which nodes it may run on; None: those without taints.
     """
 
     roles: tuple[Role, ...]
     judged: tuple[Role, ...]
     first_node: str | None = None
+    rule: NodeRule | None = None
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -37,21 +39,26 @@ class Made(msgspec.Struct, frozen=True):
 
     Attributes:
         shapes: What is left of each gang that gives up workers, by its name.
-        free: What is free then on each node.
+        free: What is free then on each node where the job may run.
     """
 
     shapes: Mapping[str, Shape]
     free: Slots
 
 
-def least(roles: Sequence[Role], rules: DragonParameters, first_node: str | None = None) -> Want:
+def least(
+    roles: Sequence[Role],
+    rules: DragonParameters,
+    first_node: str | None = None,
+    rule: NodeRule | None = None,
+) -> Want:
     """What a job of these roles needs at least."""
     small = tuple(
         msgspec.structs.replace(role, replicas=count, min=None, max=None, sizes=())
         for role, count in zip(roles, fewest(roles), strict=True)
     )
     workers = tuple(role for role in small if not role.is_server)
-    return Want(small, workers if rules.server_is_ignored and workers else small, first_node)
+    return Want(small, workers if rules.server_is_ignored and workers else small, first_node, rule)
 
 
 def has_room(want: Want, slots: Slots, rules: DragonParameters) -> bool:
@@ -72,17 +79,25 @@ def make_room(want: Want, gangs: RunningGangs, free: Mapping[str, Resources], ru
 
     A worker leaves only while the job has no room yet, so that nothing leaves where it has.
 
+    Args:
+        want: What the job needs.
+        gangs: Those that run.
+        free: What is free on each node where the job may run.
+        rules: Which generation, and its switches.
+
     Work: O(1) where even the smallest gangs leave no room; else O(nodes + replicas of the gangs that become smaller).
     """
-    if any(gangs.most.of(role.requests) < role.replicas for role in want.judged):
+    most = gangs.most_for(want.rule)
+    if any(most.of(role.requests) < role.replicas for role in want.judged):
         return None
     trial = Slots(free)
+    helps = None if want.rule is None else trial.free.__contains__
     shapes: dict[str, Shape] = {}
     if has_room(want, trial, rules):
         return Made(shapes, trial)
     for job in gangs.in_order():
         shape = Shape.of(job)
-        for freed in shape.shrink():
+        for freed in shape.shrink(helps):
             for node, amount in freed:
                 if node in trial.free:
                     trial.put(node, trial.free[node] + amount)
@@ -95,40 +110,62 @@ def make_room(want: Want, gangs: RunningGangs, free: Mapping[str, Resources], ru
 def make_room_by_count(want: Want, gangs: RunningGangs, free: Mapping[str, Resources]) -> Made | None:
     """The paper's era: as many workers leave as the job's fewest exceed the free slots; None unless more could leave.
 
-    Neither parameter servers nor which replicas fit beside each other are looked at.
+    Neither parameter servers nor which replicas fit beside each other are looked at. Of workers on nodes where the job may
+    not run, none counts.
     """
     needed = sum(role.replicas for role in want.judged)
     trial = Slots(free)
+    helps = None if want.rule is None else trial.free.__contains__
     missing = needed - min(trial.of(role.requests) for role in want.judged)
-    surplus = 0
-    for job in gangs.in_order():
-        surplus += sum(
-            size - role.fewest
-            for role, size in zip(job.spec.all_roles, Shape.of(job).sizes, strict=True)
-            if not role.is_server
-        )
+    surplus = sum(_surplus(Shape.of(job), helps) for job in gangs.in_order())
     if surplus <= needed:
         return None
     shapes: dict[str, Shape] = {}
     for job in gangs.in_order():
         shape = Shape.of(job)
-        steps = shape.shrink()
+        steps = shape.shrink(helps)
         while missing > 0 and (freed := next(steps, None)) is not None:
-            missing -= len(freed)
+            missing -= sum(helps is None or helps(node) for node, _ in freed)
             shapes[job.name] = shape
     return Made(shapes, trial)
 
 
-def grown(jobs: Sequence[Job], free: Mapping[str, Resources], rules: DragonParameters) -> Iterator[tuple[Job, Shape]]:
+def _surplus(shape: Shape, helps: Helps | None) -> int:
+    """How many workers of a gang could leave where that helps."""
+    return sum(
+        min(len(nodes) - role.fewest, len(nodes) if helps is None else sum(map(helps, nodes)))
+        for role, nodes in zip(shape.roles, shape.placed, strict=True)
+        if not role.is_server
+    )
+
+
+def grown(
+    jobs: Sequence[Job], free: Callable[[NodeRule | None], Mapping[str, Resources]], rules: DragonParameters
+) -> Iterator[tuple[Job, Shape]]:
     """The gangs that get more workers of what is free, in the order given, and what they are then.
 
     Version 0.9 lets one gang after another have as many as fit; in the paper's era each gets one worker a round.
+
+    Args:
+        jobs: The gangs.
+        free: What is free on each node where a gang with a rule may run.
+        rules: Which generation, and its switches.
+
+    Work: O(nodes) for each rule of them.
     """
-    left = dict(free)
+    allowed = {rule: free(rule) for rule in dict.fromkeys(job.spec.node_rule for job in jobs)}
+    left = {name: amount for nodes in allowed.values() for name, amount in nodes.items()}
     asked = tuple(dict.fromkeys(role.requests for job in jobs for role in job.spec.all_roles))
-    others = [name for name in sorted(left) if any(fitting(requests, left[name]) for requests in asked)]
+    others = {
+        rule: [name for name in sorted(nodes) if any(fitting(requests, left[name]) for requests in asked)]
+        for rule, nodes in allowed.items()
+    }
     shapes = [Shape.of(job) for job in jobs]
-    growing = [shape.grow(rules.growth, left, others) for shape in shapes] if others else []
+    growing = [
+        shape.grow(rules.growth, left, others[job.spec.node_rule], allowed[job.spec.node_rule])
+        for job, shape in zip(jobs, shapes, strict=True)
+        if others[job.spec.node_rule]
+    ]
     rounds = 1 if rules.generation is DragonGeneration.PAPER_ERA else None
     while growing:
         growing = [one for one in growing if _goes_on(one, rounds)]

@@ -1,4 +1,4 @@
-"""The running gangs of a view that may be scaled, in the order of their starts, and what the pool could give up.
+"""The running gangs of a view that may be scaled, in the order of their starts, and what they could give up.
 
 It owns this index, and keeps it up to date with the view. It must never know the queue. All of it follows from the view and
 from the plans under way, so nothing of it is kept in a snapshot.
@@ -11,13 +11,19 @@ from collections.abc import Iterator
 import msgspec
 from sortedcontainers import SortedDict
 
-from steepest.events.common import Resources
-from steepest.policies.dragon.scaling import Shape
+from steepest.events.common import NodeRule
+from steepest.policies.dragon.spare import SpareRoom
 from steepest.policies.pending import Pending
 from steepest.policies.placement.slots import Slots
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.state import Job, Phase
+
+RULES_KEPT = 100
+"""Rules of jobs for which what gangs could give up is kept up to date, as many as a pass looks at jobs that wait.
+
+Each costs a look at every gang that changes.
+"""
 
 Start = tuple[int, int, str]
 """When a job was placed, its place in the queue, and its name."""
@@ -42,11 +48,7 @@ class DragonState(Pending):
 
 
 class RunningGangs:
-    """The running gangs of one view, looked at with the plans of one decider under way.
-
-    Attributes:
-        most: What would be free on each node if every gang were as small as it may be, and how many replicas fit there.
-    """
+    """The running gangs of one view, looked at with the plans of one decider under way."""
 
     def __init__(self, view: ClusterView, state: DragonState) -> None:
         self._view = view
@@ -62,6 +64,25 @@ class RunningGangs:
         """Those that may be scaled, in the order of their starts."""
         return iter(self._order.values())
 
+    def most_for(self, rule: NodeRule | None) -> Slots:
+        """What would be free where a job with a rule may run if every gang were as small as it may be.
+
+        Work: O(nodes + replicas of gangs) where it was not asked for lately; else O(what has changed).
+        """
+        if rule is None:
+            return self._plain.most
+        spare = self._by_rule.pop(rule, None)
+        if spare is None:
+            spare = SpareRoom(self._view, rule)
+            for job in self._order.values():
+                spare.put(job)
+            spare.count_all()
+            if len(self._by_rule) >= RULES_KEPT:
+                del self._by_rule[next(iter(self._by_rule))]
+        spare.count()  # as one that is made now, it has no gang for which a plan was just made
+        self._by_rule[rule] = spare  # the last that was asked for is forgotten last
+        return spare.most
+
     def look(self) -> None:
         """Take in what has changed since the last look."""
         nodes = self._view.nodes.changes
@@ -74,58 +95,37 @@ class RunningGangs:
             node = self._view.nodes.get(name)
             for job in list(node.jobs) if node is not None else ():
                 self.refresh(job)
-        for name in dict.fromkeys((*changed, *self._stale)):
-            self._count(name)
-        self._stale.clear()
+        for spare in self._spares():
+            spare.count(changed)
 
     def refresh(self, name: str) -> None:
         """A job may have changed, or a plan for it been made or read back."""
         job, start = self._view.jobs.get(name), self._starts.pop(name, None)
         if start is not None:
             del self._order[start]
-        self._spare.pop(name, None)
-        for node in self._nodes.pop(name, ()):
-            self._gangs[node].pop(name, None)
-            self._stale[node] = None
         if job is None or not self._may_be_scaled(job):
+            for spare in self._spares():
+                spare.drop(name)
             return
         self._starts[name] = start = (job.started_counted_ms, job.submitted_offset, name)
         self._order[start] = job
-        spare: dict[str, Resources] = {}
-        for freed in Shape.of(job).shrink():
-            for node, amount in freed:
-                spare[node] = spare.get(node, Resources()) + amount
-        self._spare[name] = spare
-        self._nodes[name] = tuple(spare)
-        for node in spare:
-            self._gangs.setdefault(node, {})[name] = None
-            self._stale[node] = None
+        for spare in self._spares():
+            spare.put(job)
 
     def _look_at_all(self) -> None:
         self._changes = self._view.nodes.changes.now
         self._order: SortedDict[Start, Job] = SortedDict()
         self._starts: dict[str, Start] = {}
-        self._spare: dict[str, dict[str, Resources]] = {}
-        self._nodes: dict[str, tuple[str, ...]] = {}
-        self._gangs: dict[str, dict[str, None]] = {}
-        self._stale: dict[str, None] = {}
-        self.most = Slots({})
+        self._plain = SpareRoom(self._view, None)
+        self._by_rule: dict[NodeRule, SpareRoom] = {}
         for job in self._view.jobs:
             if job.phase is Phase.RUNNING:
                 self.refresh(job.name)
-        self._stale.clear()
-        for node in self._view.nodes:
-            self._count(node.name)
+        self._plain.count_all()
 
-    def _count(self, name: str) -> None:
-        node = self._view.nodes.get(name)
-        if node is None or not node.is_open or node.taints:
-            self.most.put(name, None)
-            return
-        amount = node.free
-        for gang in self._gangs.get(name, ()):
-            amount += self._spare[gang][name]
-        self.most.put(name, amount)
+    def _spares(self) -> Iterator[SpareRoom]:
+        yield self._plain
+        yield from self._by_rule.values()
 
     def _may_be_scaled(self, job: Job) -> bool:
         """Whether a plan to scale it would be valid, as far as the job goes, and has not failed too often."""

@@ -5,14 +5,16 @@ The rules (``ScaleDown`` and ``ScaleUp`` of the same file as :mod:`steepest.poli
 * Workers leave their *home* last: the node of the gang's first parameter server or, without one, the node with most of its
   replicas. Of the other nodes, those with fewest replicas of the gang are left first: lonely replicas go first.
 * Parameter servers are *critical*, and so is every role whose number is fixed: they never leave.
-* A role grows on the home first.
+* For a job that says which nodes it may run on, workers on these nodes leave before all others, and none without one of
+  them: room elsewhere does not help it. DRAGON knows no such jobs.
+* A role grows on the home first, and only where its job may run.
 
 It owns these orders for one gang. It must never know other gangs or plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 
 import msgspec
 
@@ -24,6 +26,9 @@ from steepest.view.state import Job
 
 Freed = list[tuple[str, Resources]]
 """What leaving workers give back, each with its node."""
+
+Helps = Callable[[str], bool]
+"""Whether room on a node helps the job that workers leave for."""
 
 
 class Shape(msgspec.Struct):
@@ -107,31 +112,41 @@ class Shape(msgspec.Struct):
             size += change
         return None
 
-    def shrink(self) -> Iterator[Freed]:
-        """Give up workers, from one allowed size to the next smaller one, down to the smallest."""
+    def shrink(self, helps: Helps | None = None) -> Iterator[Freed]:
+        """Give up workers, from one allowed size to the next smaller one, down to the smallest.
+
+        Args:
+            helps: Where room helps; as soon as no worker of a role is there, no more of them leave. None: everywhere.
+        """
         home = self.home
         for index, role in enumerate(self.roles):
             while (smaller := self.next_size(index, -1)) is not None:
-                leaving = [self._leave(index, home) for _ in range(len(self.placed[index]) - smaller)]
+                if helps is not None and not any(map(helps, self.placed[index])):
+                    break
+                leaving = [self._leave(index, home, helps) for _ in range(len(self.placed[index]) - smaller)]
                 yield [(name, role.requests) for name in leaving]
 
-    def _leave(self, index: int, home: str) -> str:
+    def _leave(self, index: int, home: str, helps: Helps | None) -> str:
         counts = self.counts()
         nodes = self.placed[index]
-        name = min(dict.fromkeys(nodes), key=lambda name: (name == home, counts[name], name))
+        helpful = {name: helps is None or helps(name) for name in dict.fromkeys(nodes)}
+        name = min(helpful, key=lambda name: (not helpful[name], name == home, counts[name], name))
         last = len(nodes) - 1 - nodes[::-1].index(name)
         del nodes[last]
         return name
 
-    def grow(self, growth: Growth, free: dict[str, Resources], others: Sequence[str]) -> Iterator[None]:
+    def grow(
+        self, growth: Growth, free: dict[str, Resources], others: Sequence[str], allowed: Container[str]
+    ) -> Iterator[None]:
         """Add workers, from one allowed size to the next larger one that fits, and take them out of ``free``.
 
         Args:
             growth: On which nodes.
             free: What is free on each.
-            others: Those that any replica may still fit on, in the order in which they are tried.
+            others: Those of the allowed ones that any replica may still fit on, in the order in which they are tried.
+            allowed: The nodes that the gang's replicas may come to.
         """
-        nodes = self._may_grow_on(growth, free, others)
+        nodes = self._may_grow_on(growth, allowed, others)
         for index, role in enumerate(self.roles):
             while (larger := self.next_size(index, 1)) is not None:
                 added: list[str] = []
@@ -148,12 +163,12 @@ class Shape(msgspec.Struct):
                 self.placed[index] += added
                 yield
 
-    def _may_grow_on(self, growth: Growth, free: dict[str, Resources], others: Sequence[str]) -> list[str]:
+    def _may_grow_on(self, growth: Growth, allowed: Container[str], others: Sequence[str]) -> list[str]:
         home, counts = self.home, self.counts()
-        nodes = [home] if home in free else []
+        nodes = [home] if home in allowed else []
         if growth is not Growth.SERVER_NODE:
             own = sorted(counts, key=lambda name: (-counts[name], name))
-            nodes += [name for name in own if name != home and name in free]
+            nodes += [name for name in own if name != home and name in allowed]
         if growth is Growth.ANYWHERE:
             nodes += [name for name in others if name not in counts]
         return nodes

@@ -13,7 +13,7 @@ remaining times alone, ``tiresias`` at levels of attained service (Tiresias, NSD
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import PickyManParameters, PreemptionRule
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_RUN, SINCE
+from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pending import Pending
 from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, Worth, best_block, saved_and_cost
@@ -143,12 +143,15 @@ class PreemptionPlanner:
             wanted = self._wanted(view, job, wish)
             if wanted is None or wish in hopeless or _has_room(wish, walk):
                 continue
-            candidates = list(self._candidates(view, job, wanted, received, taken))
+            free = walk.room.slots_for(wish).free
+            # Those that run elsewhere leave nothing that helps it. Before the flag, they were among those that were counted.
+            within = free if wish.rule is not None and view.has(GANGS_CHOOSE) else None
+            candidates = list(self._candidates(view, job, wanted, received, taken, within=within))
             on_nodes: dict[str, list[Victim]] = {}
             for one in candidates:
                 for node in one.leaves:
                     on_nodes.setdefault(node, []).append(one)
-            block = best_block(wanted, walk.room.slots_for(wish).free, on_nodes, self._worth(parameters))
+            block = best_block(wanted, free, on_nodes, self._worth(parameters))
             if block is None or not walk.limits.allow(job.spec, block.places.sizes):
                 if parameters.rule in BY_PREDICTION:
                     hopeless[wish] = None  # those behind it that ask for the same are longer
@@ -183,8 +186,10 @@ class PreemptionPlanner:
         wanted: Wanted,
         received: Received[c.ClusterEvent],
         taken: Mapping[str, None],
+        *,
+        within: Container[str] | None,
     ) -> Iterator[Victim]:
-        """Running jobs that may give way to a waiting one."""
+        """Running jobs that may give way to a waiting one; ``within``: one of their nodes is among these; None: any."""
         parameters, found = view.parameters.pickyman, 0
         for looked, one in enumerate(self._running or ()):
             left = remaining_ms(one, view.counted_ms)
@@ -195,6 +200,8 @@ class PreemptionPlanner:
             if one.name in taken or self.state.concerns(one) or one.spec.priority > job.spec.priority:
                 continue
             if not _is_due(parameters, view, job, one):
+                continue
+            if within is not None and not any(node in within for node in one.holds):
                 continue
             plan = _suspension(one, job.name, received.offset, c.Because(rule=RULES[parameters.rule]))
             if void_transition(plan, one, view) is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.events.registry import GANGS_RUN
+from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN
 from steepest.policies.placement.gangs import fewest
 from steepest.policies.placement.room import best_case, could_ever
 from steepest.policies.placement.slots import fitting
@@ -45,7 +45,7 @@ class Rejection(Refusal):
 
 REQUEST: Mapping[Rejection, Callable[[ClusterView, Job, str], bool]] = {
     Rejection.NAME_TAKEN: lambda _, job, request: job.request != request,
-    Rejection.WRONG: lambda _, job, __: next(what_is_wrong(job.spec), None) is not None,
+    Rejection.WRONG: lambda view, job, _: bool(_what_is_wrong(view, job)),
     Rejection.SEVERAL_REPLICAS: lambda view, job, _: job.spec.is_gang and not view.has(GANGS_RUN),
 }
 """What is wrong with a request, regardless of the nodes."""
@@ -54,7 +54,7 @@ REQUEST: Mapping[Rejection, Callable[[ClusterView, Job, str], bool]] = {
 def why_not_taken(view: ClusterView, job: Job, request: str) -> str | None:
     """Why a request for a job of that name is rejected; None where it is admitted."""
     rejection = first(REQUEST, view, job, request)
-    return None if rejection is None else rejection.about(job=job, wrong=next(what_is_wrong(job.spec), ""))
+    return None if rejection is None else rejection.about(job=job, wrong=_what_is_wrong(view, job))
 
 
 def why_never_placed(view: ClusterView, job: Job) -> str | None:
@@ -70,6 +70,11 @@ def why_never_placed(view: ClusterView, job: Job) -> str | None:
     if wish.first_node is not None:
         return _never_on(view, wish.first_node, wanted)
     return Rejection.TOO_LARGE.about(wanted=wanted, largest=_largest(view))
+
+
+def _what_is_wrong(view: ClusterView, job: Job) -> str:
+    """What is wrong with a job's description in its pool; empty where nothing is."""
+    return next(what_is_wrong(job.spec, gangs_choose=view.has(GANGS_CHOOSE)), "")
 
 
 def _largest(view: ClusterView) -> str:

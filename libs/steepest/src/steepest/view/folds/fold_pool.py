@@ -10,7 +10,13 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, NODES_ARE_CHOSEN, STATE_IS_BOUNDED
+from steepest.events.registry import (
+    FACTS_ARE_CHECKED,
+    GANGS_CHOOSE,
+    GROWTH_IS_PROVEN,
+    NODES_ARE_CHOSEN,
+    STATE_IS_BOUNDED,
+)
 from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
 from steepest.view.jobs import GRACE_INTERVALS
@@ -37,6 +43,7 @@ def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> 
     view.state.flags = event.flags
     view.state.parameters = event.parameters
     view.nodes.weigh_by(event.parameters.specon)
+    view.jobs.queue.let_gangs_choose(on=view.has(GANGS_CHOOSE))
 
 
 def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
