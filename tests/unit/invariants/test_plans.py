@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from tests.property.node_terms import LABELS, RULES, TAINTS
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import (
+    CheckpointMode,
+    LabelOperator,
+    LabelRequirement,
+    NodeRule,
+    Resources,
+    Taint,
+    Toleration,
+    TolerationOperator,
+)
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import LOGIC
+from steepest.events.registry import FLAGS, READS
+from steepest.invariants.allowed_nodes import AllowedNodes
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.plan_once import PlanOnce
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.valid_plans import ValidPlans
 from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
 from steepest.testing.scenarios.verdicts import broken, holds
+from steepest.view.places.node_rules import is_allowed
+from steepest.view.state import Node
 
 
 def two_nodes() -> LogBuilder:
@@ -293,6 +308,96 @@ def test_a_step_of_no_plan_is_a_breach_unless_it_is_a_cancel() -> None:
     asked = two_nodes().add(c.JobCancelRequested(job="a", request="cancel"))
     assert "is not in the log" in broken(ValidPlans, two_nodes().stopped("ghost", "a", "n1"))[1]
     assert "is not in the log" in broken(ValidPlans, asked.begun("ghost", c.Step.START, "a", 2, "n2"))[1]
+
+
+GPU = Taint(key="gpu", effect="NoSchedule")
+IN_ZONE_A = NodeRule(
+    requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),),
+    tolerates=(Toleration(key="gpu", operator=TolerationOperator.EXISTS),),
+)
+
+
+def gang_of_two(rule: NodeRule | None, *nodes: str, flags: tuple[int, ...] = tuple(FLAGS)) -> LogBuilder:
+    """A gang begins to start on these nodes; the first one is tainted and in zone a, and the second one neither."""
+    spec = c.JobSpec(command=("train",), replicas=2, requests=Resources(cpu_m=100), node_rule=rule)
+    story = LogBuilder().opened().add(c.PoolConfigured(reads=READS, flags=flags))
+    story.add(
+        c.NodeJoined(node="n1", capacity=Resources(cpu_m=1_000), labels={"zone": "a"}, taints=(GPU,)),
+        c.NodeJoined(node="n2", capacity=Resources(cpu_m=1_000), labels={"zone": "b"}),
+        c.JobSubmitted(job="g", request="g", spec=spec),
+        c.PlacementPlanned(plan="place", job="g", incarnation=0, nodes=nodes, because=c.Because(rule="a test says so")),
+    )
+    begun = c.StepBegun(plan="place", step=c.Step.START, attempt=1, job="g", incarnation=1, node=nodes[0], nodes=nodes)
+    return story.add(begun)
+
+
+@pytest.mark.parametrize(
+    ("rule", "nodes", "refused"),
+    [
+        (None, ("n2", "n2"), None),
+        (None, ("n2", "n1"), "n1"),
+        (IN_ZONE_A, ("n1", "n1"), None),
+        (IN_ZONE_A, ("n1", "n2"), "n2"),
+    ],
+)
+def test_no_replica_of_a_gang_starts_where_the_gang_may_not_run(
+    rule: NodeRule | None, nodes: tuple[str, ...], refused: str | None
+) -> None:
+    """One node that its rule excludes makes the plan void; before nodes were chosen, none did."""
+    story = gang_of_two(rule, *nodes)
+    if refused is None:
+        holds(ValidPlans, story)
+    else:
+        assert f"the job may not run on node {refused}" in broken(ValidPlans, story)[1]
+    holds(ValidPlans, gang_of_two(rule, *nodes, flags=()))
+
+
+def test_replicas_may_stay_where_their_gang_may_run_no_longer() -> None:
+    """Its label is gone since: what is there stays, and what comes to another node must be allowed there."""
+    story = gang_of_two(IN_ZONE_A, "n1", "n1")
+    story.add(
+        c.JobPlaced(plan="place", attempt=1, job="g", incarnation=1, node="n1", nodes=("n1", "n1")),
+        c.CheckpointModeDeclared(job="g", incarnation=1, mode=CheckpointMode.ON_REQUEST, node="n1"),
+        c.NodeJoined(node="n1", capacity=Resources(cpu_m=1_000), labels={}),
+    )
+
+    def moved(*nodes: str) -> LogBuilder:
+        plan = c.TransitionPlanned(
+            plan=f"move-{'-'.join(nodes)}",
+            job="g",
+            incarnation=1,
+            kind=c.Transition.MOVE,
+            sources=("n1", "n1"),
+            nodes=nodes,
+            because=c.Because(rule="a test says so"),
+        )
+        begun = c.StepBegun(
+            plan=plan.plan, step=c.Step.CHECKPOINT, attempt=1, job="g", incarnation=1, node="n1", nodes=("n1", "n1")
+        )
+        return story.add(plan, begun)
+
+    assert "the job may not run on node n2" in broken(ValidPlans, moved("n1", "n2"))[1]
+
+
+@given(RULES, LABELS, TAINTS)
+def test_the_checker_and_the_view_read_rules_alike(
+    rule: NodeRule | None, labels: dict[str, str] | None, taints: tuple[Taint, ...]
+) -> None:
+    """Each has its own reading of Kubernetes' rules."""
+    allowed = AllowedNodes()
+    spec = c.JobSpec(command=("train",), replicas=2, node_rule=rule)
+    plan = c.PlacementPlanned(
+        plan="p", job="g", incarnation=0, nodes=("w1", "w1"), because=c.Because(rule="a test says so")
+    )
+    for event in (
+        c.PoolConfigured(reads=READS, flags=tuple(FLAGS)),
+        c.NodeJoined(node="w1", capacity=Resources(1), labels=labels, taints=taints),
+        c.JobSubmitted(job="g", request="g", spec=spec),
+    ):
+        allowed.feed(event)
+
+    node = Node(name="w1", capacity=Resources(1), labels=labels, taints=taints)
+    assert (allowed.refused(plan) is None) is is_allowed(rule, node)
 
 
 # --- reserved-first -------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.invariants.allowed_nodes import AllowedNodes
 from steepest.invariants.checkers.step_rules import ObservedPlan, Planned
 from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
@@ -13,17 +14,19 @@ class ValidPlans(Checker):
     """No step begins of a plan that the log does not hold, or that is void at its position.
 
     A plan is void if the incarnation that it names is not its job's current one, if another plan of the job is in
-    flight, if its target is unknown, lost or full, or if it moves a job that never ran, is on the target already or
-    cannot be checkpointed. One that lets replicas leave which are no surplus is void as well. Void plans are harmless and
-    stay in the log; a ``StepBegun`` of one is a breach. Of two plans of one job whose times in flight overlap at most one
-    may begin. A cancel is not planned by an event of its own: a STOP of an unknown plan is one if the job's cancel was
-    requested before, or if it stops what is left of a gang.
+    flight, if its target is unknown, lost or full, or a node that the job may not run on, or if it moves a job that never
+    ran, is on the target already or cannot be checkpointed. Which nodes a gang may run on holds for each of its replicas;
+    where some are already, they may stay. One that lets replicas leave which are no surplus is void as well. Void plans
+    are harmless and stay in the log; a ``StepBegun`` of one is a breach. Of two plans of one job whose times in flight
+    overlap at most one may begin. A cancel is not planned by an event of its own: a STOP of an unknown plan is one if the
+    job's cancel was requested before, or if it stops what is left of a gang.
     """
 
     name = "valid-plans"
 
     def __init__(self, folds: LogFolds) -> None:
         super().__init__(folds)
+        self._allowed = AllowedNodes()
         self._attempt = 0
         self._newest: dict[str, int] = {}
         self._placed: dict[str, int] = {}
@@ -35,6 +38,7 @@ class ValidPlans(Checker):
         """See ``Checker.before``: a plan is void or not where it is made, and a beginning counts after that."""
         event = received.event
         self._attempt = self._attempt_of(event)
+        self._allowed.feed(event)
         match event:
             case c.PlacementPlanned() | c.MigrationPlanned() | c.TransitionPlanned() if (
                 event.plan not in self._folds.steps.plans
@@ -72,6 +76,8 @@ class ValidPlans(Checker):
             return f"it names incarnation {plan.incarnation}, but the job's is {max(current)}"
         if why := "" if isinstance(plan, c.PlacementPlanned) else self._why_not_moved(plan):
             return why
+        if (node := self._allowed.refused(plan)) is not None:
+            return f"the job may not run on node {node}"
         if not isinstance(plan, c.MigrationPlanned) and plan.after:
             return ""  # it waits for room; whether there is any shows when it begins
         return self._folds.reservations.why_no_places(plan)
