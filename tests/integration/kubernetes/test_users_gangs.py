@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import signal
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.kubernetes.figures import Figures
-from tests.integration.kubernetes.moving_system import events_once_there
+from tests.integration.kubernetes.moving_system import events_once_there, lab_system
 from tests.integration.kubernetes.opted_in import (
     DEPLOY,
     opened_for,
@@ -22,8 +23,10 @@ from tests.integration.kubernetes.pod_processes import process_in
 from tests.integration.kubernetes.test_rights import may
 from tests.integration.kubernetes.users_gangs import (
     GANG,
+    MOVING,
     PATIENCE_S,
     PODS,
+    admitted,
     eventually,
     gives_way_and_goes_on,
     giving_way,
@@ -32,6 +35,7 @@ from tests.integration.kubernetes.users_gangs import (
     made,
     placed,
     pods_of,
+    tainted,
 )
 
 from steepest.events import cluster as c
@@ -131,6 +135,63 @@ def test_a_job_set_that_cannot_be_scheduled_says_why_and_one_made_again_is_new(
             lab.kubectl("-n", NAMESPACE, "delete", "jobset", GANG)
             assert system.await_end(names[-1]).outcome is c.Outcome.CANCELLED
         assert names[0] != names[1]
+        assert system.breaches() == []
+
+
+TEAM = "test.steepest.dev/team"
+"""A taint and a label of the second node."""
+
+
+@pytest.mark.timeout(300)
+def test_a_gang_runs_where_its_pods_allow(
+    lab: KubernetesLab, kubeconfig: Path, open_for_job_sets: Path, figures: Figures
+) -> None:
+    """All pods of a Job and of a JobSet start on the tainted node; a JobSet whose templates differ stays suspended."""
+    choosing = {
+        "tolerations": [{"key": TEAM, "operator": "Equal", "value": "us", "effect": "NoSchedule"}],
+        "nodeSelector": {TEAM: "us"},
+    }
+    job, job_set = users_job(GANG, opted_in=True, pods=PODS), users_job_set(MOVING[0], opted_in=True)
+    job["spec"]["template"]["spec"] |= choosing
+    for role in job_set["spec"]["replicatedJobs"]:
+        role["template"]["spec"]["template"]["spec"] |= choosing
+    divided = users_job_set(MOVING[1], opted_in=True)
+    leader, _ = divided["spec"]["replicatedJobs"]
+    leader["template"]["spec"]["template"] = copy.deepcopy(leader["template"]["spec"]["template"])
+    leader["template"]["spec"]["template"]["spec"] |= choosing
+    nodes = ("node-a=1:4Gi", "node-b=1:4Gi")
+    with lab_system(lab, kubeconfig, open_for_job_sets, nodes, "--policy", "none", "--kind", "JobSet") as system:
+        position = len(system.events())
+        lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
+        lab.kubectl("create", "-f", "-", content=job)
+        waits = job_of(made(lab, "job", GANG))
+        try:
+            system.await_event(tainted, position)
+            system.await_event(functools.partial(admitted, job=waits))
+            eventually(lambda: "may not run on any" in system.ask("explain", waits)["now"], "it says what it waits for")
+            lab.kubectl("label", "node", "node-b", f"{TEAM}=us")
+            for each in (job_set, divided):
+                lab.kubectl("create", "-f", "-", content=each)
+            jobs = (waits, job_of(made(lab, "jobset", MOVING[0])))
+            for name in jobs:
+                system.await_event(functools.partial(placed, job=name, incarnation=1))
+            left = made(lab, "jobset", MOVING[1])
+            (said,) = events_once_there(lab, left["metadata"]["uid"], {"LeftAlone"}, kind="JobSet")
+            pods = {name: pods_of(lab, name) for name in jobs}
+            for name in jobs:
+                (system.state / "cluster" / "jobs" / name / "checkpoints" / "enough").touch()
+            ends = [system.await_end(name).outcome for name in jobs]
+        finally:
+            lab.kubectl("taint", "node", "node-b", f"{TEAM}-")
+            lab.kubectl("label", "nodes", "--all", f"{TEAM}-")
+        failed = made(lab, "job", GANG)["status"].get("failed", 0)
+        figures.count(status_failed=failed)
+        refused = [one.event for one in system.events() if isinstance(one.event, c.StepFailed)]
+
+        assert [[pod["spec"]["nodeName"] for pod in pods[name]] for name in jobs] == [["node-b"] * PODS] * 2
+        assert "templates differ in the nodes that they may run on" in said["message"]
+        assert left["spec"]["suspend"] is True
+        assert (ends, refused, failed) == ([c.Outcome.FINISHED] * 2, [], 0)
         assert system.breaches() == []
 
 

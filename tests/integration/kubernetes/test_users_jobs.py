@@ -18,7 +18,7 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import own_parts_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system, moving_system
 from tests.integration.kubernetes.opted_in import opened, users_job, written
-from tests.integration.kubernetes.users_gangs import eventually
+from tests.integration.kubernetes.users_gangs import eventually, tainted
 
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
@@ -111,7 +111,7 @@ def placing(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[Runni
         position = len(running.events())
         lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
         lab.kubectl("label", "node", "node-b", f"{TEAM}=us")
-        running.await_event(_tainted, position)
+        running.await_event(tainted, position)
         yield running
         lab.kubectl("taint", "node", "node-b", f"{TEAM}-")
         lab.kubectl("label", "nodes", "--all", f"{TEAM}-")
@@ -202,11 +202,6 @@ def _is_refused(lab: KubernetesLab, *order: str) -> bool:
     except ClusterError as error:
         return "only Steepest drops the gate" in str(error)
     return False
-
-
-def _tainted(found: Received[c.ClusterEvent]) -> bool | None:
-    """Whether a node has joined again with a taint."""
-    return (isinstance(found.event, c.NodeJoined) and bool(found.event.taints)) or None
 
 
 def _placed(found: Received[c.ClusterEvent], job: str) -> bool | None:

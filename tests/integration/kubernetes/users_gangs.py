@@ -120,9 +120,19 @@ def placed(found: Received[c.ClusterEvent], job: str, incarnation: int) -> bool 
     return (isinstance(event, c.JobPlaced) and (event.job, event.incarnation) == (job, incarnation)) or None
 
 
+def admitted(found: Received[c.ClusterEvent], job: str) -> bool | None:
+    """Whether a job may wait for its places."""
+    return (isinstance(found.event, c.JobAdmitted) and found.event.job == job) or None
+
+
 def suspended(found: Received[c.ClusterEvent], job: str) -> bool | None:
     """Whether a job was suspended."""
     return (isinstance(found.event, c.JobSuspended) and found.event.job == job) or None
+
+
+def tainted(found: Received[c.ClusterEvent]) -> bool | None:
+    """Whether a node has joined again with a taint."""
+    return (isinstance(found.event, c.NodeJoined) and bool(found.event.taints)) or None
 
 
 def job_of(found: dict[str, Any]) -> str:

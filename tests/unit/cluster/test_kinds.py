@@ -17,6 +17,7 @@ from tests.unit.cluster.kinds_objects import (
     CHANGED,
     GANG,
     SPECS,
+    Object,
     indexed,
     job_set,
     made_by,
@@ -49,8 +50,15 @@ from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name, submission
 from steepest.errors import InputError
 from steepest.events.cluster import JobSubmitted
-from steepest.events.common import Resources
-from steepest.events.requests import Role, SuccessRule
+from steepest.events.common import (
+    LabelOperator,
+    LabelRequirement,
+    NodeRule,
+    Resources,
+    Toleration,
+    TolerationOperator,
+)
+from steepest.events.requests import JobSpec, Role, SuccessRule
 from steepest.log.base import TopicPartition
 from steepest.runtime.decode import asked_record
 from steepest.view.spec_rules import what_is_wrong
@@ -106,6 +114,63 @@ def test_a_job_set_of_one_pod_is_no_gang() -> None:
 
     assert (found.is_gang, found.roles) == (False, ())
     assert found.node_rule is not None
+
+
+GPU = {"key": "nvidia.com/gpu", "operator": "Exists"}
+SPOT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
+CHOOSING = {"nodeSelector": {"disk": "ssd"}, "tolerations": [GPU, SPOT]}
+"""What the pods of GPU jobs usually say."""
+
+
+def asking(kind: Kind, first: Object, others: Object) -> JobSpec:
+    """What a gang of this kind asks for, whose first pod and whose others say this of nodes."""
+    leader, worker = replicated("leader", 1, 1), replicated("worker", 2, 2)
+    for role, pod in ((leader, first), (worker, others)):
+        role["template"]["spec"]["template"] = template(**pod)
+    sets = {"replicatedJobs": [leader, worker]}
+    master, workers = replica(1), replica(4)
+    for one, pod in ((master, first), (workers, others)):
+        one["template"]["spec"] |= pod
+    spec = {JOB_SET.name: sets, PYTORCH_JOB.name: pytorch_job(Master=master, Worker=workers)}.get(kind.name)
+    made = having(**sets) if kind.made else None
+    return submission(kind, read(users(SPECS[kind.name] if spec is None else spec)), made)
+
+
+SEVERAL_TEMPLATES = pytest.mark.parametrize("kind", list(OTHERS.values()), ids=lambda kind: kind.name)
+
+
+@SEVERAL_TEMPLATES
+def test_a_gang_runs_where_all_of_its_templates_allow(kind: Kind) -> None:
+    """They say the same, also in another order, and beside what they only prefer: that is the gang's one rule."""
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}
+    others = {**CHOOSING, "tolerations": [SPOT, GPU, GPU], "affinity": {"nodeAffinity": preferred}}
+    found = asking(kind, CHOOSING, others)
+
+    assert found.is_gang
+    assert found.node_rule == NodeRule(
+        requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("ssd",)),),
+        tolerates=(
+            Toleration(key="nvidia.com/gpu", operator=TolerationOperator.EXISTS),
+            Toleration(key="spot", value="yes", effect="NoSchedule"),
+        ),
+    )
+    assert list(what_is_wrong(found)) == []
+
+
+@SEVERAL_TEMPLATES
+@pytest.mark.parametrize(
+    "others",
+    [{}, {"nodeSelector": {"disk": "ssd"}}, {**CHOOSING, "nodeSelector": {"disk": "hdd"}}],
+    ids=["nothing", "less", "another label"],
+)
+def test_a_gang_whose_templates_differ_in_their_nodes_is_left_alone(kind: Kind, others: Object) -> None:
+    """With what its user can change; whichever of them says more."""
+    for first, second in ((CHOOSING, others), (others, CHOOSING)):
+        with pytest.raises(InputError, match="templates differ in the nodes that they may run on") as refused:
+            asking(kind, first, second)
+
+        assert "give all of them the same nodeSelector, required node affinity and tolerations" in refused.value.hint
+        assert ("in the runtime that it names" in refused.value.hint) is (kind.made is not None)
 
 
 @pytest.mark.parametrize(

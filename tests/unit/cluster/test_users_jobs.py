@@ -193,10 +193,6 @@ def test_any_choice_of_nodes_is_taken_or_left_alone(pod: dict[str, Any], term: A
         (job(parallelism="two"), "spec.parallelism is no number"),
         (job(template=[]), "cannot be read"),
         (job(template=None), "no template"),
-        (
-            job(parallelism=2, completions=2, completionMode="Indexed", pod={"nodeSelector": {"disk": "ssd"}}),
-            "which only one pod can",
-        ),
         (job(pod={"restartPolicy": "OnFailure"}), "restarted in place"),
         (job(pod={"containers": [{}, {}]}), "more than one container"),
         (job(pod={"containers": []}), "more than one container"),
@@ -220,6 +216,22 @@ def test_a_job_of_several_pods_is_a_gang_of_a_fixed_size() -> None:
 
     assert found.roles == (Role(name="worker", replicas=3, requests=Resources(cpu_m=500)),)
     assert (found.is_gang, found.world, found.allows((2,)), found.retries) == (True, 3, False, 2)
+    assert (found.node_rule, list(what_is_wrong(found))) == (None, [])
+
+
+def test_a_job_of_several_pods_runs_where_its_template_allows() -> None:
+    """The rule of its one template is that of the gang."""
+    pod = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    found = submission(JOB, job(parallelism=3, completions=3, completionMode="Indexed", pod=pod))
+
+    assert (
+        found.node_rule
+        == submission(JOB, job(pod=pod)).node_rule
+        == NodeRule(
+            requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("ssd",)),),
+            tolerates=(Toleration(key="gpu", operator=TolerationOperator.EXISTS),),
+        )
+    )
     assert list(what_is_wrong(found)) == []
 
 

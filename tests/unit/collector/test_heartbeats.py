@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from steepest.cluster.port import NodeTerms, ReplicaId
@@ -22,6 +23,7 @@ from steepest.events.parameters import FlowConParameters, PoolParameters, Resour
 from steepest.events.registry import FLAGS, READS, STATE_IS_BOUNDED
 from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
+from steepest.policies.placement.standing import Waits, standings
 from steepest.testing.scenarios.folded_pool import FoldedPool
 from steepest.testing.system.fake_cluster import FakeCluster
 from steepest.testing.system.fake_training import PROGRAM
@@ -113,6 +115,45 @@ async def test_a_node_says_which_jobs_it_takes(
             assert (after[-1].labels, after[-1].taints) == ({"zone": "a"}, (Taint(key="gpu"),))
         else:
             assert all(one.labels is None and not one.taints for one in after)
+        assert await rig.broken() == []
+
+
+async def test_a_gang_runs_on_the_nodes_that_it_may_run_on_and_waits_where_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every replica starts on the tainted node, beside an emptier one; another gang waits until its zone is there."""
+    zone_b = msgspec.structs.replace(
+        ZONE_A, requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("b",)),)
+    )
+    labels: dict[str, dict[str, str]] = {"n1": {}, "n2": {"zone": "a"}, "n3": {"zone": "d"}}
+
+    def of(_: FakeCluster, node: str) -> NodeTerms:
+        taints = (Taint(key="gpu"),) if node == "n2" else ()
+        return NodeTerms(capacity=Resources(500), labels=labels[node], taints=taints)
+
+    monkeypatch.setattr(FakeCluster, "node_terms", of)
+    async with contextlib.aclosing(Rig(tmp_path, dict.fromkeys(labels, 500))) as rig:
+        process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
+        await rig.append(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+        await until(lambda: len(list(process.view.nodes)) == len(labels))
+        for job, rule in (("here", ZONE_A), ("later", zone_b)):
+            spec = c.JobSpec(
+                command=(PROGRAM, "--steps", "5", "--step-s", "1"),
+                requests=Resources(100),
+                replicas=2,
+                node_rule=rule,
+            )
+            await rig.append(c.JobSubmitted(job=job, request=job, spec=spec))
+        await until(lambda: "here" in process.view.jobs and process.view.jobs["here"].phase is Phase.ENDED)
+        waiting = standings(process.view)["later"]
+        labels["n3"] = {"zone": "b"}
+        await until(lambda: process.view.jobs["later"].phase is Phase.ENDED)
+        placed = {one.job: one.nodes for one in await rig.of_type(c.PlacementPlanned)}
+
+        assert placed == {"here": ("n2", "n2"), "later": ("n3", "n3")}
+        assert waiting.waits_for is Waits.NODES
+        assert waiting.reason.startswith("it may not run on any of the 3 nodes that take jobs: the label zone In [b]")
+        assert {job.outcome for job in process.view.jobs} == {c.Outcome.FINISHED}
         assert await rig.broken() == []
 
 

@@ -28,9 +28,11 @@ from steepest.collector.notice_writer import NoticeWriter
 from steepest.errors import ClusterError, InputError
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.registry import GANGS_CHOOSE
 from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
+from steepest.view.spec_rules import is_choosing_gang
 
 _log = Logger()
 _LOOK_S = 10.0
@@ -137,6 +139,7 @@ class UsersJobs(Effector):
             if having is None:  # it changes once it has made that
                 return
             spec = submission(kind, found, having, namespace=of.namespace)
+            self._refuse_before_its_flag(spec)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(of, found, name, having)
         except InputError as error:
@@ -146,6 +149,18 @@ class UsersJobs(Effector):
             _log.info("a user's object could not be marked", job=name, why=str(error))
             return
         await send(c.JobSubmitted(job=name, request=found.metadata.uid, spec=spec))
+
+    def _refuse_before_its_flag(self, spec: c.JobSpec) -> None:
+        """Nothing, unless the pool would reject the job: left alone, it is taken as soon as the flag is on.
+
+        Raises:
+            InputError: It would.
+        """
+        if is_choosing_gang(spec) and not self._view.has(GANGS_CHOOSE):
+            raise InputError(
+                "its pods name the nodes that they may run on, which in this pool only one pod can",
+                hint="run `steepest upgrade`, or leave nodeSelector, node affinity and tolerations out of its templates",
+            )
 
     def _refuse(self, of: _Followed, found: UsersObject, why: str) -> None:
         uid, kind = found.metadata.uid, of.kind

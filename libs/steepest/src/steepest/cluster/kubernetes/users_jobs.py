@@ -21,7 +21,7 @@ from steepest.cluster.kubernetes.kinds.users_object import (
     roles,
 )
 from steepest.cluster.kubernetes.nodes.selected_nodes import resources
-from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, node_rule
+from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
 from steepest.cluster.kubernetes.objects import QUEUE, QUEUE_OF_KUEUE, SCHEDULE, ContainerCaps, ObjectPart
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
@@ -133,12 +133,6 @@ def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: s
     first = pods[0]
     words = (*first.container.command, *first.container.args)[:_WORDS]
     is_alone = sum(role.replicas for role in read) == 1
-    rules = [node_rule(each.pod) for each in pods]
-    if not is_alone and any(rule is not None for rule in rules):
-        raise InputError(
-            "its pods name the nodes that they may run on, which only one pod can",
-            hint="leave nodeSelector, required node affinity and tolerations out of its templates",
-        )
     found = JobSpec(
         command=tuple(word[:_LETTERS] for word in words) or (first.container.image[:_LETTERS] or "image",),
         image=first.container.image[:_LETTERS],
@@ -150,7 +144,7 @@ def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: s
         metric=annotations.get(METRIC, "loss")[:_LETTERS],
         log_format=annotations.get(FORMAT, "auto")[:_LETTERS],
         steps=_number(annotations.get(STEPS)),
-        node_rule=rules[0] if is_alone else None,
+        node_rule=common_rule([node_rule(each.pod) for each in pods]),
     )
     try:
         return msgspec.convert(msgspec.to_builtins(found), JobSpec)

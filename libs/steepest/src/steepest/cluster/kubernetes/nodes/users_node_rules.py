@@ -1,14 +1,14 @@
 """Which nodes a user's pod template allows, as a rule of its job.
 
 It owns the reading of tolerations, node selectors and required node affinity. An object is a user's word: what cannot be
-read, or is longer than a job may say, is refused, and concerns that Job alone. Preferences do not count, because Steepest
+read, or is longer than a job may say, is refused, and concerns that object alone. Preferences do not count, because Steepest
 chooses among the nodes that are allowed; what pods say of each other (``podAffinity``, ``topologySpreadConstraints``) is the
 scheduler's alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -103,6 +103,28 @@ def node_rule(pod: NodeChoice) -> NodeRule | None:
     if len(msgspec.json.encode(rule)) > RULE_BYTES_MOST:
         raise InputError(_TOO_LONG, hint=_HINT)
     return None if rule == NodeRule() else rule
+
+
+def common_rule(rules: Sequence[NodeRule | None]) -> NodeRule | None:
+    """The rule of a job, which holds for each of its pods, from those of their templates.
+
+    Raises:
+        InputError: They say different things; in another order they say the same.
+    """
+    if len({None if rule is None else _meaning(rule) for rule in rules}) > 1:
+        raise InputError(
+            "its pods' templates differ in the nodes that they may run on, and all of its pods are placed by one rule",
+            hint="give all of them the same nodeSelector, required node affinity and tolerations",
+        )
+    return rules[0]
+
+
+def _meaning(rule: NodeRule) -> Hashable:
+    return (
+        frozenset(rule.requires),
+        frozenset(map(frozenset, rule.any_of)),
+        frozenset(rule.tolerates),
+    )
 
 
 def _read(field: str, found: Any, kind: Any) -> Any:
