@@ -363,6 +363,26 @@ def test_a_gang_that_no_node_takes_holds_up_nobody(policy: str) -> None:
     assert choosing(drawing, policy, "", asking("d", 2), plain) == alone
 
 
+def test_what_gangs_could_give_up_follows_the_nodes() -> None:
+    """A gang that cannot be helped is, once a node of its zone joins with what is still missing."""
+    driver = drawn("w1: a a \n w2: b b", "dragon-fixed")
+    driver.feed(c.NodeJoined(node="w1", capacity=Resources(cpu_m=200), labels={"zone": "a"}), asking("d", 2))
+    for _ in range(40):
+        driver.tick()
+    assert driver.decided == []
+    driver.feed(c.NodeJoined(node="w3", capacity=Resources(cpu_m=100), labels={"zone": "a"}))
+
+    assert [spell(event) for event in driver.decided] == ["scale a w1 for d", "place d w1 w3 later"]
+
+
+def test_a_gang_does_not_grow_on_its_own_node_that_was_tainted_meanwhile() -> None:
+    """What runs there goes on; what is added must be allowed there."""
+    driver = drawn("w1: a a . \n w2: a . . \n a 1-9", "dragon", idle_s=60)
+    driver.feed(c.NodeJoined(node="w2", capacity=Resources(cpu_m=300), taints=(Taint(key="gpu", effect="NoSchedule"),)))
+
+    assert [spell(event) for event in driver.decided] == ["scale a w1 w1 w2 w1"]
+
+
 def test_before_its_flag_nothing_leaves_for_a_job_that_says_which_nodes() -> None:
     """It has one replica then; a log is decided again as it was."""
     drawing, one = "w1: a a a\n w2: b b b", submitted("d", 100, node_rule=ZONE_A)

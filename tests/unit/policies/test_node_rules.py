@@ -98,6 +98,28 @@ def test_a_gang_starts_where_it_may_run_though_others_have_more_room() -> None:
         assert driver.plan_of("gang").targets == nodes
 
 
+def test_gangs_that_wait_for_the_same_nodes_have_room_by_what_these_have_now() -> None:
+    """What one takes is gone for the next, and comes back when a job ends there, a node joins, or one gets the label."""
+    driver = DeciderDriver(Placer())
+    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    for node, zone in (("w1", "b"), ("w2", "a")):
+        driver.feed(c.NodeJoined(node=node, capacity=Resources(200), labels={"zone": zone}))
+    names = [f"gang-{number}" for number in range(4)]
+    driver.feed(*(submitted(name, 100, replicas=2, node_rule=ZONE_A) for name in names))
+
+    def placed() -> dict[str, tuple[str, ...]]:
+        return {one.job: one.nodes for one in driver.decided if isinstance(one, c.PlacementPlanned)}
+
+    assert placed() == {names[0]: ("w2", "w2")}
+    driver.carry_out(names[0])
+    driver.feed(*(driver.stopped(names[0], 0, replica=replica) for replica in (0, 1)))
+    assert placed() == {names[0]: ("w2", "w2"), names[1]: ("w2", "w2")}
+    driver.feed(c.NodeJoined(node="w3", capacity=Resources(200), labels={"zone": "a"}))
+    driver.feed(c.NodeJoined(node="w1", capacity=Resources(200), labels={"zone": "a"}))
+    assert [placed()[name] for name in names[2:]] == [("w3", "w3"), ("w1", "w1")]
+    assert driver.view.refused is None
+
+
 def test_before_its_flag_a_gang_with_a_rule_is_rejected_as_it_was() -> None:
     """With the sentence of before, so that logs are decided again as they were."""
     flags = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
