@@ -32,9 +32,11 @@ def lab_system(
         env={"KUBECONFIG": str(kubeconfig)},
     )
     running.start()
-    yield running
-    running.call("down")
-    running.end()
+    try:
+        yield running
+        running.call("down")
+    finally:
+        running.end()  # or what the next test makes is this one's
 
 
 @contextmanager

@@ -166,6 +166,13 @@ async def test_a_gang_is_not_resumed_for_a_node_that_is_not_ready(start: Start, 
     assert requests(stub) == []
 
 
+async def test_a_gang_starts_on_a_tainted_node(start: Start, stub: HoldingStub) -> None:
+    """Its pods say themselves what they tolerate, and the view has placed it by that."""
+    stub.node("n2", taints=[{"key": "team", "value": "us", "effect": "NoSchedule"}])
+
+    assert await start(1) == [None] * SIZE
+
+
 async def test_a_gang_of_which_a_pod_is_refused_is_suspended_and_goes_no_further(
     start: Start, cluster: KubernetesCluster, stub: HoldingStub, kind: Kind
 ) -> None:

@@ -111,8 +111,8 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
         found = background.node(name)
         if found is None or not background.answers(name):
             raise RefusedError(f"the node {name} is not ready", code="node-lost", hint=hint)
-        # The only pod of a user's Job says itself which taints it tolerates: the view and the scheduler go by that.
-        if found.spec.unschedulable if is_users and gang is None else not takes_pods(found):
+        # The pods of a user's object say themselves which taints they tolerate: the view and the scheduler go by that.
+        if found.spec.unschedulable if is_users else not takes_pods(found):
             raise RefusedError(f"the node {name} is cordoned or tainted", code="node-lost", hint=hint)
 
 
