@@ -113,5 +113,7 @@ def _is_beyond(found: str, one: LabelRequirement) -> bool:
 
 
 def _integer(text: str) -> int | None:
-    number = int(text) if _NUMBER.fullmatch(text) else None
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    number = int(text)
     return number if number in _INT64 else None
