@@ -59,7 +59,8 @@ class NaivePlacer(Placer):
             if found is not None:
                 yield self._plan(view, job, found, offset)
                 continue
-            no_room[wish_of(job)] = None
+            if not blocks:  # else the next one is looked at only behind one that is rejected, and is rejected too
+                no_room[wish_of(job)] = None
             if why := why_never_placed(view, job):
                 yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
             elif blocks:
