@@ -14,6 +14,7 @@ from sortedcontainers import SortedDict
 from steepest.events.common import NodeRule
 from steepest.policies.dragon.spare import SpareRoom
 from steepest.policies.pending import Pending
+from steepest.policies.placement.by_rule import ByRule
 from steepest.policies.placement.slots import Slots
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
@@ -71,17 +72,16 @@ class RunningGangs:
         """
         if rule is None:
             return self._plain.most
-        spare = self._by_rule.pop(rule, None)
-        if spare is None:
-            spare = SpareRoom(self._view, rule)
-            for job in self._order.values():
-                spare.put(job)
-            spare.count_all()
-            if len(self._by_rule) >= RULES_KEPT:
-                del self._by_rule[next(iter(self._by_rule))]
+        spare = self._by_rule.of(rule, self._spare_where)
         spare.count()  # as one that is made now, it has no gang for which a plan was just made
-        self._by_rule[rule] = spare  # the last that was asked for is forgotten last
         return spare.most
+
+    def _spare_where(self, rule: NodeRule) -> SpareRoom:
+        spare = SpareRoom(self._view, rule)
+        for job in self._order.values():
+            spare.put(job)
+        spare.count_all()
+        return spare
 
     def look(self) -> None:
         """Take in what has changed since the last look."""
@@ -117,7 +117,7 @@ class RunningGangs:
         self._order: SortedDict[Start, Job] = SortedDict()
         self._starts: dict[str, Start] = {}
         self._plain = SpareRoom(self._view, None)
-        self._by_rule: dict[NodeRule, SpareRoom] = {}
+        self._by_rule: ByRule[SpareRoom] = ByRule(RULES_KEPT)
         for job in self._view.jobs:
             if job.phase is Phase.RUNNING:
                 self.refresh(job.name)
@@ -125,7 +125,7 @@ class RunningGangs:
 
     def _spares(self) -> Iterator[SpareRoom]:
         yield self._plain
-        yield from self._by_rule.values()
+        yield from (spare for _, spare in self._by_rule.items())
 
     def _may_be_scaled(self, job: Job) -> bool:
         """Whether a plan to scale it would be valid, as far as the job goes, and has not failed too often."""

@@ -27,6 +27,7 @@ from sortedcontainers import SortedDict
 
 from steepest.events.common import NodeRule, Resources, Taint
 from steepest.policies.pending import Pending
+from steepest.policies.placement.by_rule import ByRule
 from steepest.policies.placement.gangs import GangPlaces, choose, fewest
 from steepest.policies.placement.slots import Slots
 from steepest.policies.queueing.order import QueueOrder
@@ -84,7 +85,7 @@ class Room:
         self._returned: dict[str, None] = {}
         self._nodes = self._wishes = 0
         self.slots = Slots({})
-        self._by_rule: dict[NodeRule, Slots] = {}
+        self._by_rule: ByRule[Slots] = ByRule(RULES_KEPT)
         self._capacities = Slots({})
         self._look_at_all()
 
@@ -148,17 +149,12 @@ class Room:
         return self._slots_by(wish.rule)
 
     def _slots_by(self, rule: NodeRule | None) -> Slots:
-        if rule is None:
-            return self.slots
-        slots = self._by_rule.pop(rule, None)
-        if slots is None:
-            nodes = self._view.nodes
-            free = {name: seen.free for name, seen in self._seen.items() if seen.free is not None}
-            slots = Slots({name: amount for name, amount in free.items() if is_allowed(rule, nodes[name])})
-            if len(self._by_rule) >= RULES_KEPT:
-                del self._by_rule[next(iter(self._by_rule))]
-        self._by_rule[rule] = slots  # the last that was asked for is forgotten last
-        return slots
+        return self.slots if rule is None else self._by_rule.of(rule, self._slots_where)
+
+    def _slots_where(self, rule: NodeRule) -> Slots:
+        nodes = self._view.nodes
+        free = {name: seen.free for name, seen in self._seen.items() if seen.free is not None}
+        return Slots({name: amount for name, amount in free.items() if is_allowed(rule, nodes[name])})
 
     def may_be_back(self, nodes: Iterable[str]) -> None:
         """A plan that took of these nodes is no longer under way."""
@@ -199,7 +195,7 @@ class Room:
         self._counted, self._waiting = {}, {}
         self._seen = {node.name: self._look_at(node) for node in nodes}
         self.slots = Slots({name: seen.slots for name, seen in self._seen.items() if seen.slots is not None})
-        self._by_rule = {}
+        self._by_rule = ByRule(RULES_KEPT)
         self._capacities = Slots({name: seen.capacity for name, seen in self._seen.items() if seen.takes_jobs})
         self.reopen(self._order.wishes())
 
