@@ -117,7 +117,7 @@ class UsersJobs(Effector):
 
     def _followed(self, kind: Kind, namespace: str) -> _Followed:
         opted_in = labelled({SCHEDULE: "true"})
-        path = kind.path(namespace or self._settings.namespace)
+        path = kind.path(self._settings.place(namespace))
         objects = Reflector(self._api, path, UsersObject, opted_in, lambda _: self._changed.set())
         return _Followed(kind, namespace, objects)
 
@@ -135,7 +135,7 @@ class UsersJobs(Effector):
         if not self._is_ours(queue_of(found)):
             return
         try:
-            having = await having_roles(self._api, of.namespace or self._settings.namespace, kind, found)
+            having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
                 return
             spec = submission(kind, found, having, namespace=of.namespace)
@@ -182,7 +182,7 @@ class UsersJobs(Effector):
         if not is_suspended(of.kind, found.read()) or CLUSTER in found.metadata.labels:
             raise InputError("it is not suspended, or another installation's", hint="see docs/kubernetes.md")
         change = marks(of.kind, found, self._settings, name, having)
-        path = f"{of.kind.path(of.namespace or self._settings.namespace)}/{found.metadata.name}"
+        path = f"{of.kind.path(self._settings.place(of.namespace))}/{found.metadata.name}"
         await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
 
     async def _cancel_deleted(self, of: _Followed, uids: set[str], send: Send) -> None:

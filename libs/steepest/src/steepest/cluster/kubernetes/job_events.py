@@ -64,7 +64,7 @@ def event_of(settings: JobSettings, job: JobSubject, notice: Notice, now_ms: int
 
     Nothing that a user has written is a part of that name.
     """
-    namespace = job.namespace or settings.namespace
+    namespace = settings.place(job.namespace)
     when = "" if notice.at_ms is None else notice.at_ms
     what = f"{settings.label}/{job.uid}/{when}/{notice.reason}/{notice.message}"
     happened_ms = now_ms if notice.at_ms is None else notice.at_ms
@@ -100,7 +100,7 @@ async def post_event(api: KubernetesApi, settings: JobSettings, job: JobSubject,
         ClusterError: It was not written.
         UncertainError: It may have been written; the same call again does it once.
     """
-    path = f"/apis/events.k8s.io/v1/namespaces/{job.namespace or settings.namespace}/events"
+    path = f"/apis/events.k8s.io/v1/namespaces/{settings.place(job.namespace)}/events"
     try:
         await api.request("POST", path, body=event_of(settings, job, notice, now_ms))
     except AnswerError as error:

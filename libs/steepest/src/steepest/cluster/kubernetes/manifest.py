@@ -104,6 +104,10 @@ class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Where users' objects are scheduled, the own namespace first."""
         return (self.namespace, *self.namespaces)
 
+    def place(self, namespace: str) -> str:
+        """The name of a namespace; an empty one is the own namespace, as in records from before there were others."""
+        return namespace or self.namespace
+
 
 def digest_of(settings: JobSettings, job: str) -> str:
     """A job's name as a label, and as a part of names: any job's name fits, and no two jobs have the same."""

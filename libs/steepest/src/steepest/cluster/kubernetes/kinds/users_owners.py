@@ -92,7 +92,7 @@ class UsersOwners:
                     code="other-namespace",
                     hint=NAME_IT,
                 )
-            return await self._find(job, namespace or self._settings.namespace)
+            return await self._find(job, self._settings.place(namespace))
         refused: RefusedError | None = None
         for each in self._settings.all_namespaces:
             try:
