@@ -273,7 +273,7 @@ def _refused_although_it_runs(rng: random.Random) -> Sequence[Deed]:
         "migrator",
         {"for": "1", "refused": "1", "starts": "refused"},
     )
-    return Deed(When(at_s), "submit", "refused", {"steps": OUTLASTING_STEPS, "cpu": "100", "mode": "none"}), dies
+    return Deed(When(at_s), "submit", "refused", {"steps": "40", "cpu": "100", "mode": "none"}), dies
 
 
 def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed]:

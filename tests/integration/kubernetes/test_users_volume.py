@@ -94,7 +94,7 @@ def gated(control: BareControlPlane) -> Object:
 
 
 def test_the_pod_of_an_opted_in_job_is_taken(control: BareControlPlane, gated: Object) -> None:
-    """Its mounts are those that the other policy has put in; a pod without the volume is nobody's business."""
+    """Its mounts are those that the other policy has put in; a pod without the volume is not evaluated."""
     plain = {"containers": [{"name": "train", "image": "i"}]}
     for each in (pod(gated), pod(plain), pod(plain, annotations={JOB: "another"})):
         assert control.kubectl(USER, "create", "--dry-run=server", "-f", "-", content=each)
@@ -151,7 +151,7 @@ def _of_a_job_of_a_file(spec: Object) -> None:
 def test_a_pod_that_would_mount_more_is_refused(
     control: BareControlPlane, gated: Object, change: Callable[[Object], None], why: str
 ) -> None:
-    """Whatever its user may do in the namespace."""
+    """Also where its user may do everything in the namespace."""
     spec = copy.deepcopy(gated)
     change(spec)
     with pytest.raises(AssertionError, match=why):

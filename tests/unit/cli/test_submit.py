@@ -89,7 +89,7 @@ def test_a_pattern_is_in_the_log(holding: Holding) -> None:
 def test_a_gang_says_which_nodes_where_its_pool_goes_by_it(
     holding: Holding, tmp_path: Path, flags: tuple[int, ...]
 ) -> None:
-    """A pool of before would reject it: it is refused at once, with the same words."""
+    """A pool without the flag would reject it, so the command refuses it with the same sentence."""
     file = tmp_path / "gang.toml"
     file.write_text('command = ["true"]\nreplicas = 2\n[node_rule]\ntolerates = [{key = "gpu", operator = "Exists"}]\n')
     folder = holding(c.PoolConfigured(reads=READS, flags=flags))

@@ -186,7 +186,7 @@ async def test_an_event_is_in_the_namespace_of_its_job(reference: str, where: st
 
 
 async def test_nothing_is_written_in_a_namespace_that_is_not_named() -> None:
-    """Whatever a submission says."""
+    """Also where a submission names another one."""
     api = ApiServer()
     async with writing(api) as writer:
         notices = JobNotices(writer, SETTINGS)

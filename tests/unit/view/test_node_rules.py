@@ -212,7 +212,7 @@ def test_a_pool_of_before_places_as_it_did() -> None:
 
 
 def test_before_its_flag_a_gang_cannot_say_which_nodes_it_may_run_on() -> None:
-    """Deciders of before would place it as if it had said nothing. The sentence is theirs, whatever else is wrong."""
+    """Without the flag it is rejected with the sentence of earlier releases, also where something else is wrong."""
     spec = submitted("g", replicas=2, node_rule=TOLERATES).spec
     assert list(what_is_wrong(spec, gangs_choose=False)) == [WrongSpec.GANG_CHOOSES.sentence]
     assert not list(what_is_wrong(spec))
