@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
+
+# A failed assertion in what tests share shows what it has compared, as one in a test does.
+pytest.register_assert_rewrite(
+    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir()), "steepest.testing"
+)
 
 pytest_plugins = [
     "tests.harness.limit",

@@ -5,18 +5,12 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "steepest.testing.contracts.log_contract",
-    "steepest.testing.contracts.log_processes",
-    "steepest.testing.contracts.log_retention",
-)
-
-from steepest.log.base import TopicPartition  # noqa: E402
-from steepest.log.files.file_log import FileLog  # noqa: E402
-from steepest.log.memory import MemoryLog  # noqa: E402
-from steepest.testing.contracts.log_contract import CLUSTER, PARTITIONS, LogContract, Reopen, numbered  # noqa: E402
-from steepest.testing.contracts.log_processes import Opener, SharedLogContract  # noqa: E402
-from steepest.testing.contracts.log_retention import RetentionContract, Trim  # noqa: E402
+from steepest.log.base import TopicPartition
+from steepest.log.files.file_log import FileLog
+from steepest.log.memory import MemoryLog
+from steepest.testing.contracts.log_contract import CLUSTER, PARTITIONS, LogContract, Reopen, numbered
+from steepest.testing.contracts.log_processes import Opener, SharedLogContract
+from steepest.testing.contracts.log_retention import RetentionContract, Trim
 
 
 class TestMemoryLog(LogContract, RetentionContract):

@@ -60,8 +60,11 @@ resizer:
   cluster: *nodes
 {{- end -}}
 
-{{/* What the migrator may do with users' objects of the kinds beside Job. */}}
+{{/* What the migrator may do with users' objects of the kinds beside Job, and with what Kueue makes of their Jobs. */}}
 {{- define "steepest.rightsOfKinds" -}}
+{{- if .Values.optIn.kueue }}
+- { apiGroups: [kueue.x-k8s.io], resources: [workloads], verbs: [list, patch] }
+{{- end }}
 {{- if has "JobSet" .Values.optIn.kinds }}
 - { apiGroups: [jobset.x-k8s.io], resources: [jobsets], verbs: [list, watch, patch] }
 {{- end }}

@@ -7,20 +7,14 @@ from collections.abc import AsyncIterator
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-pytest.register_assert_rewrite(
-    "steepest.testing.contracts.log_contract",
-    "steepest.testing.contracts.log_processes",
-    "steepest.testing.contracts.log_retention",
-)
-
-from steepest.log.base import TopicPartition  # noqa: E402
-from steepest.log.kafka.broker import Broker  # noqa: E402
-from steepest.log.kafka.kafka_log import KafkaLog  # noqa: E402
-from steepest.log.kafka.kafka_settings import KafkaSettings  # noqa: E402
-from steepest.log.kafka.kafka_topics import KafkaTopics  # noqa: E402
-from steepest.testing.contracts.log_contract import PARTITIONS, Reopen  # noqa: E402
-from steepest.testing.contracts.log_processes import Opener, SharedLogContract  # noqa: E402
-from steepest.testing.contracts.log_retention import RetentionContract, Trim  # noqa: E402
+from steepest.log.base import TopicPartition
+from steepest.log.kafka.broker import Broker
+from steepest.log.kafka.kafka_log import KafkaLog
+from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_topics import KafkaTopics
+from steepest.testing.contracts.log_contract import PARTITIONS, Reopen
+from steepest.testing.contracts.log_processes import Opener, SharedLogContract
+from steepest.testing.contracts.log_retention import RetentionContract, Trim
 
 
 def open_log(bootstrap: str, prefix: str) -> KafkaLog:

@@ -76,7 +76,9 @@ def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict
 
     assert ended.outcome is c.Outcome.FINISHED
     assert len(of_it) == len(("marked", "resumed", "suspended", "resumed"))
-    assert [one["verb"] for one in of_pods] == ["patch"] * 2 * PODS
+    placed_pods, freed = of_pods[: 2 * PODS], of_pods[2 * PODS :]
+    assert [one["verb"] for one in placed_pods] == ["patch"] * 2 * PODS
+    assert {(one["verb"], one["objectRef"]["name"]) for one in freed} <= {("delete", name) for name in outliving(again)}
     assert hello["restored_step"] == saved
     assert made(lab, kind, GANG, where)["metadata"]["uid"] == before["metadata"]["uid"]
     for pods in (began, again):
@@ -86,6 +88,15 @@ def gives_way_and_goes_on(system: RunningSystem, lab: KubernetesLab, asked: dict
     assert {path.name for path in folder.glob("checkpoints/*.lock")} == {f"{job}.{rank}.lock" for rank in range(PODS)}
     assert system.breaches() == []
     events_once_there(lab, before["metadata"]["uid"], {"Placed", "Suspended", "Ended"}, where, asked["kind"])
+
+
+def outliving(pods: list[dict[str, Any]]) -> set[str]:
+    """Those that may still run when their job is over: the workers of a PyTorchJob, whose master's end is its end."""
+    return {
+        pod["metadata"]["name"]
+        for pod in pods
+        if pod["metadata"]["labels"].get("training.kubeflow.org/replica-type") == "worker"
+    }
 
 
 def moves_and_goes_on(
@@ -164,9 +175,9 @@ def of_job(pod: dict[str, Any]) -> str:
     return annotations.get("variable.steepest.dev/STEEPEST_JOB", "")
 
 
-def eventually(holds: Callable[[], bool], what: str) -> None:
+def eventually(holds: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
     """Wait for something that no event announces."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not holds():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_S:g} s: {what}"
+        assert time.monotonic() < deadline, f"not in {patience_s:g} s: {what}"
         time.sleep(0.1)

@@ -500,6 +500,35 @@ def test_namespaces_that_cannot_be_opened_are_refused() -> None:
     assert "team-a" not in json.dumps(rendered(closed))
 
 
+def test_jobs_in_queues_of_kueue_are_gated_only_where_that_is_asked() -> None:
+    """Then the migrator may see Workloads and change them, also in further namespaces; other kinds stay Kueue's alone."""
+    opened = {"enabled": True, "kueue": True, "kinds": ["JobSet"], "namespaces": ["team-a"]}
+    asked = {**TRIAL, "optIn": opened}
+    by_webhook = {**TRIAL, "optIn": {**opened, "by": "webhook"}}
+
+    def unless(values: Mapping[str, Any], policy: str) -> list[str]:
+        spec = of_kind_by_name("MutatingAdmissionPolicy", values)[f"training-demo-steepest.{policy}.steepest.dev"][
+            "spec"
+        ]
+        return [each["name"] for each in spec["matchConditions"]]
+
+    def changed(values: Mapping[str, Any], namespace: str) -> dict[str, list[str]]:
+        roles = in_namespace("Role", namespace, values) if namespace else of_kind("Role", values)
+        found = {
+            part: rule for part, role in roles.items() for rule in role["rules"] if "workloads" in rule["resources"]
+        }
+        return {part: rule["verbs"] for part, rule in found.items()}
+
+    assert changed(asked, "") == changed(asked, "team-a") == {"migrator": ["list", "patch"]}
+    assert changed(JOB_SETS, "") == {}
+    assert unless(asked, "jobs") == ["not-an-installations-own"]
+    assert unless(asked, "jobsets") == ["not-an-installations-own", "not-in-a-queue-of-kueue"]
+    assert "not-in-a-queue-of-kueue" in unless(JOB_SETS, "jobs")
+    (registered,) = of_kind("MutatingWebhookConfiguration", by_webhook).values()
+    conditions = {each["name"]: each["expression"] for each in registered["webhooks"][0]["matchConditions"]}
+    assert conditions["not-in-a-queue-of-kueue"].startswith("request.kind.kind == 'Job' || ")
+
+
 def of_kind_by_name(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Objects of a kind by their whole names, also those of the cluster."""
     return {each["metadata"]["name"]: each for each in rendered(values) if each["kind"] == kind}

@@ -43,7 +43,7 @@ from steepest.cluster.kubernetes.kinds.known import (
     reference,
     referred,
 )
-from steepest.cluster.kubernetes.kinds.marks import marks, suspension
+from steepest.cluster.kubernetes.kinds.marks import has_marks, marks, suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, hosts, rank_of, roles
 from steepest.cluster.kubernetes.manifest import JobSettings, labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
@@ -90,6 +90,33 @@ def test_an_object_in_a_queue_of_kueue_is_left_alone(kind: Kind) -> None:
 
     assert "without the label kueue.x-k8s.io/queue-name, or without steepest.dev/schedule" in refused.value.hint
     submission(kind, read(users(SPECS[kind.name])), made)
+
+
+QUEUED = {SCHEDULE: "true", "kueue.x-k8s.io/queue-name": "team"}
+GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+
+
+@pytest.mark.parametrize(
+    ("there", "then"), [(GATE, None), (f"a.example/b,{GATE}", "a.example/b"), (f"{GATE},a.example/b", "a.example/b")]
+)
+def test_kueue_admits_a_job_that_is_gated_once_it_is_marked(there: str, then: str | None) -> None:
+    """As far as Steepest has a say in it. Marked, it stays a job of the pool, also when Kueue has put its template back."""
+    before = users(SPECS["Job"], labels=QUEUED, annotations={GATED_BY: there}, resourceVersion="7")
+    after = patched(before, marks(JOB, read(before), SETTINGS, GANG))
+    restored = {**after, "spec": before["spec"]}
+
+    assert submission(JOB, read(before)) == submission(JOB, read(after)) == submission(JOB, read(restored))
+    assert after["metadata"]["annotations"].get(GATED_BY) == then
+    assert has_marks(JOB, after, SETTINGS, GANG)
+    assert not has_marks(JOB, restored, SETTINGS, GANG)
+    assert has_marks(JOB, patched(restored, marks(JOB, read(restored), SETTINGS, GANG)), SETTINGS, GANG)
+
+
+@pytest.mark.parametrize("kind", [*OTHERS.values()], ids=lambda kind: kind.name)
+def test_of_what_kueue_admits_only_jobs_are_scheduled(kind: Kind) -> None:
+    """What else is in its queues is left alone, with or without a gate."""
+    with pytest.raises(InputError, match="a queue of Kueue"):
+        submission(kind, read(users(SPECS[kind.name], labels=QUEUED, annotations={GATED_BY: GATE})), having())
 
 
 def test_a_job_set_is_a_gang_of_its_replicated_jobs() -> None:

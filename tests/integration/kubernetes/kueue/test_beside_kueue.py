@@ -4,60 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.integration.kubernetes.kueue.queued_jobs import (
+    by_kueue,
+    by_steepest,
+    is_admitted,
+    owners_of_workloads,
+    phases,
+    queued,
+)
 from tests.integration.kubernetes.moving_system import events_once_there
-from tests.integration.kubernetes.opted_in import changes, template, users_job
-from tests.integration.kubernetes.users_gangs import eventually, giving_way, job_of, listed, made, placed, pods_of
+from tests.integration.kubernetes.opted_in import users_job
+from tests.integration.kubernetes.users_gangs import eventually, giving_way, job_of, made, placed, pods_of
 
-from steepest.kubernetes_lab.kueue import KueueController
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
-
-API = "kueue.x-k8s.io/v1beta2"
-QUEUE = "team"
-QUOTA = "200m"
-
-
-@pytest.fixture(scope="session")
-def kueue(lab: KubernetesLab) -> Iterator[None]:
-    """The real one, with a queue for a fifth of a CPU."""
-    controller = KueueController()
-    if why := controller.missing(lab.folder):
-        pytest.skip(why)
-    controller.start(lab)
-    resources = [{"name": "cpu", "nominalQuota": QUOTA}]
-    groups = [{"coveredResources": ["cpu"], "flavors": [{"name": "any", "resources": resources}]}]
-    for kind, name, spec in (
-        ("ResourceFlavor", "any", {}),
-        ("ClusterQueue", QUEUE, {"namespaceSelector": {}, "resourceGroups": groups}),
-        ("LocalQueue", QUEUE, {"clusterQueue": QUEUE}),
-    ):
-        metadata = {"name": name, **({"namespace": NAMESPACE} if kind == "LocalQueue" else {})}
-        lab.kubectl("apply", "-f", "-", content={"apiVersion": API, "kind": kind, "metadata": metadata, "spec": spec})
-    yield
-    controller.stop(lab)
-
-
-@pytest.fixture
-def queues(lab: KubernetesLab, kueue: None, open_state: Path) -> Iterator[Path]:
-    """A state folder on the volume; at the end no Job is left, and nothing that Kueue has made of one."""
-    del kueue
-    yield open_state
-    lab.kubectl("-n", NAMESPACE, "delete", "jobs", "--all")
-    eventually(lambda: not workloads(lab), "Kueue's part of them is gone")
-
-
-def queued(name: str, *, opted_in: bool, cpu: str = "50m") -> dict[str, Any]:
-    """A Job in Kueue's queue, as its user writes it."""
-    asked = users_job(name, opted_in=opted_in)
-    asked["metadata"]["labels"] = {**asked["metadata"]["labels"], "kueue.x-k8s.io/queue-name": QUEUE}
-    asked["spec"]["template"] = template(["sleep", "3600"])
-    asked["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = cpu
-    return asked
 
 
 @pytest.mark.timeout(300)
@@ -113,44 +76,3 @@ def test_kueue_alone_says_whether_its_jobs_are_suspended(lab: KubernetesLab, que
     eventually(lambda: made(lab, "job", "waits")["spec"]["suspend"] is True, "the second one is suspended")
     assert is_admitted(lab, "admitted")
     assert not is_admitted(lab, "waits")
-
-
-def workloads(lab: KubernetesLab) -> list[dict[str, Any]]:
-    """What Kueue has made of Jobs."""
-    return list(json.loads(lab.kubectl("-n", NAMESPACE, "get", "workloads.kueue.x-k8s.io", "-o", "json"))["items"])
-
-
-def owners_of_workloads(lab: KubernetesLab) -> list[str]:
-    """The Jobs of which Kueue has made something."""
-    return sorted(owner["name"] for each in workloads(lab) for owner in each["metadata"]["ownerReferences"])
-
-
-def is_admitted(lab: KubernetesLab, job: str) -> bool:
-    """Whether Kueue has admitted a Job: its Workload's condition ``Admitted`` says so."""
-    return any(
-        condition["type"] == "Admitted" and condition["status"] == "True"
-        for each in workloads(lab)
-        if job in {owner["name"] for owner in each["metadata"]["ownerReferences"]}
-        for condition in each.get("status", {}).get("conditions", [])
-    )
-
-
-def phases(lab: KubernetesLab, job: str) -> list[str]:
-    """The phases of a Job's pods that do not end."""
-    found = listed(lab, "pods", f"job-name={job}")
-    return [pod["status"]["phase"] for pod in found if "deletionTimestamp" not in pod["metadata"]]
-
-
-def by_steepest(lab: KubernetesLab) -> list[str]:
-    """The Jobs and pods that Steepest has written to."""
-    return [line["objectRef"].get("name", "") for line in changes(lab)]
-
-
-def by_kueue(lab: KubernetesLab) -> list[str]:
-    """The Jobs that Kueue has written to, in its order."""
-    lines = map(json.loads, lab.folder.audit.read_text().splitlines())
-    return [
-        line["objectRef"].get("name", "")
-        for line in lines
-        if line.get("userAgent", "").startswith("kueue") and line["objectRef"].get("resource") == "jobs"
-    ]

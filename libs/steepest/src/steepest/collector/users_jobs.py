@@ -18,6 +18,7 @@ from steepest.cluster.kubernetes.job_events import JobSubject, Notice
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.known import referred
+from steepest.cluster.kubernetes.kinds.kueue import is_queued
 from steepest.cluster.kubernetes.kinds.marks import marks
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, is_suspended
 from steepest.cluster.kubernetes.manifest import CLUSTER, JobSettings
@@ -142,6 +143,8 @@ class UsersJobs(Effector):
             self._refuse_before_its_flag(spec)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(of, found, name, having)
+            if is_queued(found.metadata) and is_suspended(kind, found.read()):  # it changes once Kueue admits it
+                return
         except InputError as error:
             self._refuse(of, found, f"{error}: {error.hint}")
             return

@@ -21,9 +21,6 @@ SCHEDULE = "steepest.dev/schedule"
 
 PART = "part"
 
-QUEUE_OF_KUEUE = "kueue.x-k8s.io/queue-name"
-"""The label of an object that Kueue suspends and resumes."""
-
 QUEUE = "steepest.dev/queue"
 """The label of a user's object that names its queue."""
 

@@ -13,6 +13,7 @@ import msgspec
 
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import reference
+from steepest.cluster.kubernetes.kinds.kueue import QUEUE_OF_KUEUE, is_gated, is_queued
 from steepest.cluster.kubernetes.kinds.users_object import (
     UsersObject,
     UsersRole,
@@ -20,9 +21,10 @@ from steepest.cluster.kubernetes.kinds.users_object import (
     refuse_unless_met,
     roles,
 )
+from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.nodes.selected_nodes import resources
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
-from steepest.cluster.kubernetes.objects import QUEUE, QUEUE_OF_KUEUE, SCHEDULE, ContainerCaps, ObjectPart
+from steepest.cluster.kubernetes.objects import QUEUE, SCHEDULE, ContainerCaps, ObjectPart
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
@@ -109,7 +111,7 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
     Raises:
         InputError: It cannot be scheduled; the message says why, in words for its user.
     """
-    if QUEUE_OF_KUEUE in asked.metadata.labels:
+    if is_queued(asked.metadata) and not _may_be_queued(kind, asked):
         raise InputError(
             "it is in a queue of Kueue, which suspends and resumes it",
             hint=f"make it again without the label {QUEUE_OF_KUEUE}, or without {SCHEDULE}",
@@ -124,6 +126,10 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
             raise
         raise InputError(f"{error}", hint=f"in {kind.made.where}, {error.hint}") from error
     return msgspec.structs.replace(found, env={USERS_JOB: reference(kind, asked.metadata.name, namespace)})
+
+
+def _may_be_queued(kind: Kind, asked: UsersObject) -> bool:
+    return kind.may_be_queued and (is_gated(asked.metadata) or CLUSTER in asked.metadata.labels)
 
 
 def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str) -> JobSpec:

@@ -119,6 +119,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
         roles: Its roles; of a kind that makes an object which has them, those of that object.
         made: The object that has its roles; None: it has them itself.
         ends: The conditions of which one holds once it is over.
+        may_be_queued: Whether an object may be in a queue of Kueue too; it has its roles itself then.
         counts_what_is_there: Whether a pod that has ended counts as long as it is there: one that was stopped would be a
             failure if the object were resumed while it is.
         demands: What each object must say.
@@ -131,6 +132,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     roles: Roles
     made: MadeObject | None = None
     ends: tuple[str, ...]
+    may_be_queued: bool = False
     counts_what_is_there: bool = False
     demands: tuple[Demand, ...] = ()
 

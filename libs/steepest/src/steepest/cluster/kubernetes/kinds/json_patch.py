@@ -1,4 +1,4 @@
-"""The operations of JSON patches (RFC 6902) that put values into an object of which no part needs to be there."""
+"""The operations of JSON patches (RFC 6902), for objects of which no part needs to be there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ Operation = dict[str, Any]
 
 def add(path: Path, value: object) -> Operation:
     """Put a value where everything above it is there."""
-    pointer = "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
-    return {"op": "add", "path": pointer, "value": value}
+    return {"op": "add", "path": _pointer(path), "value": value}
+
+
+def remove(path: Path) -> Operation:
+    """Remove a value that is there."""
+    return {"op": "remove", "path": _pointer(path)}
 
 
 def put(part: object, where: Path, path: Path, entries: Mapping[str, object]) -> list[Operation]:
@@ -43,3 +47,7 @@ def nested(path: Path, value: object) -> Any:
     for name in reversed(path):
         value = {name: value}
     return value
+
+
+def _pointer(path: Path) -> str:
+    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)

@@ -27,6 +27,7 @@ JOB = Kind(
         subdomain=("spec", "template", "spec", "subdomain"),
     ),
     ends=("Complete", "Failed"),
+    may_be_queued=True,
 )
 """It is the only kind that needs no value of the chart. https://kubernetes.io/docs/concepts/workloads/controllers/job/"""
 

@@ -1,0 +1,161 @@
+"""The objects of users that are in a queue of Kueue too: Kueue admits them, and Steepest schedules what was admitted.
+
+Kueue suspends and resumes such an object, and undoes what others say of that. Steepest stops one by deactivating its
+Workload: then Kueue suspends it, and gives up its quota once its pods are gone. It is resumed when Kueue admits it again.
+
+This module owns the requests that change a Workload. It must never activate one that another party has deactivated. (Kueue
+0.19: ``pkg/controller/jobframework/reconciler.go``, ``pkg/controller/core/workload_controller.go``.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.kinds.json_patch import Operation, add, remove
+from steepest.cluster.kubernetes.objects import (
+    GATE,
+    ClusterObject,
+    Listing,
+    ObjectCondition,
+    ObjectMetadata,
+    ObjectPart,
+)
+from steepest.cluster.kubernetes.reflector import labelled
+from steepest.errors import ClusterError
+
+QUEUE_OF_KUEUE = "kueue.x-k8s.io/queue-name"
+"""The label of an object that Kueue suspends and resumes."""
+
+GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+"""The annotation of an object that Kueue must not admit yet, with the names of those who say so, separated by commas."""
+
+HELD = "steepest.dev/held"
+"""The annotation of a Workload that Steepest has deactivated."""
+
+_UID = "kueue.x-k8s.io/job-uid"
+_API = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
+_RESERVED = "QuotaReserved"
+_GIVEN_UP_S = 60.0
+_LOOK_S = 0.1
+
+
+class _WorkloadSpec(ObjectPart, frozen=True):
+    active: bool = True
+
+
+class _WorkloadStatus(ObjectPart, frozen=True):
+    conditions: tuple[ObjectCondition, ...] = ()
+
+
+class _Workload(ClusterObject, frozen=True):
+    spec: _WorkloadSpec = _WorkloadSpec()
+    status: _WorkloadStatus = _WorkloadStatus()
+
+    @property
+    def has_quota(self) -> bool:
+        return any(each.type == _RESERVED and each.status == "True" for each in self.status.conditions)
+
+
+def is_queued(found: ObjectMetadata) -> bool:
+    """Whether Kueue suspends and resumes an object."""
+    return QUEUE_OF_KUEUE in found.labels
+
+
+def is_gated(found: ObjectMetadata) -> bool:
+    """Whether Kueue must not admit an object before Steepest has marked it."""
+    return GATE in _gates(found)
+
+
+def ungated(found: ObjectMetadata) -> list[Operation]:
+    """The operations after which Kueue may admit an object, as far as Steepest has a say in it."""
+    if not is_gated(found):
+        return []
+    where, left = ("metadata", "annotations", GATED_BY), [each for each in _gates(found) if each != GATE]
+    return [add(where, ",".join(left)) if left else remove(where)]
+
+
+def _gates(found: ObjectMetadata) -> list[str]:
+    return [each for each in found.annotations.get(GATED_BY, "").split(",") if each]
+
+
+class KueueWorkloads:
+    """The Workloads that Kueue has made of users' objects.
+
+    Args:
+        api: The API server.
+    """
+
+    def __init__(self, api: KubernetesApi) -> None:
+        self._api = api
+
+    async def hold(self, namespace: str, uid: str) -> bool:
+        """Deactivate the Workload of an object, unless it is inactive; False: there is none.
+
+        Args:
+            namespace: The object's namespace.
+            uid: The object's UID.
+
+        Raises:
+            ClusterError: The API server refuses.
+            UncertainError: It does not answer.
+        """
+        found = await self._find(namespace, uid)
+        if found is None:
+            return False
+        return not found.spec.active or await self._set(found, active=False)
+
+    async def given_up(self, namespace: str, uid: str) -> None:
+        """Wait until Kueue has given up the quota of an object that is held.
+
+        Then its pods are gone, and its template is as its user wrote it.
+
+        Raises:
+            ClusterError: It has not after a long time.
+        """
+        deadline = time.monotonic() + _GIVEN_UP_S
+        while (found := await self._find(namespace, uid)) is not None and found.has_quota:
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"Kueue keeps the quota of {found.metadata.name} for {_GIVEN_UP_S:g} s after its deactivation",
+                    code="not-started",
+                    hint=f"kubectl -n {namespace} describe workloads.kueue.x-k8s.io {found.metadata.name}",
+                )
+            await asyncio.sleep(_LOOK_S)
+
+    async def release(self, namespace: str, uid: str) -> None:
+        """Let Kueue admit an object again.
+
+        Raises:
+            ClusterError: Another party has deactivated its Workload, or the API server refuses.
+            UncertainError: It does not answer.
+        """
+        found = await self._find(namespace, uid)
+        if found is None or found.spec.active:
+            return
+        if HELD not in found.metadata.annotations:
+            raise ClusterError(
+                f"the Workload {found.metadata.name} is inactive, and not by Steepest",
+                code="not-admitted",
+                hint=f"kueuectl -n {namespace} resume workload {found.metadata.name}",
+            )
+        await self._set(found, active=True)
+
+    async def _find(self, namespace: str, uid: str) -> _Workload | None:
+        listed = await self._api.get(_API.format(namespace), Listing[_Workload], labelled({_UID: uid}))
+        return next((each for each in listed.items if each.metadata.deletion_timestamp is None), None)
+
+    async def _set(self, found: _Workload, *, active: bool) -> bool:
+        known = found.metadata
+        metadata = {"uid": known.uid, "annotations": {HELD: None if active else "true"}}
+        path = f"{_API.format(known.namespace)}/{known.name}"
+        try:
+            await self._api.request(
+                "PATCH", path, body={"metadata": metadata, "spec": {"active": active}}, content=JSON_MERGE
+            )
+        except AnswerError as error:
+            if error.status in {NOT_FOUND, CONFLICT}:
+                return False
+            raise
+        return True
