@@ -3,25 +3,19 @@
 Kueue suspends and resumes such an object, and undoes what others say of that. Steepest stops one by deactivating its
 Workload: then Kueue suspends it, and gives up its quota once its pods are gone. It is resumed when Kueue admits it again.
 
-This module owns the requests that change a Workload. It must never activate one that another party has deactivated. (Kueue
-0.19: ``pkg/controller/jobframework/reconciler.go``, ``pkg/controller/core/workload_controller.go``.)
+This module owns the requests that change a Workload, and those that mark pods which no template marks. It must never
+activate a Workload that another party has deactivated. (Kueue 0.19: ``pkg/controller/jobframework/reconciler.go``,
+``pkg/controller/core/workload_controller.go``.)
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
+from collections.abc import Mapping
+from typing import Any
 
 from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.json_patch import Operation, add, remove
-from steepest.cluster.kubernetes.objects import (
-    GATE,
-    ClusterObject,
-    Listing,
-    ObjectCondition,
-    ObjectMetadata,
-    ObjectPart,
-)
+from steepest.cluster.kubernetes.objects import GATE, ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
 from steepest.cluster.kubernetes.reflector import labelled
 from steepest.errors import ClusterError
 
@@ -35,27 +29,16 @@ HELD = "steepest.dev/held"
 """The annotation of a Workload that Steepest has deactivated."""
 
 _UID = "kueue.x-k8s.io/job-uid"
+_OWNER = "batch.kubernetes.io/controller-uid"
 _API = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
-_RESERVED = "QuotaReserved"
-_GIVEN_UP_S = 60.0
-_LOOK_S = 0.1
 
 
 class _WorkloadSpec(ObjectPart, frozen=True):
     active: bool = True
 
 
-class _WorkloadStatus(ObjectPart, frozen=True):
-    conditions: tuple[ObjectCondition, ...] = ()
-
-
 class _Workload(ClusterObject, frozen=True):
     spec: _WorkloadSpec = _WorkloadSpec()
-    status: _WorkloadStatus = _WorkloadStatus()
-
-    @property
-    def has_quota(self) -> bool:
-        return any(each.type == _RESERVED and each.status == "True" for each in self.status.conditions)
 
 
 def is_queued(found: ObjectMetadata) -> bool:
@@ -81,7 +64,7 @@ def _gates(found: ObjectMetadata) -> list[str]:
 
 
 class KueueWorkloads:
-    """The Workloads that Kueue has made of users' objects.
+    """The Workloads that Kueue has made of users' objects, and the pods of what it has admitted.
 
     Args:
         api: The API server.
@@ -106,24 +89,6 @@ class KueueWorkloads:
             return False
         return not found.spec.active or await self._set(found, active=False)
 
-    async def given_up(self, namespace: str, uid: str) -> None:
-        """Wait until Kueue has given up the quota of an object that is held.
-
-        Then its pods are gone, and its template is as its user wrote it.
-
-        Raises:
-            ClusterError: It has not after a long time.
-        """
-        deadline = time.monotonic() + _GIVEN_UP_S
-        while (found := await self._find(namespace, uid)) is not None and found.has_quota:
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"Kueue keeps the quota of {found.metadata.name} for {_GIVEN_UP_S:g} s after its deactivation",
-                    code="not-started",
-                    hint=f"kubectl -n {namespace} describe workloads.kueue.x-k8s.io {found.metadata.name}",
-                )
-            await asyncio.sleep(_LOOK_S)
-
     async def release(self, namespace: str, uid: str) -> None:
         """Let Kueue admit an object again.
 
@@ -142,6 +107,25 @@ class KueueWorkloads:
             )
         await self._set(found, active=True)
 
+    async def adopt(self, namespace: str, uid: str, labels: Mapping[str, str]) -> None:
+        """Mark the gated pods of a Job themselves: Kueue puts its template back whenever it stops the Job.
+
+        Args:
+            namespace: The Job's namespace.
+            uid: The Job's UID.
+            labels: The marks.
+
+        Raises:
+            ClusterError: The API server refuses.
+            UncertainError: It does not answer.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        for pod in (await self._api.get(path, Listing[Pod], labelled({_OWNER: uid}))).items:
+            known = pod.metadata
+            if pod.is_gated and known.deletion_timestamp is None and not labels.items() <= known.labels.items():
+                change = {"metadata": {"uid": known.uid, "labels": dict(labels)}}
+                await self._changed(f"{path}/{known.name}", change)
+
     async def _find(self, namespace: str, uid: str) -> _Workload | None:
         listed = await self._api.get(_API.format(namespace), Listing[_Workload], labelled({_UID: uid}))
         return next((each for each in listed.items if each.metadata.deletion_timestamp is None), None)
@@ -149,11 +133,13 @@ class KueueWorkloads:
     async def _set(self, found: _Workload, *, active: bool) -> bool:
         known = found.metadata
         metadata = {"uid": known.uid, "annotations": {HELD: None if active else "true"}}
-        path = f"{_API.format(known.namespace)}/{known.name}"
+        change = {"metadata": metadata, "spec": {"active": active}}
+        return await self._changed(f"{_API.format(known.namespace)}/{known.name}", change)
+
+    async def _changed(self, path: str, change: dict[str, Any]) -> bool:
+        """Whether an object was changed, and not another one that has its name now."""
         try:
-            await self._api.request(
-                "PATCH", path, body={"metadata": metadata, "spec": {"active": active}}, content=JSON_MERGE
-            )
+            await self._api.request("PATCH", path, body=change, content=JSON_MERGE)
         except AnswerError as error:
             if error.status in {NOT_FOUND, CONFLICT}:
                 return False

@@ -10,9 +10,9 @@ from typing import Any
 
 from steepest.cluster.kubernetes.kinds.description import Kind, Path, TakenChanges
 from steepest.cluster.kubernetes.kinds.json_patch import Operation, add, nested, put
-from steepest.cluster.kubernetes.kinds.kueue import ungated
+from steepest.cluster.kubernetes.kinds.kueue import is_queued, ungated
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, at, raw_roles
-from steepest.cluster.kubernetes.manifest import JOB, NAME, JobSettings, digest_of, labels_of_job
+from steepest.cluster.kubernetes.manifest import NAME, JobSettings, labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, PART, QUEUE, SCHEDULE
 from steepest.errors import InputError
 
@@ -46,6 +46,8 @@ def marks(
         *put(top, (), ("metadata", "annotations"), {NAME: job}),
         *ungated(known),
     ]
+    if is_queued(known):  # Kueue puts its template back whenever it stops it, so that its pods are marked themselves
+        return made
     if kind.made is not None:
         roles = raw_roles(kind, having.read() if having is not None else {})
         names = [str(at(part, kind.roles.name)) for _, part in roles]
@@ -54,21 +56,6 @@ def marks(
     for where, part in raw_roles(kind, fields):
         made += _mark_template((*where, *kind.roles.template), at(part, kind.roles.template), labels)
     return made
-
-
-def has_marks(kind: Kind, fields: Mapping[str, Any], settings: JobSettings, job: str) -> bool:
-    """Whether the pods that an object with these fields makes are the installation's own.
-
-    Args:
-        kind: A kind that has its roles itself.
-        fields: The fields of the object.
-        settings: What the installation's Jobs have in common.
-        job: Its name as a job.
-    """
-    own = digest_of(settings, job)
-    return all(
-        at(part, (*kind.roles.template, "metadata", "labels", JOB)) == own for _, part in raw_roles(kind, fields)
-    )
 
 
 def change_of_made(

@@ -11,18 +11,11 @@ from collections.abc import Iterable
 import msgspec
 
 from steepest.cluster.folders.folder_watch import wait
-from steepest.cluster.kubernetes.api import (
-    CONFLICT,
-    JSON_MERGE,
-    JSON_PATCH,
-    NOT_FOUND,
-    AnswerError,
-    KubernetesApi,
-)
+from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.kueue import KueueWorkloads, is_queued
-from steepest.cluster.kubernetes.kinds.marks import has_marks, marks, suspension
+from steepest.cluster.kubernetes.kinds.marks import suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NAME_IT, NamespacedPods
@@ -33,6 +26,7 @@ from steepest.errors import ClusterError, InputError, RefusedError, UncertainErr
 
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
+_ADOPT_S = 0.3
 _REMOVED_S = 60.0
 _LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change
 
@@ -42,26 +36,22 @@ class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         kind: Its kind.
-        found: The object.
         namespace: Its namespace.
         name: Its name.
         uid: Its UID.
         is_suspended: Whether it is suspended.
         is_queued: Whether Kueue suspends and resumes it.
-        is_marked: Whether its pods are the installation's own.
         is_over: Whether it runs no pods any more, and never will.
         roles: Its roles, in the order of the replicas' ranks; none where the object is gone that has them.
         hosts: The host name of each replica.
     """
 
     kind: Kind
-    found: UsersObject
     namespace: str
     name: str
     uid: str
     is_suspended: bool
     is_queued: bool
-    is_marked: bool
     is_over: bool
     roles: tuple[UsersRole, ...]
     hosts: tuple[str, ...]
@@ -73,8 +63,8 @@ class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_make_pods(self) -> bool:
-        """Whether it may make pods that are the installation's, without a change of Steepest's."""
-        return not self.is_over and (self.is_marked if self.is_queued else not self.is_suspended)
+        """Whether it may make pods without a change of Steepest's: one that is queued does once Kueue admits it."""
+        return not self.is_over and (self.is_queued or not self.is_suspended)
 
 
 class UsersOwners:
@@ -137,32 +127,8 @@ class UsersOwners:
                 # Labels are a user's to write, a UID is not: an object that is marked like another one's job is none.
                 if job_name(owner.metadata.name, owner.metadata.uid) == job:
                     having = await having_roles(self._api, namespace, kind, owner)
-                    return self._read(job, kind, namespace, owner, having)
+                    return _read(kind, namespace, owner, having)
         return None
-
-    def _read(self, job: str, kind: Kind, namespace: str, found: UsersObject, having: UsersObject | None) -> UsersOwner:
-        try:
-            own = found.read()
-            fields = own if having is found else having.read() if having is not None else {}
-            read = roles(kind, fields) if having is not None else ()
-            is_marked = kind.made is not None or has_marks(kind, own, self._settings, job)
-        except InputError as error:
-            raise ClusterError(
-                f"the {kind.name} {found.metadata.name} cannot be scheduled any more: {error}", code="no-such-job"
-            ) from error
-        return UsersOwner(
-            kind=kind,
-            found=found,
-            namespace=namespace,
-            name=found.metadata.name,
-            uid=found.metadata.uid,
-            is_suspended=is_suspended(kind, own),
-            is_queued=kind.may_be_queued and is_queued(found.metadata),
-            is_marked=is_marked,
-            is_over=found.is_over(kind),
-            roles=read,
-            hosts=hosts(kind, found.metadata.name, fields, read),
-        )
 
     async def suspend(self, owner: UsersOwner) -> bool:
         """Suspend an object that was read just now, which ends all of its pods; False if it is over or gone.
@@ -187,9 +153,10 @@ class UsersOwners:
             ClusterError: Pods of before are still there after a long time, and would count; or another party has
                 deactivated it in Kueue.
         """
-        if owner.is_queued:
-            return await self._release(job, owner)
         if not owner.is_suspended:
+            return True
+        if owner.is_queued:
+            await self._kueue.release(owner.namespace, owner.uid)
             return True
         if owner.kind.counts_what_is_there:
             await self._emptied(job, owner)
@@ -227,10 +194,14 @@ class UsersOwners:
                 # Pods that are long in coming have a busy cluster to wait for: asking often would make it busier.
                 pause_s *= 2
                 asks_s = time.monotonic() + pause_s
-            await wait(changed, min(asks_s, deadline) - time.monotonic())
+            until_s = min(asks_s, deadline)
+            if owner.is_queued:
+                await self._kueue.adopt(owner.namespace, owner.uid, labels_of_job(self._settings, job))
+                until_s = min(until_s, time.monotonic() + _ADOPT_S)
+            await wait(changed, until_s - time.monotonic())
         raise ClusterError(
             f"the {owner.kind.name} {owner.name} has made {len(there)} of {owner.replicas} pods in {_POD_S:g} s"
-            + (", and only once Kueue admits it again" if owner.is_queued else ""),
+            + (", and makes none before Kueue admits it" if owner.is_queued else ""),
             code="not-started",
             hint=f"kubectl -n {owner.namespace} describe {owner.kind.name.lower()} {owner.name}",
         )
@@ -278,24 +249,6 @@ class UsersOwners:
                 there.add(rank)
         return waiting, there
 
-    async def _release(self, job: str, owner: UsersOwner) -> bool:
-        """Let Kueue admit an object; False if it has changed since it was read.
-
-        Whenever Kueue suspends an object, also for the sake of another one, it puts the template back as its user wrote it.
-        """
-        if not owner.is_marked:
-            if not await self._kueue.hold(owner.namespace, owner.uid):
-                raise ClusterError(_no_workload(owner), code="not-admitted")
-            await self._kueue.given_up(owner.namespace, owner.uid)
-            now = await self.find(job, owner.namespace)
-            if now is None or now.is_over or not now.is_suspended:
-                return False
-            path, change = f"{now.kind.path(now.namespace)}/{now.name}", marks(now.kind, now.found, self._settings, job)
-            await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
-        if owner.is_suspended or not owner.is_marked:
-            await self._kueue.release(owner.namespace, owner.uid)
-        return True
-
     async def _set(self, owner: UsersOwner, *, suspended: bool) -> bool:
         path = f"{owner.kind.path(owner.namespace)}/{owner.name}"
         change = suspension(owner.kind, owner.uid, suspended=suspended)
@@ -306,6 +259,28 @@ class UsersOwners:
                 return False
             raise
         return True
+
+
+def _read(kind: Kind, namespace: str, found: UsersObject, having: UsersObject | None) -> UsersOwner:
+    try:
+        own = found.read()
+        fields = own if having is found else having.read() if having is not None else {}
+        read = roles(kind, fields) if having is not None else ()
+    except InputError as error:
+        raise ClusterError(
+            f"the {kind.name} {found.metadata.name} cannot be scheduled any more: {error}", code="no-such-job"
+        ) from error
+    return UsersOwner(
+        kind=kind,
+        namespace=namespace,
+        name=found.metadata.name,
+        uid=found.metadata.uid,
+        is_suspended=is_suspended(kind, own),
+        is_queued=kind.may_be_queued and is_queued(found.metadata),
+        is_over=found.is_over(kind),
+        roles=read,
+        hosts=hosts(kind, found.metadata.name, fields, read),
+    )
 
 
 def _no_workload(owner: UsersOwner) -> str:
