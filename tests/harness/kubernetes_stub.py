@@ -29,7 +29,7 @@ from steepest.events.common import Resources
 Object = dict[str, Any]
 
 
-KINDS = ("nodes", "pods", "jobs", "jobsets", "trainjobs", "pytorchjobs")
+KINDS = ("nodes", "pods", "jobs", "jobsets", "trainjobs", "pytorchjobs", "workloads")
 
 
 OWN = "n"
@@ -129,7 +129,7 @@ class KubernetesStub:
             if found is not None:
                 return 409, {"message": "already exists"}
             made = self.put(kind, body)
-            self._follow(kind, made)
+            self.follow(kind, made)
             return 201, made
         if found is None:
             return 404, {"message": "not found"}
@@ -143,16 +143,16 @@ class KubernetesStub:
             except PatchTestError:
                 return 422, {"message": "a test of the patch fails"}
             self.put(kind, found)
-            self._follow(kind, found)
+            self.follow(kind, found)
         elif method == "PATCH":
             _merge(found, body)
             self.put(kind, found)
-            self._follow(kind, found)
+            self.follow(kind, found)
         elif method == "DELETE":
             self.drop(kind, name)
         return 200, found
 
-    def _follow(self, kind: str, changed: Object) -> None:
+    def follow(self, kind: str, changed: Object) -> None:
         """What Kubernetes' own controllers do then."""
         if kind == "pods" and not changed["spec"].get("schedulingGates"):
             changed["spec"]["nodeName"] = changed["spec"]["nodeSelector"]["kubernetes.io/hostname"]
@@ -187,7 +187,7 @@ class KubernetesStub:
                 template.setdefault("metadata", {}).setdefault("labels", {}).update(change["metadata"]["labels"])
                 template["spec"]["schedulingGates"] = list(change["spec"]["schedulingGates"])
         self.put("jobsets", made)
-        self._follow("jobsets", made)
+        self.follow("jobsets", made)
 
     def _make_pod(self, owner: Object, template: Object, labels: dict[str, str]) -> None:
         made = json.loads(json.dumps(template))
@@ -295,6 +295,8 @@ def _merge(into: Object, change: Object) -> None:
         elif key == "schedulingGates":
             gone = [one["name"] for one in value if one.get("$patch") == "delete"]
             into[key] = [one for one in into.get(key, []) if one["name"] not in gone]
+        elif value is None:
+            into.pop(key, None)
         else:
             into[key] = value
 
