@@ -215,13 +215,15 @@ helm: $(KUBERNETES)/helm ## Build Helm with Go, for the chart and its tests
 
 # The controllers of users' objects, each with the objects that it needs, for their tests. Go's proxy may not have one of their
 # modules: the tests then skip with the reason. Any other failure is one.
-# $(1): the module; $(2): the package of the program; $(3): the files of its kinds; $(4): that of its webhooks, both in the module
+# $(1): the module; $(2): the package of the program; $(3): the files of its kinds; $(4): that of its webhooks, if it has any, both
+# in the module
 define controller
 @mkdir -p $(KUBERNETES)
 @if (cd $(<D) && go mod download) > $@.unserved 2>&1; then \
   rm $@.unserved && cd $(<D) && $(GO_BUILD) -ldflags "-s -w" -o $(CURDIR)/$@ $(2) \
     && cd $$(go list -m -f '{{.Dir}}' $(1)) \
-    && for each in $(3); do echo ---; cat $$each; done > $(CURDIR)/$@-crd.yaml && cat $(4) > $(CURDIR)/$@-webhooks.yaml; \
+    && for each in $(3); do echo ---; cat $$each; done > $(CURDIR)/$@-crd.yaml \
+    $(if $(4),&& cat $(4) > $(CURDIR)/$@-webhooks.yaml); \
 else tail -n 3 $@.unserved; fi
 endef
 
@@ -240,11 +242,16 @@ KUEUE := sigs.k8s.io/kueue
 $(KUBERNETES)/kueue: tools/kubernetes/kueue/go.mod tools/kubernetes/kueue/go.sum
 	$(call controller,$(KUEUE),$(KUEUE)/cmd/kueue,config/components/crd/bases/*.yaml,config/components/webhook/manifests.yaml)
 
-.PHONY: jobset trainer training-operator kueue
+# A second scheduler that a program of ours makes of the plugin and of the control plane's own version.
+$(KUBERNETES)/coscheduling: $(addprefix tools/kubernetes/coscheduling/,go.mod go.sum main.go)
+	$(call controller,sigs.k8s.io/scheduler-plugins,.,manifests/coscheduling/crd.yaml)
+
+.PHONY: jobset trainer training-operator kueue coscheduling
 jobset: $(KUBERNETES)/jobset ## Build JobSet's controller with Go, for the tests of users' JobSets
 trainer: $(KUBERNETES)/trainer $(KUBERNETES)/jobset ## Build Kubeflow's Trainer with Go, for the tests of users' TrainJobs
 training-operator: $(KUBERNETES)/training-operator ## Build Kubeflow's training operator with Go, for the tests of users' PyTorchJobs
-kueue: $(KUBERNETES)/kueue ## Build Kueue with Go (up to ten minutes, so not in CI), for the tests beside it
+kueue: $(KUBERNETES)/kueue ## Build Kueue with Go (up to ten minutes, so not in CI), for the tests beside it and make bench-kubernetes
+coscheduling: $(KUBERNETES)/coscheduling ## Build the coscheduling plugin's scheduler with Go, for make bench-kubernetes
 
 kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause)
 	@PATH=$$PATH:/usr/sbin; { test -x /usr/lib/cni/bridge && command -v runc && command -v iptables && command -v ip \
@@ -280,9 +287,9 @@ test-kueue: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/kueue ## Steepest bes
 test-link: $(STAMP)/dev kubernetes-programs links ## Moves between two real nodes over a link of 100 Mbit/s
 	$(BIN)/python -m pytest tests/integration/kubernetes/link $(TEST)
 
-# It needs neither root nor containerd. What it came to, and on which machine, stands in docs/kubernetes.md.
-bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside the default scheduler's on bare nodes: NODES=1000 JOBS=10000 PAIRS=1
-	@$(BIN)/python -m benchmarks.kubernetes.run --nodes $(or $(NODES),1000) --jobs $(or $(JOBS),10000) --pairs $(or $(PAIRS),1)
+# It needs neither root nor containerd, and measures Kueue and coscheduling where they are built. What it came to, and on which machine, stands in docs/kubernetes.md.
+bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside other schedulers' on bare nodes: NODES=1000 JOBS=10000 PAIRS=1 ONLY=kueue
+	@$(BIN)/python -m benchmarks.kubernetes.run --nodes $(or $(NODES),1000) --jobs $(or $(JOBS),10000) --pairs $(or $(PAIRS),1) $(addprefix --only ,$(ONLY))
 
 # It starts the lab, unless that runs.
 .PHONY: bench-link

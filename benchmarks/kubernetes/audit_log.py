@@ -40,5 +40,5 @@ def requests_by_kind(audit: Path) -> Counter[tuple[str, str]]:
             open_ones[event.audit_id] = None
             about = event.object_ref
             resource = f"{about.resource}/{about.subresource}" if about.subresource else about.resource
-            found[event.user.username, f"{event.verb} {resource}"] += 1
+            found[event.user.username, f"{event.verb} {resource}".rstrip()] += 1
     return found

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.kubernetes.control_plane import QPS
 from benchmarks.kubernetes.fake_kubelets import NAMESPACE
@@ -18,6 +18,7 @@ from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesAp
 from steepest.cluster.kubernetes.objects import ClusterNode, ClusterObject, Listing
 
 CLAIM = "bench"
+JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 NODE_CPU = 32
 NODE_MEMORY_GI = 128
 NODE_PODS = 110
@@ -25,6 +26,9 @@ JOB_CPU_M = 1_000
 JOB_MEMORY_MIB = 256
 SENT_AT_ONCE = 32
 READY_S = 120.0
+
+Post: TypeAlias = tuple[str, dict[str, Any]]
+"""Where an object is made, and the object."""
 
 
 def node_name(number: int) -> str:
@@ -53,7 +57,7 @@ def node(number: int, kubelet_port: int) -> dict[str, Any]:
 
 
 def plain_job(number: int) -> dict[str, Any]:
-    """A Job for the default scheduler that asks for as much as one of Steepest's."""
+    """A Job of one pod for the default scheduler that asks for as much as one of Steepest's."""
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -120,27 +124,45 @@ class BareCluster:
         await self._post("/api/v1/persistentvolumes", {"metadata": {"name": "bench"}, "spec": volume})
         claims = f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims"
         await self._post(claims, {"metadata": {"name": CLAIM}, "spec": claim})
-        await self.post_all("/api/v1/nodes", (node(number, kubelet_port) for number in range(nodes)), per_s=10 * QPS)
+        made = [node(number, kubelet_port) for number in range(nodes)]
+        await self._post_all([[("/api/v1/nodes", each)] for each in made], per_s=10 * QPS)
         await self._await_account()
         await self._await_nodes(nodes)
 
-    async def post_all(self, path: str, objects: Iterable[dict[str, Any]], *, per_s: float) -> None:
-        """Make many objects, at most so many a second."""
-        waiting: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue(SENT_AT_ONCE)
+    async def post_jobs(self, jobs: Sequence[Sequence[Post]], *, per_s: float) -> dict[str, float]:
+        """Make many jobs, at most so many a second.
+
+        Args:
+            jobs: Of each job its objects, in the order in which they are made; the last one has its name.
+            per_s: Jobs a second.
+
+        Returns:
+            By job, the wall clock in seconds when its first object was sent.
+        """
+        sent_s = await self._post_all(jobs, per_s=per_s)
+        names: list[str] = [made[-1][1]["metadata"]["name"] for made in jobs]
+        return dict(zip(names, sent_s, strict=True))
+
+    async def _post_all(self, made: Sequence[Sequence[Post]], *, per_s: float) -> list[float]:
+        waiting: asyncio.Queue[int | None] = asyncio.Queue(SENT_AT_ONCE)
+        sent_s = [0.0] * len(made)
 
         async def send() -> None:
-            while (each := await waiting.get()) is not None:
-                await self._post(path, each)
+            while (number := await waiting.get()) is not None:
+                sent_s[number] = time.time()
+                for path, content in made[number]:
+                    await self._post(path, content)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(SENT_AT_ONCE):
                 group.create_task(send())
             began = time.monotonic()
-            for number, each in enumerate(objects):
-                await waiting.put(each)
+            for number in range(len(made)):
+                await waiting.put(number)
                 await asyncio.sleep(max(began + number / per_s - time.monotonic(), 0.0))
             for _ in range(SENT_AT_ONCE):
                 await waiting.put(None)
+        return sent_s
 
     async def _post(self, path: str, content: dict[str, Any]) -> None:
         await self._api.request("POST", path, body=content)

@@ -1,192 +1,89 @@
-"""Who is measured: Steepest's services as processes, and the default scheduler alone.
+"""What a contender of the benchmark is: how it is started, given its jobs and ended.
 
-It owns how each is given its jobs. It must never judge what became of them: the fake kubelets say that.
+It must never judge what became of the jobs: the fake kubelets say that.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
-import subprocess
-import sys
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
+import msgspec
 import psutil
-from benchmarks.kubernetes.bare_cluster import (
-    CLAIM,
-    JOB_CPU_M,
-    JOB_MEMORY_MIB,
-    NODE_CPU,
-    NODE_MEMORY_GI,
-    BareCluster,
-    node_name,
-    plain_job,
-)
-from benchmarks.kubernetes.control_plane import QPS, ControlPlane
-from benchmarks.kubernetes.fake_kubelets import NAMESPACE
-
-from steepest.app.service_main import STUCK_STATUS
-from steepest.app.settings.rows import as_environment
-from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import KUBERNETES, Installation, NodeSpec, StateFolder
-from steepest.clock import SystemClock
-from steepest.events import cluster as c
-from steepest.events.common import Resources
-from steepest.events.parameters import PoolParameters
-from steepest.events.received import Received
-from steepest.log.base import TopicPartition
-from steepest.log.files.file_log import FileLog
-from steepest.runtime.decode import new_record, received
-
-SERVICES = (
-    "categorizer",
-    "gang-scheduler",
-    "limit-planner",
-    "log-collector",
-    "migrator",
-    "node-scorer",
-    "placer",
-    "preemption-planner",
-    "rebalancer",
-    "resizer",
-    "worker-monitor",
-)
-ACTING = ("log-collector", "migrator", "resizer")
-"""They send requests to the API server."""
-
-AT = TopicPartition("cluster")
-BATCH = 50
-READY_S = 300.0
+from benchmarks.kubernetes.bare_cluster import BareCluster
+from benchmarks.kubernetes.control_plane import ControlPlane
 
 
-class DefaultScheduler:
-    """Plain Jobs, made at 500 a second."""
-
-    name = "default"
-
-    def __init__(self, cluster: BareCluster) -> None:
-        self._cluster = cluster
-
-    async def submit(self, jobs: int) -> float:
-        """Make all Jobs; returns the wall clock at the first one."""
-        began_s = time.time()
-        path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-        await self._cluster.post_all(path, (plain_job(number) for number in range(jobs)), per_s=QPS)
-        return began_s
-
-
-class SteepestServices:
-    """Each service is a process over one log in files.
-
-    Args:
-        folder: Of the installation.
-        plane: Where the jobs run; each acting service is a user of its own there.
-        nodes: How many nodes.
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a contender finds: a control plane of its own.
 
     Attributes:
-        restarts: How often a service was started again.
+        programs: The folder of what ``make kubernetes-programs`` and the like build.
+        folder: Of this turn.
+        plane: The control plane.
+        cluster: What is in it.
+        nodes: How many nodes it has.
     """
 
-    name = "steepest"
+    programs: Path
+    folder: Path
+    plane: ControlPlane
+    cluster: BareCluster
+    nodes: int
 
-    def __init__(self, folder: Path, plane: ControlPlane, nodes: int) -> None:
-        self._folder = StateFolder(folder / "state")
-        capacity = Resources(cpu_m=1_000 * NODE_CPU, memory_mib=1024 * NODE_MEMORY_GI)
-        engine = f"{KUBERNETES}{NAMESPACE}/{CLAIM}:{folder}"
-        specs = tuple(NodeSpec(node_name(number), capacity, engine=engine) for number in range(nodes))
-        self._installation = Installation(nodes=specs, heartbeat_ms=1_000, image="bench")
-        self._plane = plane
-        self._nodes = nodes
+
+class Contender(ABC):
+    """One of them, for one turn.
+
+    Args:
+        stage: Where it runs.
+
+    Attributes:
+        name: In the results.
+        users: Who sends its requests.
+        restarts: How often a process of it was stuck, and was started again.
+    """
+
+    name: ClassVar[str]
+    users: ClassVar[tuple[str, ...]]
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
         self.restarts = 0
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
+    @classmethod
+    def missing(cls, programs: Path) -> str:
+        """Why it cannot run here, and which command changes that; empty where it can."""
+        del programs
+        return ""
+
+    @abstractmethod
     async def start(self) -> None:
-        """Start the services; returns when all nodes have been heard of.
+        """Start it; returns when it takes jobs."""
 
-        Raises:
-            TimeoutError: They were not.
+    @abstractmethod
+    async def submit(self, jobs: int) -> Mapping[str, float]:
+        """Submit all jobs, at most :data:`~benchmarks.kubernetes.control_plane.QPS` a second.
+
+        Returns:
+            By job, the wall clock in seconds when the first request for it was sent.
         """
-        self._folder.create(self._installation)
-        self._log = FileLog(self._folder.log, self._installation.layout.partitions())
-        for service in SERVICES:
-            self._begin(service)
-        await self._await_nodes()
-        await self._append(c.PoolConfigured(parameters=PoolParameters()))
-
-    async def submit(self, jobs: int) -> float:
-        """Submit all jobs as ``steepest submit`` does, at 500 a second; returns the wall clock at the first one."""
-        began_s = time.time()
-        began = time.monotonic()
-        spec = c.JobSpec(command=("train",), requests=Resources(cpu_m=JOB_CPU_M, memory_mib=JOB_MEMORY_MIB))
-        names = [f"job-{number:05d}" for number in range(jobs)]
-        for first in range(0, jobs, BATCH):
-            batch = names[first : first + BATCH]
-            await self._append(*(c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec) for name in batch))
-            await asyncio.sleep(max(began + (first + BATCH) / QPS - time.monotonic(), 0.0))
-        return began_s
 
     def processes(self) -> Mapping[str, psutil.Process]:
-        """The services' processes. One that has ended because it was stuck is started again, as a cluster would do.
+        """What runs beside the control plane for it, by name.
 
         Raises:
-            RuntimeError: One has ended otherwise.
+            ClusterError: One has ended.
+            RuntimeError: Likewise.
         """
-        for name, process in self._processes.items():
-            if process.poll() == STUCK_STATUS:
-                self.restarts += 1
-                self._begin(name)
-            elif process.poll() is not None:
-                end = (self._folder.root / f"{name}.log").read_text(errors="replace")[-2_000:]
-                raise RuntimeError(f"{name} has ended: {end}")
-        return {name: psutil.Process(process.pid) for name, process in self._processes.items()}
+        return {}
 
-    async def events(self) -> list[Received[c.ClusterEvent]]:
-        """The pool's log up to now."""
-        reader = self._log.reader({AT: 0})
-        found: list[Received[c.ClusterEvent]] = []
-        while records := await reader.poll(timeout_s=0.5):
-            found += map(received, records)
-            if len(found) >= (await self._log.end(AT)):
-                break
-        await reader.close()
-        return found
+    async def decided_ms(self) -> Mapping[str, int]:
+        """By job, when it was decided, in milliseconds of the wall clock; empty: it does not say."""
+        return {}
 
+    @abstractmethod
     async def stop(self) -> None:
-        """End all services."""
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
-        await self._log.close()
-
-    def _begin(self, service: str) -> None:
-        with (self._folder.root / f"{service}.log").open("ab") as output:
-            self._processes[service] = subprocess.Popen(
-                [sys.executable, "-m", f"steepest_{service.replace('-', '_')}"],
-                env=self._environment(service if service in ACTING else ""),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-
-    def _environment(self, user: str) -> dict[str, str]:
-        settings = as_environment(Settings(state_dir=str(self._folder.root)))
-        kubeconfig = {"KUBECONFIG": str(self._plane.kubeconfig(user))} if user else {"KUBECONFIG": "/nowhere"}
-        return {**os.environ, **settings, **kubeconfig}
-
-    async def _append(self, *events: c.ClusterEvent) -> None:
-        now_ms = SystemClock().now_ms()
-        await self._log.append([new_record(AT, self._installation.pool, event, now_ms) for event in events])
-
-    async def _await_nodes(self) -> None:
-        reader = self._log.reader({AT: 0})
-        joined: set[str] = set()
-        async with asyncio.timeout(READY_S):
-            while len(joined) < self._nodes:
-                self.processes()
-                for record in await reader.poll(timeout_s=0.5):
-                    event = received(record).event
-                    if isinstance(event, c.NodeJoined):
-                        joined.add(event.node)
-        await reader.close()
+        """End it."""

@@ -17,6 +17,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -26,12 +27,13 @@ from steepest.kubernetes_lab.daemons import Daemons
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 ADMIN = "admin"
+SCHEDULER = "system:kube-scheduler"
 QPS = 500
 READY_S = 180.0
 
 _USERS = {
     ADMIN: "system:masters",
-    "system:kube-scheduler": "system:authenticated",
+    SCHEDULER: "system:authenticated",
     "system:kube-controller-manager": "system:authenticated",
 }
 
@@ -42,7 +44,12 @@ class ControlPlane:
     Args:
         programs: The folder of what ``make kubernetes-programs`` builds.
         folder: What it keeps; nothing of it outlives the block of :func:`running`.
-        users: Who has requests of their own in the audit log. They are treated as service accounts.
+        users: Whose requests are in the audit log. Those that are not of the control plane are treated as service accounts.
+
+    Attributes:
+        folder: What it keeps.
+        audit: Its audit log.
+        groups: Of each user, separated by commas.
     """
 
     def __init__(self, programs: Path, folder: Path, users: tuple[str, ...]) -> None:
@@ -51,7 +58,8 @@ class ControlPlane:
         self._programs = programs
         self._users = users
         self._daemons = Daemons(folder / "daemons")
-        self._tokens = {user: secrets.token_hex(16) for user in (*_USERS, *users)}
+        self.groups = dict.fromkeys(users, "system:serviceaccounts,steepest") | _USERS
+        self._tokens = {user: secrets.token_hex(16) for user in self.groups}
         self._api, self._etcd, self._peer = free_ports(3)
 
     def start(self) -> None:
@@ -144,8 +152,7 @@ class ControlPlane:
         self._daemons.start(name, [str(self._programs / name), *arguments], env=os.environ)
 
     def _write(self) -> None:
-        groups = _USERS | dict.fromkeys(self._users, "system:serviceaccounts,steepest")
-        lines = [f'{self._tokens[user]},{user},{user},"{groups[user]}"' for user in self._tokens]
+        lines = [f'{token},{user},{user},"{self.groups[user]}"' for user, token in self._tokens.items()]
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
         tokens.write_text("\n".join(lines) + "\n")
@@ -155,16 +162,7 @@ class ControlPlane:
             "omitStages": ["RequestReceived"],
             "rules": [{"level": "Metadata", "users": list(self._users)}, {"level": "None"}],
         }
-        scheduler = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {
-                "kubeconfig": str(self.kubeconfig("system:kube-scheduler")),
-                "qps": QPS,
-                "burst": 2 * QPS,
-            },
-        }
+        scheduler = scheduler_settings(self.kubeconfig(SCHEDULER))
         for name, content in (("audit.json", audit), ("scheduler.json", scheduler)):
             (self.folder / name).write_bytes(msgspec.json.encode(content))
         make = ["openssl", "genrsa", "-out", str(self.folder / "accounts.key"), "2048"]
@@ -181,6 +179,16 @@ class ControlPlane:
                     return
             time.sleep(0.2)
         raise ClusterError(f"the API server is not ready after {READY_S:g} s", code="lab-failed")
+
+
+def scheduler_settings(kubeconfig: Path) -> dict[str, Any]:
+    """The configuration of a scheduler that may send as many requests as the cluster's own components."""
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(kubeconfig), "qps": QPS, "burst": 2 * QPS},
+    }
 
 
 @contextlib.contextmanager

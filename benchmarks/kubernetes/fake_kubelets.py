@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from benchmarks.kubernetes.pod_times import LINES, PodTime
 
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.objects import Pod
@@ -29,27 +30,11 @@ from steepest.errors import UncertainError
 
 SENT_AT_ONCE = 32
 LOOK_S = 0.2
+JOB_NAME = "batch.kubernetes.io/job-name"
 JOB = "variable.steepest.dev/STEEPEST_JOB"
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 END = "end"
-LINES = "pods.jsonl"
-
-
-class PodTime(msgspec.Struct, frozen=True):
-    """What became of a pod, and when.
-
-    Attributes:
-        uid: The pod.
-        what: ``bound``, ``running`` or ``ended``.
-        at_s: The wall clock in seconds.
-        job: The job of Steepest; empty: it has none.
-    """
-
-    uid: str
-    what: str
-    at_s: float
-    job: str = ""
 
 
 class FakeKubelets:
@@ -122,7 +107,8 @@ class FakeKubelets:
                 self._running[pod.metadata.uid] = pod
 
     def _write(self, pod: Pod, what: str) -> None:
-        line = PodTime(pod.metadata.uid, what, time.time(), pod.metadata.annotations.get(JOB, ""))
+        job = pod.metadata.annotations.get(JOB) or pod.metadata.labels.get(JOB_NAME, "")
+        line = PodTime(pod.metadata.uid, what, time.time(), job)
         self._lines.write(self._encoder.encode(line) + b"\n")
 
     async def log(self, request: web.Request) -> web.StreamResponse:

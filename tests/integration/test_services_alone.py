@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from steepest.app.installed_services import wanted_services
+from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
@@ -26,19 +28,7 @@ from steepest.runtime.decode import new_record, received
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
 
-SERVICES = (
-    "categorizer",
-    "gang-scheduler",
-    "limit-planner",
-    "log-collector",
-    "migrator",
-    "node-scorer",
-    "placer",
-    "preemption-planner",
-    "rebalancer",
-    "resizer",
-    "worker-monitor",
-)
+SERVICES = tuple(wanted_services(Settings()))
 AT = TopicPartition("cluster")
 PATIENCE_S = 90.0
 """How long something that must come is waited for; it ends a hopeless test, and nothing is measured by it."""

@@ -13,20 +13,39 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 import yaml
 
 from steepest.errors import ClusterError
 from steepest.kubernetes_lab.control_plane import READY_S
-from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.daemons import Daemons
 from steepest.kubernetes_lab.layout import LabFolder, daemon_environment
 
 HOST = "127.0.0.1"
 """The API server is in this machine's network, and asks webhooks there."""
 
 _LOOK_S = 0.2
+
+
+class ControllerHost(Protocol):
+    """Where a controller runs: the lab, or another control plane on this machine.
+
+    Attributes:
+        folder: It has the programs, and ``run`` is for files of controllers.
+        daemons: Among which a controller is started.
+    """
+
+    folder: LabFolder
+    daemons: Daemons
+
+    def kubectl(self, *arguments: str, content: object = None) -> str:
+        """What kubectl prints, as an administrator; ``content`` is an object for ``-f -``.
+
+        Raises:
+            ClusterError: It failed.
+        """
 
 
 class LabController(ABC):
@@ -41,11 +60,11 @@ class LabController(ABC):
 
     name: ClassVar[str]
     plurals: ClassVar[tuple[str, ...]]
-    port: ClassVar[int]
+    port: int
     hosts: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
+    def arguments(self, lab: ControllerHost, own: Path) -> list[str]:
         """What it is started with. Its certificate is in ``own`` then, as ``tls.crt`` with ``tls.key``."""
 
     @abstractmethod
@@ -72,14 +91,9 @@ class LabController(ABC):
 
     def missing(self, folder: LabFolder) -> str:
         """Why it cannot run here; empty where it can."""
-        if Path(folder.program(self.name)).exists():
-            return ""
-        unserved = Path(folder.program(f"{self.name}.unserved"))
-        if unserved.exists():
-            return f"a module of {self.name} is not served: {unserved.read_text()[-500:].strip()}"
-        return f"there is no {self.name} in {folder.programs}; get it with: make {self.name}"
+        return missing_program(folder, self.name)
 
-    def start(self, lab: KubernetesLab) -> None:
+    def start(self, lab: ControllerHost) -> None:
         """Make its kinds known to the API server, and start it; returns when it takes objects.
 
         Raises:
@@ -101,13 +115,13 @@ class LabController(ABC):
             lambda: lab.daemons.refuse_unless_runs(self.name),
         )
 
-    def stop(self, lab: KubernetesLab) -> None:
+    def stop(self, lab: ControllerHost) -> None:
         """Remove its kinds with all of their objects, and end it."""
         for each in (*self._parts(lab.folder, "crd"), *self._webhooks(lab.folder, lab.folder.run / self.name)):
             lab.kubectl("delete", "--ignore-not-found", "-f", "-", content=each)
         lab.daemons.stop(self.name)
 
-    def configured(self, lab: KubernetesLab, own: Path, settings: dict[str, Any]) -> list[str]:
+    def configured(self, lab: ControllerHost, own: Path, settings: dict[str, Any]) -> list[str]:
         """The arguments of a controller that has its settings in a file, which is written."""
         (own / "config.json").write_bytes(msgspec.json.encode(settings))
         return [f"--config={own}/config.json", f"--kubeconfig={lab.folder.kubeconfig}"]
@@ -118,7 +132,7 @@ class LabController(ABC):
         for name in ("tls.crt", "tls.key"):
             shutil.copy(own / name, folder / name)
 
-    def keep_certificate(self, lab: KubernetesLab, own: Path, namespace: str, secret: str) -> None:
+    def keep_certificate(self, lab: ControllerHost, own: Path, namespace: str, secret: str) -> None:
         """Put the certificate where a controller looks for it that makes another one if it does not find one."""
         certificate, key = (base64.b64encode((own / name).read_bytes()).decode() for name in ("tls.crt", "tls.key"))
         kept = {
@@ -161,6 +175,16 @@ class LabController(ABC):
     def _asked(self, own: Path, path: str) -> dict[str, Any]:
         authority = base64.b64encode((own / "tls.crt").read_bytes()).decode()
         return {"url": f"https://{HOST}:{self.port}{path}", "caBundle": authority}
+
+
+def missing_program(folder: LabFolder, name: str) -> str:
+    """Why there is no program of a controller, and which command gets it; empty where there is one."""
+    if Path(folder.program(name)).exists():
+        return ""
+    unserved = Path(folder.program(f"{name}.unserved"))
+    if unserved.exists():
+        return f"a module of {name} is not served: {unserved.read_text()[-500:].strip()}"
+    return f"there is no {name} in {folder.programs}; get it with: make {name}"
 
 
 def _until_it_works(act: Callable[[], object], may: Callable[[], None] = lambda: None) -> None:

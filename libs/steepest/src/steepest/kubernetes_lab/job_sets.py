@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steepest.kubernetes_lab.controllers import HOST, LabController
-from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.controllers import HOST, ControllerHost, LabController
 from steepest.kubernetes_lab.layout import JOB_SET
 
 _OF_A_JOB_SET = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
@@ -22,7 +21,7 @@ class JobSetController(LabController):
     plurals = ("jobsets",)
     port = 9443
 
-    def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
+    def arguments(self, lab: ControllerHost, own: Path) -> list[str]:
         """See ``LabController.arguments``."""
         settings = {
             "apiVersion": "config.jobset.x-k8s.io/v1alpha1",

@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steepest.kubernetes_lab.controllers import HOST, LabController
-from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.controllers import HOST, ControllerHost, LabController
 from steepest.kubernetes_lab.layout import KUEUE
 
 _NAMESPACE = "kueue-system"
@@ -18,24 +17,35 @@ _OF = ("v1-job", "-workload", "-clusterqueue", "-cohort", "-resourceflavor")
 
 
 class KueueController(LabController):
-    """It admits, suspends and resumes the Jobs of its queues."""
+    """It admits, suspends and resumes the Jobs of its queues.
+
+    Attributes:
+        metrics_port: Where it serves its metrics.
+        health_port: Where it says whether it works.
+    """
 
     name = KUEUE
     plurals = ("workloads.kueue.x-k8s.io", "clusterqueues", "localqueues", "resourceflavors")
     port = 9445
+    metrics_port = 8549
+    health_port = 8550
     hosts = ("kueue-ca", f"kueue-webhook-service.{_NAMESPACE}.svc")
 
-    def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
+    def arguments(self, lab: ControllerHost, own: Path) -> list[str]:
         """See ``LabController.arguments``. With certificates of its own it needs no file outside of ``own``."""
         self.keep_certificate(lab, own, _NAMESPACE, "kueue-webhook-server-cert")
-        settings = {
+        return self.configured(lab, own, self.settings(own))
+
+    def settings(self, own: Path) -> dict[str, Any]:
+        """Its configuration."""
+        return {
             "apiVersion": "config.kueue.x-k8s.io/v1beta2",
             "kind": "Configuration",
             "namespace": _NAMESPACE,
             "leaderElection": {"leaderElect": False},
             "webhook": {"port": self.port, "host": HOST, "certDir": str(own)},
-            "metrics": {"bindAddress": f"{HOST}:8549"},
-            "health": {"healthProbeBindAddress": f"{HOST}:8550"},
+            "metrics": {"bindAddress": f"{HOST}:{self.metrics_port}"},
+            "health": {"healthProbeBindAddress": f"{HOST}:{self.health_port}"},
             "internalCertManagement": {
                 "enable": True,
                 "webhookServiceName": "kueue-webhook-service",
@@ -44,7 +54,6 @@ class KueueController(LabController):
             "featureGates": {"VisibilityOnDemand": False},
             "integrations": {"frameworks": ["batch/job"]},
         }
-        return self.configured(lab, own, settings)
 
     def kind(self, found: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
         """It converts some of its kinds itself."""

@@ -8,17 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
-
 from steepest.errors import ClusterError, InputError
 from steepest.kubernetes_lab import control_plane, images, link, node, service_images
 from steepest.kubernetes_lab.daemons import Daemons
+from steepest.kubernetes_lab.kubectl import kubectl
 from steepest.kubernetes_lab.layout import (
     CLAIM,
     CONTROLLERS,
@@ -128,15 +126,7 @@ class KubernetesLab:
         Raises:
             ClusterError: It failed.
         """
-        done = subprocess.run(
-            [self.folder.program("kubectl"), f"--kubeconfig={self.folder.kubeconfig}", *arguments],
-            input=msgspec.json.encode(content) if content is not None else None,
-            check=False,
-            capture_output=True,
-        )
-        if done.returncode:
-            raise ClusterError(f"kubectl {' '.join(arguments)}: {done.stderr.decode(errors='replace')}")
-        return done.stdout.decode()
+        return kubectl(self.folder.program("kubectl"), self.folder.kubeconfig, *arguments, content=content)
 
     def kubeconfig_of(self, account: str) -> Path:
         """A file with which to act as a service account of the namespace, for a day.

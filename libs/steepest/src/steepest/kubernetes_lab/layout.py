@@ -88,11 +88,12 @@ class LabFolder:
 
     Args:
         path: The folder.
+        programs: Where the programs are, if they are not in it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, programs: Path | None = None) -> None:
         self.path = path.resolve()
-        self.programs = self.path / "bin"
+        self.programs = self.path / "bin" if programs is None else programs.resolve()
         self.images = self.path / "images"
         self.run = self.path / "run"
         self.daemons = self.run / "daemons"

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steepest.kubernetes_lab.controllers import HOST, LabController
+from steepest.kubernetes_lab.controllers import HOST, ControllerHost, LabController
 from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import TRAINING_OPERATOR
 
 _NAMESPACE = "kubeflow"
@@ -32,7 +31,7 @@ class PyTorchJobController(LabController):
     port = 9446
     hosts = ("training-operator-ca", f"training-operator.{_NAMESPACE}.svc")
 
-    def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
+    def arguments(self, lab: ControllerHost, own: Path) -> list[str]:
         """See ``LabController.arguments``. It makes certificates of its own unless it finds ones that it takes."""
         self.keep_certificate(lab, own, _NAMESPACE, "training-operator-webhook-cert")
         self.serve_certificate(own, _SERVED)

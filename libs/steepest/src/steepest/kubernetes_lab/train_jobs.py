@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steepest.kubernetes_lab.controllers import HOST, LabController
-from steepest.kubernetes_lab.lab import KubernetesLab
+from steepest.kubernetes_lab.controllers import HOST, ControllerHost, LabController
 from steepest.kubernetes_lab.layout import TRAINER
 
 
@@ -20,7 +19,7 @@ class TrainerController(LabController):
     plurals = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
     port = 9444
 
-    def arguments(self, lab: KubernetesLab, own: Path) -> list[str]:
+    def arguments(self, lab: ControllerHost, own: Path) -> list[str]:
         """See ``LabController.arguments``."""
         self.serve_certificate(own, own / "k8s-webhook-server" / "serving-certs")  # below TMPDIR, and nowhere else
         settings = {

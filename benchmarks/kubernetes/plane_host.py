@@ -1,0 +1,56 @@
+"""What else runs on a turn's control plane, started as the lab starts users' controllers: with kubectl and as daemons.
+
+It owns their folder. It must never know what they do.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+
+import psutil
+from benchmarks.kubernetes.contenders import Stage
+from benchmarks.kubernetes.control_plane import ADMIN
+
+from steepest.kubernetes_lab.daemons import Daemons
+from steepest.kubernetes_lab.kubectl import kubectl
+from steepest.kubernetes_lab.layout import LabFolder
+
+
+class PlaneHost:
+    """The host of one program; see ``steepest.kubernetes_lab.controllers.ControllerHost``.
+
+    Args:
+        stage: Where it runs.
+        name: The program, which is also the user that sends its requests.
+    """
+
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.folder = LabFolder(stage.folder / "beside", stage.programs)
+        self.daemons = Daemons(self.folder.daemons)
+        self._stage = stage
+        self._name = name
+
+    def open(self) -> None:
+        """Make the folder, with the file by which the program reaches the API server."""
+        self.folder.run.mkdir(parents=True)
+        shutil.copy(self._stage.plane.kubeconfig(self._name), self.folder.kubeconfig)
+
+    def kubectl(self, *arguments: str, content: object = None) -> str:
+        """See ``ControllerHost.kubectl``."""
+        admin = self._stage.plane.kubeconfig(ADMIN)
+        return kubectl(self.folder.program("kubectl"), admin, *arguments, content=content)
+
+    def processes(self) -> Mapping[str, psutil.Process]:
+        """Its process.
+
+        Raises:
+            ClusterError: It has ended.
+        """
+        self.daemons.refuse_unless_runs(self._name)
+        process = self.daemons.process(self._name)
+        return {} if process is None else {self._name: process}
+
+    def close(self) -> None:
+        """End it."""
+        self.daemons.kill(self._name)
