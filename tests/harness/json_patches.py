@@ -26,8 +26,6 @@ def patched(found: dict[str, Any], operations: Sequence[dict[str, Any]]) -> dict
         if operation["op"] == "test":
             if place[last] != operation["value"]:
                 raise PatchTestError(operation["path"])
-        elif operation["op"] == "remove":
-            del place[last]
         else:
             assert operation["op"] == "add"
             place[last] = operation["value"]

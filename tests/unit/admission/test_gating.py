@@ -66,24 +66,6 @@ def test_its_pod_waits_with_the_jobs_folders() -> None:
     assert of_annotation == "metadata.annotations['variable.steepest.dev/STEEPEST_JOB']"
 
 
-@pytest.mark.parametrize(
-    ("there", "then"),
-    [
-        (None, "steepest.dev/placement"),
-        ("a.example/checks", "a.example/checks,steepest.dev/placement"),
-        ("steepest.dev/placement", "steepest.dev/placement"),
-    ],
-)
-def test_a_job_in_a_queue_of_kueue_is_admitted_only_after_it_was_marked(there: str | None, then: str) -> None:
-    """Its user's annotations stay; a Job in no queue gets none."""
-    gated_by = "kueue.x-k8s.io/admission-gated-by"
-    job = users_job(labels={"kueue.x-k8s.io/queue-name": "team"})
-    job["metadata"]["annotations"] = {"mine": "1", **({gated_by: there} if there else {})}
-
-    assert gated(job)["metadata"]["annotations"] == {"mine": "1", gated_by: then}
-    assert "annotations" not in gated(users_job())["metadata"]
-
-
 def test_what_its_user_has_written_stays() -> None:
     """Those of other names stay; each of ours is there once, also where the user has one of that name."""
     pod = gated(

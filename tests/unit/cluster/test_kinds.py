@@ -93,19 +93,15 @@ def test_an_object_in_a_queue_of_kueue_is_left_alone(kind: Kind) -> None:
 
 
 QUEUED = {SCHEDULE: "true", "kueue.x-k8s.io/queue-name": "team"}
-GATED_BY = "kueue.x-k8s.io/admission-gated-by"
+GATES = f'"schedulingGates": [{{"name": "{GATE}"}}], "restartPolicy"'
 
 
-@pytest.mark.parametrize(
-    ("there", "then"), [(GATE, None), (f"a.example/b,{GATE}", "a.example/b"), (f"{GATE},a.example/b", "a.example/b")]
-)
-def test_kueue_admits_a_job_that_is_gated_once_it_is_marked(there: str, then: str | None) -> None:
-    """As far as Steepest has a say in it. Its template stays: Kueue would put it back."""
-    before = users(SPECS["Job"], labels=QUEUED, annotations={GATED_BY: there}, resourceVersion="7")
+def test_a_gated_job_in_a_queue_of_kueue_is_marked_but_for_its_template() -> None:
+    """Kueue would put that back."""
+    before = users(indexed(5, template=template(schedulingGates=[{"name": GATE}])), labels=QUEUED, resourceVersion="7")
     after = patched(before, marks(JOB, read(before), SETTINGS, GANG))
 
     assert submission(JOB, read(before)) == submission(JOB, read(after))
-    assert after["metadata"]["annotations"].get(GATED_BY) == then
     assert after["metadata"]["labels"] == {**QUEUED, **labels_of_job(SETTINGS, GANG)}
     assert after["spec"] == before["spec"]
 
@@ -113,8 +109,9 @@ def test_kueue_admits_a_job_that_is_gated_once_it_is_marked(there: str, then: st
 @pytest.mark.parametrize("kind", [*OTHERS.values()], ids=lambda kind: kind.name)
 def test_of_what_kueue_admits_only_jobs_are_scheduled(kind: Kind) -> None:
     """What else is in its queues is left alone, with or without a gate."""
+    gated = users(json.loads(json.dumps(SPECS[kind.name]).replace('"restartPolicy"', GATES)), labels=QUEUED)
     with pytest.raises(InputError, match="a queue of Kueue"):
-        submission(kind, read(users(SPECS[kind.name], labels=QUEUED, annotations={GATED_BY: GATE})), having())
+        submission(kind, read(gated), having())
 
 
 def test_a_job_set_is_a_gang_of_its_replicated_jobs() -> None:

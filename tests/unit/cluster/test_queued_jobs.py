@@ -14,7 +14,7 @@ from tests.unit.cluster.kinds_objects import GANG, UID, indexed, read, template,
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.kinds.known import JOB, reference
-from steepest.cluster.kubernetes.kinds.kueue import GATED_BY, HELD, QUEUE_OF_KUEUE
+from steepest.cluster.kubernetes.kinds.kueue import HELD, QUEUE_OF_KUEUE
 from steepest.cluster.kubernetes.kinds.marks import marks
 from steepest.cluster.kubernetes.manifest import labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
@@ -67,7 +67,7 @@ async def cluster(stub: KueueStub, tmp_path: Path) -> AsyncIterator[KubernetesCl
     """An adapter over it; a marked Job of three pods that Kueue has admitted."""
     made = adapter_on(tmp_path, [("n1", Resources(1_000, 1_024)), ("n2", Resources(1_000, 1_024))])
     labels = {SCHEDULE: "true", QUEUE_OF_KUEUE: "team"}
-    asked = users(indexed(SIZE, template=TEMPLATE), resourceVersion="1", labels=labels, annotations={GATED_BY: GATE})
+    asked = users(indexed(SIZE, template=TEMPLATE), resourceVersion="1", labels=labels)
     stub.put("jobs", patched(asked, marks(JOB, read(asked), made.jobs_settings, GANG)))
     metadata = {"name": WORKLOAD, "labels": {"kueue.x-k8s.io/job-uid": UID}, "annotations": {}}
     stub.follow("workloads", stub.put("workloads", {"metadata": metadata, "spec": {"active": True}}))

@@ -14,7 +14,6 @@ import msgspec
 
 from steepest.cluster.kubernetes.kinds.description import Kind, Path
 from steepest.cluster.kubernetes.kinds.json_patch import add, put
-from steepest.cluster.kubernetes.kinds.kueue import GATED_BY, QUEUE_OF_KUEUE
 from steepest.cluster.kubernetes.kinds.marks import change_of_made, part_labels
 from steepest.cluster.kubernetes.kinds.users_object import at, raw_roles
 from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, USERS_VARIABLES, from_annotation
@@ -44,7 +43,6 @@ class JobsVolume(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Metadata(ObjectPart, frozen=True):
     labels: dict[str, str] | None = None
-    annotations: dict[str, str] | None = None
 
 
 class _Container(ObjectPart, frozen=True):
@@ -82,19 +80,8 @@ def patch(job: JobToGate, volume: JobsVolume) -> list[Part]:
     return [
         add(("spec", "suspend"), True),  # noqa: FBT003 - the value of the field
         add(("spec", "podReplacementPolicy"), "Failed"),
-        *_gated_in_kueue(job.metadata),
         *_patch_of_pod(_JOBS_POD, job.spec.template.spec, volume, queue),
     ]
-
-
-def _gated_in_kueue(known: _Metadata) -> list[Part]:
-    """Kueue admits a Job only after it was marked, so that all of its pods are."""
-    if QUEUE_OF_KUEUE not in (known.labels or {}):
-        return []
-    annotations = known.annotations or {}
-    names = [each for each in annotations.get(GATED_BY, "").split(",") if each and each != GATE]
-    gated = {**annotations, GATED_BY: ",".join([*names, GATE])}
-    return [add(("metadata", "annotations"), gated)]
 
 
 def _patch_of_pod(where: Path, pod: _Pod, volume: JobsVolume, queue: str) -> list[Part]:

@@ -182,7 +182,10 @@ class UsersJobs(Effector):
             InputError: It may run already, or another installation has taken it.
             ClusterError: The API server refuses, or does not answer.
         """
-        if not is_suspended(of.kind, found.read()) or CLUSTER in found.metadata.labels:
+        waits = is_queued(found.metadata) or is_suspended(
+            of.kind, found.read()
+        )  # what Kueue resumes waits behind its gate
+        if not waits or CLUSTER in found.metadata.labels:
             raise InputError("it is not suspended, or another installation's", hint="see docs/kubernetes.md")
         change = marks(of.kind, found, self._settings, name, having)
         path = f"{of.kind.path(self._settings.place(of.namespace))}/{found.metadata.name}"

@@ -13,18 +13,19 @@ import msgspec
 
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import reference
-from steepest.cluster.kubernetes.kinds.kueue import QUEUE_OF_KUEUE, is_gated, is_queued
+from steepest.cluster.kubernetes.kinds.kueue import QUEUE_OF_KUEUE, is_queued
 from steepest.cluster.kubernetes.kinds.users_object import (
     UsersObject,
     UsersRole,
+    at,
     chief_ends,
+    raw_roles,
     refuse_unless_met,
     roles,
 )
-from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.nodes.selected_nodes import resources
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
-from steepest.cluster.kubernetes.objects import QUEUE, SCHEDULE, ContainerCaps, ObjectPart
+from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ContainerCaps, ObjectPart
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
@@ -111,12 +112,12 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
     Raises:
         InputError: It cannot be scheduled; the message says why, in words for its user.
     """
-    if is_queued(asked.metadata) and not _may_be_queued(kind, asked):
+    fields = asked.read()
+    if is_queued(asked.metadata) and not (kind.may_be_queued and _is_gated(kind, fields)):
         raise InputError(
             "it is in a queue of Kueue, which suspends and resumes it",
             hint=f"make it again without the label {QUEUE_OF_KUEUE}, or without {SCHEDULE}",
         )
-    fields = asked.read()
     refuse_unless_met(kind.demands, fields)
     queue = _named(queue_of(asked))
     try:
@@ -128,8 +129,10 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
     return msgspec.structs.replace(found, env={USERS_JOB: reference(kind, asked.metadata.name, namespace)})
 
 
-def _may_be_queued(kind: Kind, asked: UsersObject) -> bool:
-    return kind.may_be_queued and (is_gated(asked.metadata) or CLUSTER in asked.metadata.labels)
+def _is_gated(kind: Kind, fields: dict[str, Any]) -> bool:
+    """Whether all of its pods wait for places, as far as its templates say."""
+    said = (at(part, (*kind.roles.template, "spec", "schedulingGates")) for _, part in raw_roles(kind, fields))
+    return all(isinstance(gates, list) and {"name": GATE} in gates for gates in said)
 
 
 def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str) -> JobSpec:

@@ -14,12 +14,8 @@ Operation = dict[str, Any]
 
 def add(path: Path, value: object) -> Operation:
     """Put a value where everything above it is there."""
-    return {"op": "add", "path": _pointer(path), "value": value}
-
-
-def remove(path: Path) -> Operation:
-    """Remove a value that is there."""
-    return {"op": "remove", "path": _pointer(path)}
+    pointer = "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)
+    return {"op": "add", "path": pointer, "value": value}
 
 
 def put(part: object, where: Path, path: Path, entries: Mapping[str, object]) -> list[Operation]:
@@ -47,7 +43,3 @@ def nested(path: Path, value: object) -> Any:
     for name in reversed(path):
         value = {name: value}
     return value
-
-
-def _pointer(path: Path) -> str:
-    return "".join(f"/{name.replace('~', '~0').replace('/', '~1')}" for name in path)

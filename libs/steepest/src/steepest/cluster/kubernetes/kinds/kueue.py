@@ -14,16 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
-from steepest.cluster.kubernetes.kinds.json_patch import Operation, add, remove
-from steepest.cluster.kubernetes.objects import GATE, ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
+from steepest.cluster.kubernetes.objects import ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
 from steepest.cluster.kubernetes.reflector import labelled
 from steepest.errors import ClusterError
 
 QUEUE_OF_KUEUE = "kueue.x-k8s.io/queue-name"
 """The label of an object that Kueue suspends and resumes."""
-
-GATED_BY = "kueue.x-k8s.io/admission-gated-by"
-"""The annotation of an object that Kueue must not admit yet, with the names of those who say so, separated by commas."""
 
 HELD = "steepest.dev/held"
 """The annotation of a Workload that Steepest has deactivated."""
@@ -44,23 +40,6 @@ class _Workload(ClusterObject, frozen=True):
 def is_queued(found: ObjectMetadata) -> bool:
     """Whether Kueue suspends and resumes an object."""
     return QUEUE_OF_KUEUE in found.labels
-
-
-def is_gated(found: ObjectMetadata) -> bool:
-    """Whether Kueue must not admit an object before Steepest has marked it."""
-    return GATE in _gates(found)
-
-
-def ungated(found: ObjectMetadata) -> list[Operation]:
-    """The operations after which Kueue may admit an object, as far as Steepest has a say in it."""
-    if not is_gated(found):
-        return []
-    where, left = ("metadata", "annotations", GATED_BY), [each for each in _gates(found) if each != GATE]
-    return [add(where, ",".join(left)) if left else remove(where)]
-
-
-def _gates(found: ObjectMetadata) -> list[str]:
-    return [each for each in found.annotations.get(GATED_BY, "").split(",") if each]
 
 
 class KueueWorkloads:

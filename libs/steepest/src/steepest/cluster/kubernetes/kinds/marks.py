@@ -10,7 +10,7 @@ from typing import Any
 
 from steepest.cluster.kubernetes.kinds.description import Kind, Path, TakenChanges
 from steepest.cluster.kubernetes.kinds.json_patch import Operation, add, nested, put
-from steepest.cluster.kubernetes.kinds.kueue import is_queued, ungated
+from steepest.cluster.kubernetes.kinds.kueue import is_queued
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, at, raw_roles
 from steepest.cluster.kubernetes.manifest import NAME, JobSettings, labels_of_job
 from steepest.cluster.kubernetes.objects import GATE, PART, QUEUE, SCHEDULE
@@ -44,7 +44,6 @@ def marks(
         {"op": "test", "path": "/metadata/resourceVersion", "value": known.resource_version},
         *put(top, (), ("metadata", "labels"), labels),
         *put(top, (), ("metadata", "annotations"), {NAME: job}),
-        *ungated(known),
     ]
     if is_queued(known):  # Kueue puts its template back whenever it stops it, so that its pods are marked themselves
         return made
