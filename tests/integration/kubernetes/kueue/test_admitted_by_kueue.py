@@ -170,7 +170,8 @@ def test_a_job_that_kueue_preempts_goes_on_when_it_is_admitted_again(
         lab.kubectl(
             "create", "-f", "-", content=in_queue(first, PREEMPTING, **{"kueue.x-k8s.io/priority-class": URGENT})
         )
-        eventually(lambda: phases(lab, "first") == ["Running"], "Kueue has preempted it")
+        system.await_event(functools.partial(_waits_again, job=job))
+        eventually(lambda: phases(lab, "first") == ["Running"], "another Job has its quota")
         saved = max(json.loads(path.read_text())["step"] for path in folder.glob("checkpoints/*/manifest.json"))
         lab.kubectl("-n", NAMESPACE, "delete", "job", "first")
         eventually(lambda: _greeted_again(folder) is not None, "it goes on", patience_s=150)
@@ -226,6 +227,10 @@ def _writes(lab: KubernetesLab, earlier: int) -> list[str]:
     done = [one for one in changes(lab)[earlier:] if one["responseStatus"]["code"] == HTTPStatus.OK]
     names = {GANG, workload(lab, GANG)["metadata"]["name"]}
     return [one["objectRef"]["resource"] for one in done if one["objectRef"].get("name") in names]
+
+
+def _waits_again(found: Received[c.ClusterEvent], job: str) -> bool | None:
+    return (isinstance(found.event, c.RetryPlanned) and found.event.job == job) or None
 
 
 def _start_refused(found: Received[c.ClusterEvent], job: str) -> str | None:
