@@ -41,6 +41,7 @@ class Server:
         asked: The requests, each with its query.
         is_running: Whether the container runs: then a log that is followed has no end.
         fault: What each request ends with, after its lines.
+        is_left: Set once a request is over.
     """
 
     def __init__(self, lines: Sequence[tuple[datetime, bytes]]) -> None:
@@ -48,6 +49,7 @@ class Server:
         self.asked: list[Mapping[str, str]] = []
         self.is_running = False
         self.fault: Exception | None = None
+        self.is_left = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, query: Mapping[str, str], *, silent_s: float) -> AsyncIterator[Server]:
@@ -55,7 +57,10 @@ class Server:
         assert path == LOG
         assert silent_s > 0
         self.asked.append(query)
-        yield self
+        try:
+            yield self
+        finally:
+            self.is_left.set()
 
     async def iter_any(self) -> AsyncIterator[bytes]:
         """Its chunks, which end anywhere."""
@@ -106,7 +111,7 @@ async def test_what_has_the_name_of_a_pod_that_is_gone_is_not_copied(
     server, gone = Server([line(number) for number in range(500)]), asyncio.Event()
     path = LOG.removesuffix("/log")
     copies = PodOutput(cast("KubernetesApi", server), path, "main", folder, is_gone=gone.is_set)
-    await until(lambda: folder.output.exists() and folder.output.stat().st_size > 0)
+    await server.is_left.wait()
     gone.set()
     copies.hurry()
     await copies.task
