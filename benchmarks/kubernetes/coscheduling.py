@@ -5,23 +5,17 @@ It owns that scheduler's settings, and its gangs.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 import yaml
 from benchmarks.kubernetes.bare_cluster import JOBS, Post, plain_job
-from benchmarks.kubernetes.contenders import Contender, Stage
 from benchmarks.kubernetes.control_plane import QPS, scheduler_settings
 from benchmarks.kubernetes.fake_kubelets import NAMESPACE
-from benchmarks.kubernetes.plane_host import PlaneHost
-
-from steepest.kubernetes_lab.controllers import missing_program
-from steepest.kubernetes_lab.layout import LabFolder
+from benchmarks.kubernetes.plane_host import HostedContender
 
 COSCHEDULING = "coscheduling"
 _API = "scheduling.x-k8s.io/v1alpha1"
@@ -29,44 +23,19 @@ _GROUPS = f"/apis/{_API}/namespaces/{NAMESPACE}/podgroups"
 _PLUGIN = "Coscheduling"
 
 
-class Coscheduling(Contender):
+class Coscheduling(HostedContender):
     """It binds the pods of a gang together, or none of them. The default scheduler is there, and has nothing to do."""
 
     name = COSCHEDULING
     users = (COSCHEDULING,)
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self._host = PlaneHost(stage, COSCHEDULING)
-
-    @classmethod
-    def missing(cls, programs: Path) -> str:
-        """See ``Contender.missing``."""
-        return missing_program(LabFolder(programs, programs), COSCHEDULING)
-
-    async def start(self) -> None:
-        """Make the kind of the gangs known, and start the scheduler.
-
-        Raises:
-            ClusterError: The kind is refused.
-        """
-        await asyncio.to_thread(self._start)
-
     async def submit(self, jobs: int) -> Mapping[str, float]:
         """Each Job after its PodGroup, which the scheduler looks up. See ``Contender.submit``."""
         return await self.stage.cluster.post_jobs([gang(number) for number in range(jobs)], per_s=QPS)
 
-    def processes(self) -> Mapping[str, psutil.Process]:
-        """See ``Contender.processes``."""
-        return self._host.processes()
-
-    async def stop(self) -> None:
-        """See ``Contender.stop``."""
-        self._host.close()
-
-    def _start(self) -> None:
-        host, folder = self._host, self._host.folder
-        host.open()
+    def begin(self) -> None:
+        """Make the kind of the gangs known, and start the scheduler."""
+        host, folder = self.host, self.host.folder
         for kind in yaml.load_all(Path(folder.program(f"{COSCHEDULING}-crd.yaml")).read_text(), yaml.CSafeLoader):
             if kind:
                 host.kubectl("apply", "--server-side", "-f", "-", content=kind)

@@ -5,21 +5,17 @@ It owns Kueue's settings here, and its queue.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import psutil
 from benchmarks.kubernetes.bare_cluster import JOBS, NODE_CPU, NODE_MEMORY_GI, plain_job
-from benchmarks.kubernetes.contenders import Contender, Stage
 from benchmarks.kubernetes.control_plane import QPS, free_ports
 from benchmarks.kubernetes.fake_kubelets import NAMESPACE
-from benchmarks.kubernetes.plane_host import PlaneHost
+from benchmarks.kubernetes.plane_host import HostedContender
 
-from steepest.kubernetes_lab.controllers import missing_program
 from steepest.kubernetes_lab.kueue import KueueController
-from steepest.kubernetes_lab.layout import KUEUE, LabFolder
+from steepest.kubernetes_lab.layout import KUEUE
 
 QUEUE = "bench"
 _API = "kueue.x-k8s.io/v1beta2"
@@ -35,49 +31,24 @@ _TOGETHER = {
 (``config/components/manager/controller_manager_config.yaml`` of 0.19.2)."""
 
 
-class Kueue(Contender):
+class Kueue(HostedContender):
     """It admits each Job, which exists suspended until then. Its webhooks are on."""
 
     name = KUEUE
     users = (KUEUE,)
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self._host = PlaneHost(stage, KUEUE)
-
-    @classmethod
-    def missing(cls, programs: Path) -> str:
-        """See ``Contender.missing``."""
-        return missing_program(LabFolder(programs, programs), KUEUE)
-
-    async def start(self) -> None:
-        """Start Kueue and make the queue; returns when it admits.
-
-        Raises:
-            ClusterError: Kueue ends, or is not ready in time.
-        """
-        await asyncio.to_thread(self._start)
 
     async def submit(self, jobs: int) -> Mapping[str, float]:
         """See ``Contender.submit``."""
         made = [queued_job(number) for number in range(jobs)]
         return await self.stage.cluster.post_jobs([[(JOBS, each)] for each in made], per_s=QPS)
 
-    def processes(self) -> Mapping[str, psutil.Process]:
-        """See ``Contender.processes``."""
-        return self._host.processes()
-
-    async def stop(self) -> None:
-        """See ``Contender.stop``."""
-        self._host.close()
-
-    def _start(self) -> None:
-        self._host.open()
-        UnhinderedKueue().start(self._host)
+    def begin(self) -> None:
+        """Start Kueue and make the queue; returns when it admits."""
+        UnhinderedKueue().start(self.host)
         for each in queue(self.stage.nodes):
-            self._host.kubectl("apply", "-f", "-", content=each)
-        self._host.kubectl("wait", "--for=condition=Active", f"clusterqueue/{QUEUE}", "--timeout=60s")
-        self._host.kubectl("-n", NAMESPACE, "wait", "--for=condition=Active", f"localqueue/{QUEUE}", "--timeout=60s")
+            self.host.kubectl("apply", "-f", "-", content=each)
+        self.host.kubectl("wait", "--for=condition=Active", f"clusterqueue/{QUEUE}", "--timeout=60s")
+        self.host.kubectl("-n", NAMESPACE, "wait", "--for=condition=Active", f"localqueue/{QUEUE}", "--timeout=60s")
 
 
 class UnhinderedKueue(KueueController):

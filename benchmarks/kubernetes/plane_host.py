@@ -1,17 +1,21 @@
 """What else runs on a turn's control plane, started as the lab starts users' controllers: with kubectl and as daemons.
 
-It owns their folder. It must never know what they do.
+It owns their folder and their process. It must never know what they do.
 """
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from abc import abstractmethod
 from collections.abc import Mapping
+from pathlib import Path
 
 import psutil
-from benchmarks.kubernetes.contenders import Stage
+from benchmarks.kubernetes.contenders import Contender, Stage
 from benchmarks.kubernetes.control_plane import ADMIN
 
+from steepest.kubernetes_lab.controllers import missing_program
 from steepest.kubernetes_lab.daemons import Daemons
 from steepest.kubernetes_lab.kubectl import kubectl
 from steepest.kubernetes_lab.layout import LabFolder
@@ -54,3 +58,41 @@ class PlaneHost:
     def close(self) -> None:
         """End it."""
         self.daemons.kill(self._name)
+
+
+class HostedContender(Contender):
+    """A contender that is one program beside the control plane; its requests are those of a user of the same name.
+
+    Attributes:
+        host: Where the program runs.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.host = PlaneHost(stage, self.name)
+
+    @classmethod
+    def missing(cls, programs: Path) -> str:
+        """See ``Contender.missing``."""
+        return missing_program(LabFolder(programs, programs), cls.name)
+
+    async def start(self) -> None:
+        """See ``Contender.start``.
+
+        Raises:
+            ClusterError: It ends, or is not ready in time.
+        """
+        self.host.open()
+        await asyncio.to_thread(self.begin)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Start the program, and make what it needs; it blocks."""
+
+    def processes(self) -> Mapping[str, psutil.Process]:
+        """See ``Contender.processes``."""
+        return self.host.processes()
+
+    async def stop(self) -> None:
+        """See ``Contender.stop``."""
+        self.host.close()

@@ -157,7 +157,7 @@ def test_all_clients_may_send_as_many_requests(tmp_path: Path) -> None:
 
 
 def test_the_queue_of_kueue_is_as_large_as_the_cluster() -> None:
-    """So that it admits whatever finds a place; each Job is in it."""
+    """Its quota delays no Job that the nodes have room for; each Job is in it."""
     _, of_all, local = kueue.queue(10)
     (group,) = of_all["spec"]["resourceGroups"]
     (flavor,) = group["flavors"]

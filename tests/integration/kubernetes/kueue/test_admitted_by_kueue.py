@@ -159,7 +159,7 @@ def test_jobs_move_and_go_on(lab: KubernetesLab, kubeconfig: Path, open_for_queu
 def test_a_job_that_kueue_preempts_goes_on_when_it_is_admitted_again(
     lab: KubernetesLab, kubeconfig: Path, open_for_queued: Path
 ) -> None:
-    """From the step that it saved as it was stopped, with nothing lost, whoever has stopped it."""
+    """From the step that it saved when Kueue stopped it."""
     with giving_way(lab, kubeconfig, open_for_queued) as system:
         lab.kubectl("create", "-f", "-", content=in_queue(users_job(GANG, opted_in=True), PREEMPTING))
         job = job_of(made(lab, "job", GANG))

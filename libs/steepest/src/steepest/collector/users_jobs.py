@@ -182,9 +182,8 @@ class UsersJobs(Effector):
             InputError: It may run already, or another installation has taken it.
             ClusterError: The API server refuses, or does not answer.
         """
-        waits = is_queued(found.metadata) or is_suspended(
-            of.kind, found.read()
-        )  # what Kueue resumes waits behind its gate
+        # What Kueue resumes waits behind its gate.
+        waits = is_queued(found.metadata) or is_suspended(of.kind, found.read())
         if not waits or CLUSTER in found.metadata.labels:
             raise InputError("it is not suspended, or another installation's", hint="see docs/kubernetes.md")
         change = marks(of.kind, found, self._settings, name, having)

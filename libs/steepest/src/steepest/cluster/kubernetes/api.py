@@ -129,6 +129,22 @@ class KubernetesApi:
             await asyncio.sleep(pause_s)
         raise AssertionError("unreachable")
 
+    async def merge(self, path: str, change: object) -> bool:
+        """Apply a merge patch (RFC 7386) that names a UID; False: nothing is there, or another object has its name now.
+
+        Raises:
+            AnswerError: The server refused it for another reason.
+            ClusterError: It was not sent.
+            UncertainError: It may have taken effect.
+        """
+        try:
+            await self.request("PATCH", path, body=change, content=JSON_MERGE)
+        except AnswerError as error:
+            if error.status in {NOT_FOUND, CONFLICT}:
+                return False
+            raise
+        return True
+
     @contextlib.asynccontextmanager
     async def stream(
         self, path: str, query: Mapping[str, str], *, silent_s: float

@@ -11,9 +11,8 @@ activate a Workload that another party has deactivated. (Kueue 0.19: ``pkg/contr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.objects import ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
 from steepest.cluster.kubernetes.reflector import labelled
 from steepest.errors import ClusterError
@@ -103,7 +102,7 @@ class KueueWorkloads:
             known = pod.metadata
             if pod.is_gated and known.deletion_timestamp is None and not labels.items() <= known.labels.items():
                 change = {"metadata": {"uid": known.uid, "labels": dict(labels)}}
-                await self._changed(f"{path}/{known.name}", change)
+                await self._api.merge(f"{path}/{known.name}", change)
 
     async def _find(self, namespace: str, uid: str) -> _Workload | None:
         listed = await self._api.get(_API.format(namespace), Listing[_Workload], labelled({_UID: uid}))
@@ -113,14 +112,4 @@ class KueueWorkloads:
         known = found.metadata
         metadata = {"uid": known.uid, "annotations": {HELD: None if active else "true"}}
         change = {"metadata": metadata, "spec": {"active": active}}
-        return await self._changed(f"{_API.format(known.namespace)}/{known.name}", change)
-
-    async def _changed(self, path: str, change: dict[str, Any]) -> bool:
-        """Whether an object was changed, and not another one that has its name now."""
-        try:
-            await self._api.request("PATCH", path, body=change, content=JSON_MERGE)
-        except AnswerError as error:
-            if error.status in {NOT_FOUND, CONFLICT}:
-                return False
-            raise
-        return True
+        return await self._api.merge(f"{_API.format(known.namespace)}/{known.name}", change)

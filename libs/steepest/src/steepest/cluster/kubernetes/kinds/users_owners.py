@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from steepest.cluster.folders.folder_watch import wait
-from steepest.cluster.kubernetes.api import CONFLICT, JSON_MERGE, NOT_FOUND, AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.having_roles import having_roles
 from steepest.cluster.kubernetes.kinds.kueue import KueueWorkloads, is_queued
@@ -252,13 +252,7 @@ class UsersOwners:
     async def _set(self, owner: UsersOwner, *, suspended: bool) -> bool:
         path = f"{owner.kind.path(owner.namespace)}/{owner.name}"
         change = suspension(owner.kind, owner.uid, suspended=suspended)
-        try:
-            await self._api.request("PATCH", path, body=change, content=JSON_MERGE)
-        except AnswerError as error:
-            if error.status in {NOT_FOUND, CONFLICT}:  # another one has its name now: the change names the UID
-                return False
-            raise
-        return True
+        return await self._api.merge(path, change)
 
 
 def _read(kind: Kind, namespace: str, found: UsersObject, having: UsersObject | None) -> UsersOwner:
