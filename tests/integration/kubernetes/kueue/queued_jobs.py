@@ -47,14 +47,15 @@ def owners_of_workloads(lab: KubernetesLab) -> list[str]:
     return sorted(owner["name"] for each in workloads(lab) for owner in each["metadata"]["ownerReferences"])
 
 
+def condition(lab: KubernetesLab, job: str, kind: str) -> str:
+    """The status of a condition of what Kueue has made of a Job; empty: it has none."""
+    found = (each for one in _of_job(lab, job) for each in one.get("status", {}).get("conditions", []))
+    return next((each["status"] for each in found if each["type"] == kind), "")
+
+
 def is_admitted(lab: KubernetesLab, job: str) -> bool:
     """Whether Kueue has admitted a Job: its Workload's condition ``Admitted`` says so."""
-    return any(
-        condition["type"] == "Admitted" and condition["status"] == "True"
-        for each in workloads(lab)
-        if job in {owner["name"] for owner in each["metadata"]["ownerReferences"]}
-        for condition in each.get("status", {}).get("conditions", [])
-    )
+    return condition(lab, job, "Admitted") == "True"
 
 
 def phases(lab: KubernetesLab, job: str) -> list[str]:
@@ -65,10 +66,12 @@ def phases(lab: KubernetesLab, job: str) -> list[str]:
 
 def workload(lab: KubernetesLab, job: str) -> dict[str, Any]:
     """What Kueue has made of a Job."""
-    (found,) = (
-        each for each in workloads(lab) if job in {owner["name"] for owner in each["metadata"]["ownerReferences"]}
-    )
+    (found,) = _of_job(lab, job)
     return found
+
+
+def _of_job(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:
+    return [each for each in workloads(lab) if job in {owner["name"] for owner in each["metadata"]["ownerReferences"]}]
 
 
 def by_steepest(lab: KubernetesLab) -> list[str]:

@@ -14,6 +14,7 @@ from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.kueue.queued_jobs import (
     PREEMPTING,
     URGENT,
+    condition,
     in_queue,
     is_admitted,
     phases,
@@ -87,7 +88,7 @@ def test_a_job_is_scheduled_once_it_is_admitted(lab: KubernetesLab, kubeconfig: 
         eventually(lambda: phases(lab, "first") == ["Running"], "another Job has the quota")
         lab.kubectl("create", "-f", "-", content=queued("later", opted_in=True))
         eventually(lambda: "steepest.dev/cluster" in made(lab, "job", "later")["metadata"]["labels"], "it is marked")
-        eventually(lambda: _condition(lab, "later", "QuotaReserved") == "False", "Kueue has looked at it")
+        eventually(lambda: condition(lab, "later", "QuotaReserved") == "False", "Kueue has looked at it")
         asked = system.ask("jobs")
         lab.kubectl("-n", NAMESPACE, "delete", "job", "first")
         later = job_of(made(lab, "job", "later"))
@@ -137,7 +138,7 @@ def test_a_gang_gives_way_and_its_quota_goes_to_others(
         assert {pod["metadata"]["labels"]["steepest.dev/replica"] for pod in again} == {"0", "1", "2"}
         assert list(folder.glob("checkpoints/*.twice")) == []
         assert system.breaches() == []
-    eventually(lambda: _condition(lab, GANG, "Finished") == "True", "Kueue knows that it is over")
+    eventually(lambda: condition(lab, GANG, "Finished") == "True", "Kueue knows that it is over")
     marked, deactivated, activated = ("jobs", "workloads", "workloads")
     assert _writes(lab, earlier) == [marked, deactivated, activated]
 
@@ -215,11 +216,6 @@ def _greeted_again(folder: Path) -> dict[str, Any] | None:
     """What the first replica said as it went on: a start that was not admitted was an incarnation too."""
     said = [folder / "0" / str(incarnation) / "control" / "hello.json" for incarnation in range(2, 9)]
     return next((json.loads(each.read_text()) for each in said if each.exists()), None)
-
-
-def _condition(lab: KubernetesLab, job: str, kind: str) -> str:
-    found = workload(lab, job).get("status", {}).get("conditions", [])
-    return next((each["status"] for each in found if each["type"] == kind), "")
 
 
 def _writes(lab: KubernetesLab, earlier: int) -> list[str]:
