@@ -6,8 +6,8 @@ The models of ``thesis:mixed-20`` are small NumPy trainings on four equal nodes:
 engines of their own (root, ``make engine images``). Their arrivals are spread over the window in which the nodes can do
 so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs; once
 they are only placed, where fewest run, and once ``steepest`` limits and moves them too. A pair's runs follow each other,
-and every second pair begins with the policy. With ``--pin``, all jobs begin on the same nodes in both, one after the other
-to the next.
+and every second pair begins with the policy. With ``--pin``, each job begins in a pair's second run where it was placed
+in the first one.
 
 Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). A job is late by the mean over the
 pairs.
@@ -68,7 +68,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=16, help="how many [default: 16]")
     parser.add_argument("--seed", type=int, default=0, help="draws models and arrivals [default: 0]")
     parser.add_argument("--docker", action="store_true", help="on Docker engines instead of emulated nodes")
-    parser.add_argument("--pin", action="store_true", help="the same first nodes in both runs of a pair")
+    parser.add_argument(
+        "--pin", action="store_true", help="the first nodes of a pair's first run in the second one, too"
+    )
     parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
     parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
     options = parser.parse_args()
@@ -85,9 +87,9 @@ def main() -> None:
                 drawn = arriving(jobs, load, seed)
                 measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
                 given = scaled(drawn, measured, testbed, seed)
-                given = _even(given) if options.pin else given
                 row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
-                known[key] = row | _pair(given, pair, options.state / f"{where.replace(', ', '-')}-{load:g}-{pair}")
+                folder = options.state / f"{where.replace(', ', '-')}-{load:g}-{pair}"
+                known[key] = row | _pair(given, pair, folder, pin=options.pin)
                 if options.out:
                     with options.out.open("a") as file:
                         file.write(json.dumps(known[key]) + "\n")
@@ -139,14 +141,15 @@ def _testbed(*, docker: bool) -> Iterator[Testbed]:
         yield nodes.emulated(NODES, SHARE)
 
 
-def _even(given: DemoWorkload) -> DemoWorkload:
-    names = [node.name for node in given.nodes]
-    return pinned(given, {one.job: names[number % len(names)] for number, one in enumerate(given.arrivals)})
+def _pair(given: DemoWorkload, number: int, folder: Path, *, pin: bool) -> dict[str, Any]:
+    first, second = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
+    story = _run(given, first, folder / first)
+    again = pinned(given, _first_nodes(story)) if pin else given
+    return {first: figures(story), second: figures(_run(again, second, folder / second))}
 
 
-def _pair(given: DemoWorkload, number: int, folder: Path) -> dict[str, Any]:
-    order = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
-    return {policy: figures(_run(given, policy, folder / policy)) for policy in order}
+def _first_nodes(story: RunTimeline) -> dict[str, str]:
+    return {job.name: job.first_node for job in story.jobs.values() if job.first_node is not None}
 
 
 def _run(given: DemoWorkload, policy: str, folder: Path) -> RunTimeline:

@@ -70,8 +70,8 @@ def test_where_not_all_promises_can_be_kept_that_of_the_urgent_job_is() -> None:
 
 
 def test_a_late_job_is_not_starved_by_jobs_of_unknown_size() -> None:
-    """In the virtual pool it has ended, and their copies have the whole node; it gets an equal part."""
-    silent = job("silent", None, fair_rate=CORES, silent=True)
+    """In the virtual pool it has ended, and their copies have the whole node; it gets an equal part, beside new ones too."""
+    silent = job("silent", None, fair_rate=CORES)
     assert rates(job("late", 100.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("late", 5.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("in time", 10.0, due_s=1_000.0), silent)["silent"] == pytest.approx(CORES)

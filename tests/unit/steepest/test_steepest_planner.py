@@ -82,7 +82,9 @@ def test_time_never_falls_and_no_clock_moves_it_by_more_than_a_tick() -> None:
 
 def running(**fields: Any) -> ManagedJob:
     """A job that has trained for a minute."""
-    return ManagedJob("n", 1, 0.0, 0.0, 55.0, **fields)
+    return ManagedJob(
+        **{"node": "n", "model": "mlp", "incarnation": 1, "began_s": 0.0, "since_s": 0.0, "seen_s": 55.0} | fields
+    )
 
 
 def test_demand_shows_where_nothing_holds_a_job_back() -> None:
@@ -91,8 +93,21 @@ def test_demand_shows_where_nothing_holds_a_job_back() -> None:
     assert measure_node(jobs, {"a": 4000, "b": 4000}, 8000, 60.0) == []
     jobs["b"].limit(1000)
     jobs["b"].forget_limits()
-    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 65.0) == [6.0]
+    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 65.0) == ["a"]
     assert (jobs["a"].demand, jobs["b"].demand) == (6.0, None)
+
+
+def test_a_job_whose_demand_has_not_shown_can_use_what_others_of_its_model_can() -> None:
+    """Else the mean of all; at least what it was seen to use, at most its node."""
+    state = SteepestPlannerState()
+    assert state.demand(running(), 8.0) == 8.0
+    for model, cpu in (("mlp", 2.0), ("mlp", 3.0), ("mlp", 2.5), ("rnn", 6.5)):
+        state.learn_demand(running(model=model, cpu=cpu))
+    assert state.demand(running(), 8.0) == 2.5
+    assert state.demand(running(most=4.0), 8.0) == 4.0
+    assert state.demand(running(), 2.0) == 2.0
+    assert state.demand(running(model="gru"), 8.0) == state.demand(running(model=""), 8.0) == pytest.approx(3.5)
+    assert state.demand(running(demand=1.0), 8.0) == 1.0
 
 
 def test_jobs_that_want_more_than_there_is_show_no_demand() -> None:
@@ -107,7 +122,8 @@ def test_a_low_use_is_a_demand_only_if_two_measurements_agree() -> None:
     job = running()
     assert measure_node({"a": job}, {"a": 500, "other": 500, "third": 10}, 8000, 60.0) == []
     assert measure_node({"a": job}, {"a": 1000, "other": 500, "third": 10}, 8000, 65.0) == []
-    assert measure_node({"a": job}, {"a": 1010, "other": 500, "third": 10}, 8000, 70.0) == [1.01]
+    assert measure_node({"a": job}, {"a": 1010, "other": 500, "third": 10}, 8000, 70.0) == ["a"]
+    assert job.demand == 1.01
 
 
 def test_a_suspended_job_works_on_nothing() -> None:

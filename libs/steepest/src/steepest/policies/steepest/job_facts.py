@@ -81,7 +81,6 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
             fair_rate=None if copy is None or self.left is not None else state.fair.rate(self.name),
             owed=() if not self.unknown or self.proved_wrong else self._owed(state, job, dues_s),
             behind=behind if self.unknown else max(behind, 0.0),
-            silent=self.unknown,
             young=young,
             steady=steady,
         )

@@ -1,6 +1,8 @@
-"""What the jobs of this pool did, and the next job of the same model will do: how long they ran, when they had learned most.
+"""What the jobs of this pool did, and the next job of the same model will do: how long they ran, how much CPU they could use,
+when they had learned most.
 
-A job that announces nothing is taken to be as large as the last ones of its model were, while it has used less than that.
+A job that announces nothing is taken to be as large as the last ones of its model were, while it has used less than that. A
+job whose demand has not shown yet is taken to have theirs.
 
 While a job runs, some of its losses are kept; when it has finished, the share of its steps at which it had 90 % of the
 reduction of its loss is known. Jobs of a model that has finished before get the shares of that model.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -118,10 +121,12 @@ class LearningHistory(msgspec.Struct):
     Attributes:
         models: Shares of their steps at which they had learned most, by model; that which finished longest ago comes first.
         sizes: Core-seconds of the whole jobs, likewise.
+        demands: Cores that they could use, likewise; also of jobs that still run.
     """
 
     models: dict[str, list[float]] = {}
     sizes: dict[str, list[float]] = {}
+    demands: dict[str, list[float]] = {}
 
     def add(self, model: str, share: float) -> None:
         """A job has finished that had learned most at this share of its steps."""
@@ -131,13 +136,25 @@ class LearningHistory(msgspec.Struct):
         """A job has finished after so many core-seconds."""
         _remember(self.sizes, model, size)
 
+    def add_demand(self, model: str, demand: float) -> None:
+        """A job has shown that it can use so many cores."""
+        _remember(self.demands, model, demand)
+
     def shares(self, model: str) -> tuple[float, ...] | None:
         """Equally likely shares of a job that runs, ascending; None: no job of that model has finished here."""
         return tuple(sorted(self.models[model])) if model in self.models else None
 
     def size(self, model: str) -> float | None:
         """Core-seconds that a job is taken to need which announces nothing: the median; None as for :meth:`shares`."""
-        return statistics.median(self.sizes[model]) if model in self.sizes else None
+        return _median(self.sizes, model)
+
+    def demand(self, model: str) -> float | None:
+        """Cores that a job is taken to use whose demand has not shown: the median; None: none of its model has shown it."""
+        return _median(self.demands, model)
+
+
+def _median(models: Mapping[str, Sequence[float]], model: str) -> float | None:
+    return statistics.median(models[model]) if model in models else None
 
 
 def _remember(models: dict[str, list[float]], model: str, value: float) -> None:

@@ -36,6 +36,7 @@ class ManagedJob(msgspec.Struct):
     """An incarnation of a job. Times are seconds of counted time, CPU is in cores, work in core-seconds.
 
     Attributes:
+        model: What it trains, as its user names it; empty: not said.
         began_s: When the job first trained.
         since_s: When this incarnation did.
         seen_s: When its use was measured last.
@@ -58,6 +59,7 @@ class ManagedJob(msgspec.Struct):
     """
 
     node: str
+    model: str
     incarnation: int
     began_s: float
     since_s: float
@@ -132,10 +134,8 @@ class ManagedJob(msgspec.Struct):
         return first
 
 
-def measure_node(
-    jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float
-) -> list[float]:
-    """Take in the measured use of a node; returns the demands that showed for the first time.
+def measure_node(jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float) -> list[str]:
+    """Take in the measured use of a node; returns the jobs whose demand showed for the first time.
 
     Args:
         jobs: The running jobs by name; others on the node are of no concern here.
@@ -154,6 +154,6 @@ def measure_node(
         spare = not is_full or any(other != name for other in beyond)
         settled = now_s - job.since_s > SETTLES_S
         if spare and settled and job.tightest_m is None and job.show(cores / max(1, len(uses_m)), cores):
-            shown.append(job.cpu)
+            shown.append(name)
         job.forget_limits()
     return shown

@@ -39,7 +39,6 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
         fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
         behind: Work that its fair copy has got more than it; below 0: it is ahead.
         owed: Work of a job of unknown size with which it keeps up with its fair copy, and when that is due.
-        silent: Whether it had the time to say how large it is, and its size is unknown.
         young: Whether it just began and its speed or its demand was never measured.
         steady: Whether it must not be limited now, because it is moved.
     """
@@ -55,7 +54,6 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     fair_rate: float | None = None
     behind: float = 0.0
     owed: Sequence[tuple[float, float]] = ()
-    silent: bool = False
     young: bool = False
     steady: bool = False
 
@@ -89,8 +87,8 @@ class NodePlan(msgspec.Struct, frozen=True):
 def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
-    A job that is late has ended in the virtual pool, where those of unknown size then have its part too. It gets an equal
-    part of the node first, or they would keep up with that and leave it none until they end.
+    A job that is late has ended in the virtual pool, where those of unknown size then have its part too, also new ones of
+    which nothing is known yet. It gets an equal part of the node first, or they would keep up with that and leave it none.
 
     A job that is due within the slot, and whose work fits into it, gets all that it can use, unless others would be late:
     plans follow each other faster than slots do, and one that got a part of what is left each time would not come to its
@@ -125,7 +123,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
 
     unknown = [job for job in jobs if job.left is None and not job.proved_wrong]
     wrong = [job for job in jobs if job.left is None and job.proved_wrong]
-    for job in _late_beside_silent(jobs):
+    for job in _late_beside_unknown(jobs):
         give(job, cores / len(jobs))
         shares[job.name].must = shares[job.name].rate
     for job in unknown:
@@ -176,9 +174,9 @@ def _can_end(job: JobOnNode, left: float, due_s: float, slot_s: float) -> bool:
     return due_s <= slot_s and left <= slot_s * job.demand
 
 
-def _late_beside_silent(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
+def _late_beside_unknown(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
     """The jobs that are late, where a job of unknown size is beside them."""
-    if not any(job.silent and not job.proved_wrong for job in jobs):
+    if not any(job.left is None and not job.proved_wrong for job in jobs):
         return ()
     return [job for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= 0]
 

@@ -86,7 +86,7 @@ def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         return
     if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
         return
-    fresh = ManagedJob(node, job.incarnation, now_s, now_s, now_s)
+    fresh = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
     if known is not None:
         fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
         fresh.size, fresh.left = known.size, known.left
@@ -110,8 +110,8 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     uses_m = {name: cpu_m for name, cpu_m in event.jobs.items() if is_here(state, name, event.node)}
     state.other[event.node] = sum(cpu_m for name, cpu_m in event.jobs.items() if name not in uses_m) / 1000
     here = {name: state.running[name] for name in uses_m}
-    for demand in measure_node(here, event.jobs, node.capacity.cpu_m, now_s):
-        state.learn_demand(demand)
+    for name in measure_node(here, event.jobs, node.capacity.cpu_m, now_s):
+        state.learn_demand(here[name])
     for progress in event.progress:
         if (running := here.get(progress.job)) is not None and progress.incarnation == running.incarnation:
             running.used_reported = running.used

@@ -23,7 +23,7 @@ class SteepestPlannerState(Pending):
         running: The jobs that train, by name.
         other: Measured cores that jobs use which are not managed, by node.
         residences: Each node as it was planned last.
-        learned: How long finished jobs ran, and when they had learned most.
+        learned: How long finished jobs ran, when they had learned most, and what jobs could use.
         announced: Whether a total of any job was ever believed. Before that, sizes of finished jobs count for nothing: where
             all sizes are such, jobs learn later than under fair sharing.
         largest: Cores of the largest node.
@@ -54,14 +54,17 @@ class SteepestPlannerState(Pending):
         self.now_s = max(self.now_s, (counted_ms + since_ms) / 1000)
         return self.now_s
 
-    def learn_demand(self, demand: float) -> None:
-        """Another job's demand was measured for the first time."""
+    def learn_demand(self, job: ManagedJob) -> None:
+        """The demand of another job was measured for the first time."""
         count, mean = self.demands
         count = min(count + 1, DEMANDS_KEPT)
-        self.demands = (count, mean + (demand - mean) / count)
+        self.demands = (count, mean + (job.cpu - mean) / count)
+        self.learned.add_demand(job.model, job.cpu)
 
     def demand(self, job: ManagedJob, cores: float) -> float:
-        """Cores that a job can use; while it never showed, the mean of those that did."""
+        """Cores that a job can use; while that never showed, as much as others of its model, else the mean of all that did."""
         count, mean = self.demands
-        known = job.demand if job.demand is not None else mean if count else cores
+        known = job.demand if job.demand is not None else self.learned.demand(job.model)
+        if known is None:
+            known = mean if count else cores
         return min(max(known, job.most), cores)

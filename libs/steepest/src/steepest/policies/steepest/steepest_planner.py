@@ -48,7 +48,7 @@ class SteepestPlanner:
     """Plans limits and moves."""
 
     name = "steepest-planner"
-    logic = 6
+    logic = 7
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
