@@ -1,5 +1,4 @@
-"""What the jobs of this pool did, and the next job of the same model will do: how long they ran, how much CPU they could use,
-when they had learned most.
+"""What jobs of this pool did, and the next one of the same model will do: run, use CPU, and learn, and how much of each.
 
 A job that announces nothing is taken to be as large as the last ones of its model were, while it has used less than that. A
 job whose demand has not shown yet is taken to have theirs.

@@ -62,7 +62,7 @@ class SteepestPlannerState(Pending):
         self.learned.add_demand(job.model, job.cpu)
 
     def demand(self, job: ManagedJob, cores: float) -> float:
-        """Cores that a job can use; while that never showed, as much as others of its model, else the mean of all that did."""
+        """Cores that a job can use; while that never showed, as others of its model, else the mean of all."""
         count, mean = self.demands
         known = job.demand if job.demand is not None else self.learned.demand(job.model)
         if known is None:
