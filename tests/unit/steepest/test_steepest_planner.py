@@ -80,11 +80,9 @@ def test_time_never_falls_and_no_clock_moves_it_by_more_than_a_tick() -> None:
     assert state.time_s(7_000, 3, 1_000) == pytest.approx(7.0)
 
 
-def running(**fields: Any) -> ManagedJob:
+def running(model: str = "mlp", **fields: Any) -> ManagedJob:
     """A job that has trained for a minute."""
-    return ManagedJob(
-        **{"node": "n", "model": "mlp", "incarnation": 1, "began_s": 0.0, "since_s": 0.0, "seen_s": 55.0} | fields
-    )
+    return ManagedJob("n", model, 1, 0.0, 0.0, 55.0, **fields)
 
 
 def test_demand_shows_where_nothing_holds_a_job_back() -> None:
