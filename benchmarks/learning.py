@@ -27,12 +27,12 @@ from pathlib import Path
 
 from steepest.policies.steepest.learning import SHARES, chance_to_learn
 from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
+from steepest.sim.losses.reduction import REACHED, learned_at
 
 REPOSITORY = Path(__file__).parents[1]
 SEEN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 """Shares of a run that the rules see."""
 
-REACHED = 0.9
 FIXED = 0.27
 FLAT_REPORTS = 2
 LONGEST = 0.4
@@ -71,7 +71,7 @@ def by_workload(data: Path, reports: int) -> Mapping[str, Sequence[Sequence[Repo
     found: defaultdict[str, list[Sequence[Report]]] = defaultdict(list)
     for curve in curves(data):
         run = thinned(curve, reports)
-        if share_reached(run) is not None:
+        if learned_at(run) is not None:
             found[curve.workload].append(run)
     return found
 
@@ -97,19 +97,9 @@ def thinned(curve: RealCurve, reports: int) -> list[Report]:
     return run
 
 
-def share_reached(run: Sequence[Report]) -> float | None:
-    """The share of its steps at which a run, smoothed by medians of five, has 90 % of its loss reduction."""
-    losses = [loss for _, loss in run]
-    smooth = [statistics.median(losses[max(0, at - 2) : at + 3]) for at in range(len(losses))]
-    goal = smooth[0] - REACHED * (smooth[0] - min(smooth))
-    if smooth[0] <= min(smooth):
-        return None
-    return next(share for (share, _), loss in zip(run, smooth, strict=True) if loss <= goal)
-
-
 def share_of(runs: Sequence[Sequence[Report]]) -> list[float]:
     """Where each run of a workload got there."""
-    return [share for run in runs if (share := share_reached(run)) is not None]
+    return [share for run in runs if (share := learned_at(run)) is not None]
 
 
 def tenths(workloads: Sequence[Sequence[float]]) -> list[float]:

@@ -9,6 +9,9 @@ they are only placed, where fewest run, and once ``steepest`` limits and moves t
 and every second pair begins with the policy. With ``--pin``, each job begins in a pair's second run where it was placed
 in the first one.
 
+A job has learned most when it reports the step at which it has 90 % of its loss reduction, as the reports of both runs of a
+pair show together: its losses depend on its steps alone, and how dense a run's own reports are depends on its limits.
+
 Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). A job is late by the mean over the
 pairs.
 
@@ -33,13 +36,16 @@ import msgspec
 
 from steepest.demo.audience import NoAudience
 from steepest.demo.beside.lateness import lateness, whole
-from steepest.demo.headline import headline_of, t90_ms
+from steepest.demo.headline import headline_of
 from steepest.demo.play import Play
 from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.workload import DemoWorkload, parameters, pinned
 from steepest.events.cluster import Outcome
+from steepest.log.files.file_log import FileLog
+from steepest.sim.losses.reduction import learned_at
 from steepest.sim.reproduce.verdict import estimate
 from steepest.sim.result import LATE
+from steepest.sim.whatif.history import read_history
 from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import open_workload
 from steepest.testbed import nodes
@@ -51,9 +57,20 @@ WORKLOAD = "thesis:mixed-20"
 WINDOW_S = 300
 """Over which that workload's arrivals are drawn."""
 
-NODES = 4
+NODES = 2
 SHARE = 0.6
 """Of the cores, for all nodes together. With more, the machine is full beside Steepest's own work: no node has its CPU."""
+
+Reports = Sequence[tuple[int, int, float]]
+"""When a job reported which step and loss, in milliseconds."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A run, and the reports of each of its jobs."""
+
+    story: RunTimeline
+    reports: Mapping[str, Reports]
+
 
 FAIR, OURS = "none", "steepest"
 COLUMNS = {"completion_s": "mean", "median_s": "median", "makespan_s": "makespan", "t90_s": "T90"}
@@ -143,16 +160,18 @@ def _testbed(*, docker: bool) -> Iterator[Testbed]:
 
 def _pair(given: DemoWorkload, number: int, folder: Path, *, pin: bool) -> dict[str, Any]:
     first, second = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
-    story = _run(given, first, folder / first)
-    again = pinned(given, _first_nodes(story)) if pin else given
-    return {first: figures(story), second: figures(_run(again, second, folder / second))}
+    one = _run(given, first, folder / first)
+    again = pinned(given, _first_nodes(one.story)) if pin else given
+    runs = {first: one, second: _run(again, second, folder / second)}
+    steps = {job: step_learned([run.reports[job] for run in runs.values()]) for job in one.story.jobs}
+    return {policy: figures(run, steps) for policy, run in runs.items()}
 
 
 def _first_nodes(story: RunTimeline) -> dict[str, str]:
     return {job.name: job.first_node for job in story.jobs.values() if job.first_node is not None}
 
 
-def _run(given: DemoWorkload, policy: str, folder: Path) -> RunTimeline:
+def _run(given: DemoWorkload, policy: str, folder: Path) -> Run:
     shutil.rmtree(folder, ignore_errors=True)
     play = Play(folder, given, parameters(policy))
     story = asyncio.run(play.run(NoAudience()))
@@ -160,16 +179,39 @@ def _run(given: DemoWorkload, policy: str, folder: Path) -> RunTimeline:
         raise KeyboardInterrupt
     if unfinished := [job.name for job in story.jobs.values() if job.outcome is not Outcome.FINISHED]:
         raise SystemExit(f"{', '.join(unfinished)} did not finish: steepest jobs --state {folder}")
-    return story
+    return Run(story, asyncio.run(_reports(play.recording)))
 
 
-def figures(story: RunTimeline) -> dict[str, Any]:
-    """What a run comes to: times in seconds."""
+async def _reports(recording: Path) -> dict[str, Reports]:
+    log = FileLog.open(recording, read_only=True)
+    try:
+        seen = (await read_history(log, 1)).seen
+    finally:
+        await log.close()
+    return {job: [(at_ms, step, loss) for at_ms, _, step, loss in one.reports] for job, one in seen.items()}
+
+
+def step_learned(runs: Sequence[Reports]) -> int | None:
+    """The step at which a job has 90 % of its loss reduction; None if its loss does not fall."""
+    losses = {step: loss for reports in runs for _, step, loss in reports}
+    reached = learned_at(sorted(losses.items()))
+    return None if reached is None else int(reached)
+
+
+def figures(run: Run, steps: Mapping[str, int | None]) -> dict[str, Any]:
+    """What a run comes to: times in seconds; ``steps``: at which each job has learned most."""
+    jobs = run.story.jobs.values()
+    learned_ms = {
+        job.name: min(at_ms for at_ms, step, _ in run.reports[job.name] if step >= learned) - job.submitted_ms
+        for job in jobs
+        if (learned := steps[job.name]) is not None
+    }
     return {
-        **msgspec.structs.asdict(headline_of(story)),
-        "learned": sum(t90_ms(job) is not None for job in story.jobs.values()),
-        "moves": sum(len(job.moves) for job in story.jobs.values()),
-        "completions": {job.name: (job.completion_ms or 0) / 1000 for job in story.jobs.values()},
+        **msgspec.structs.asdict(headline_of(run.story)),
+        "t90_s": statistics.fmean(learned_ms.values()) / 1000,
+        "learned": {job: at_ms / 1000 for job, at_ms in learned_ms.items()},
+        "moves": sum(len(job.moves) for job in jobs),
+        "completions": {job.name: (job.completion_ms or 0) / 1000 for job in jobs},
     }
 
 

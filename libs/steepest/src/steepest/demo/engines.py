@@ -7,8 +7,9 @@ It owns engines of the demo's own, of its nodes' sizes, for the time of a run. T
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -33,12 +34,24 @@ def own_engines(given: DemoWorkload) -> Iterator[DemoWorkload]:
         # Sockets have short names, so not below the state folder.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-")))
         nodes = []
-        for node in given.nodes:
-            engine = stack.enter_context(running_engine(folder / node.name, cpu_m=node.capacity.cpu_m))
+        for node, core in zip(given.nodes, cores_of([node.capacity.cpu_m for node in given.nodes]), strict=True):
+            cpu_m = node.capacity.cpu_m
+            engine = stack.enter_context(running_engine(folder / node.name, cpu_m=cpu_m, core=core))
             with contextlib.closing(engine.client()) as client:
                 images.provide(client, images.default_folder(), demo=True)
             nodes.append(msgspec.structs.replace(node, engine=engine.url))
         yield on(given, tuple(nodes))
+
+
+def cores_of(sizes_m: Sequence[int]) -> list[int | None]:
+    """The core of each node, the one where most is left; None where a node would not have all of its CPU there."""
+    left = dict.fromkeys(sorted(os.sched_getaffinity(0)), 1000)
+    found: list[int | None] = []
+    for size_m in sizes_m:
+        core = max(left, key=left.__getitem__)
+        found.append(core if left[core] >= size_m else None)
+        left[core] -= size_m
+    return found
 
 
 def on(given: DemoWorkload, nodes: tuple[NodeSpec, ...]) -> DemoWorkload:

@@ -41,16 +41,25 @@ class DockerEngine:
     Args:
         folder: Contains all of the engine's files; at most 80 characters, because socket paths are limited.
         cpu_m: CPU limit of all its containers together, in millicores; None: no limit.
+        core: The only core that they run on, besides ``cpu_m``; None: all. CPU shares hold on one core: on several, the
+            kernel balances a few single threads too coarsely, and a limit below all cores lets light ones use their own.
         bridge: A bridge of this machine that has an address: containers join its network; empty: none.
         options: Further arguments of ``dockerd``.
     """
 
     def __init__(
-        self, folder: Path, *, cpu_m: int | None = None, bridge: str = "", options: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        cpu_m: int | None = None,
+        core: int | None = None,
+        bridge: str = "",
+        options: Sequence[str] = (),
     ) -> None:
         self.folder = folder.absolute()
         self.group = f"steepest-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]}"
         self._cpu_m = cpu_m
+        self._core = core
         self._bridge = bridge
         self._options = tuple(options)
         self._daemon: psutil.Process | None = None
@@ -201,6 +210,18 @@ class DockerEngine:
         else:
             (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
             (group / "cpu.cfs_quota_us").write_text(str(quota_us))
+        if self._core is not None:
+            self._pin(self._core)
+
+    def _pin(self, core: int) -> None:
+        if _is_version_2():
+            (_GROUPS / "cgroup.subtree_control").write_text("+cpu +cpuset")
+            (_GROUPS / self.group / "cpuset.cpus").write_text(str(core))
+            return
+        group = _GROUPS / "cpuset" / self.group
+        group.mkdir(exist_ok=True)
+        (group / "cpuset.cpus").write_text(str(core))
+        (group / "cpuset.mems").write_text((_GROUPS / "cpuset" / "cpuset.mems").read_text())
 
 
 def _left(processes: Sequence[psutil.Process], patience_s: float) -> Sequence[psutil.Process]:
@@ -236,10 +257,15 @@ def missing() -> str:
 
 @contextlib.contextmanager
 def running_engine(
-    folder: Path, *, cpu_m: int | None = None, bridge: str = "", options: Sequence[str] = ()
+    folder: Path,
+    *,
+    cpu_m: int | None = None,
+    core: int | None = None,
+    bridge: str = "",
+    options: Sequence[str] = (),
 ) -> Iterator[DockerEngine]:
     """An engine that runs within the block; its folder's content is removed afterwards."""
-    engine = DockerEngine(folder, cpu_m=cpu_m, bridge=bridge, options=options)
+    engine = DockerEngine(folder, cpu_m=cpu_m, core=core, bridge=bridge, options=options)
     try:
         engine.start()
         yield engine

@@ -1,8 +1,7 @@
 """The node of an experiment: a private Docker engine, pinned to one core with priority over everything else on it.
 
-It owns the engine's placement on the machine. CPU shares are accurate only on one core: on several, the kernel balances
-a few single threads too coarsely. Other work on the machine still costs cache and memory bandwidth. There is only
-one node at a time: a second one would take half of the core.
+It owns the engine's placement on the machine. Other work on the machine still costs cache and memory bandwidth. There is
+only one node at a time: a second one would take half of the core.
 """
 
 from __future__ import annotations
@@ -51,8 +50,9 @@ def node() -> Iterator[DockerEngine]:
         # Not in a state folder, because socket paths must be short.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-")))
         try:
-            engine = stack.enter_context(running_engine(folder / "engine", cpu_m=CPU_M))
-            _hold(engine.group, max(os.sched_getaffinity(0)))
+            core = max(os.sched_getaffinity(0))
+            engine = stack.enter_context(running_engine(folder / "engine", cpu_m=CPU_M, core=core))
+            _put_first(engine.group)
         except OSError as error:
             raise InputError(
                 f"an engine cannot be pinned to one core here: {error}",
@@ -63,14 +63,8 @@ def node() -> Iterator[DockerEngine]:
         yield engine
 
 
-def _hold(group: str, core: int) -> None:
+def _put_first(group: str) -> None:
     if (_GROUPS / "cgroup.controllers").exists():
-        (_GROUPS / "cgroup.subtree_control").write_text("+cpu +cpuset")
-        (_GROUPS / group / "cpuset.cpus").write_text(str(core))
         (_GROUPS / group / "cpu.weight").write_text(str(min(100 * WEIGHT, 10_000)))
         return
-    placed = _GROUPS / "cpuset" / group
-    placed.mkdir(exist_ok=True)
-    (placed / "cpuset.cpus").write_text(str(core))
-    (placed / "cpuset.mems").write_text((_GROUPS / "cpuset" / "cpuset.mems").read_text())
     (_GROUPS / "cpu" / group / "cpu.shares").write_text(str(1024 * WEIGHT))

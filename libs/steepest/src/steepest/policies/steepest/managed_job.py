@@ -45,7 +45,7 @@ class ManagedJob(msgspec.Struct):
         used_reported: Its work when it last reported a step.
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
-        agreed: The newest use that may be its demand, until a second one agrees.
+        agreed: Its use at the newest measurement, if that may be its demand.
         limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
         planned: Whether a plan in the log, or on its way there, says so.
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
@@ -113,21 +113,20 @@ class ManagedJob(msgspec.Struct):
         """Whether it used more than it was limited to, so that CPU was to spare."""
         return self.loosest_m is not None and self.cpu * 1000 > BEYOND_LIMIT * self.loosest_m + BEYOND_LIMIT_M
 
-    def show(self, part: float, cores: float) -> bool:
-        """Nothing holds it back: its use is its demand, if that is less than its whole node.
+    def show(self, cores: float) -> bool:
+        """Nothing holds it back: its use is its demand, if that is less than its whole node, and two measurements agree.
+
+        One alone may be of a job that saves, loads data or waits, or of one that shared its node for a part of the time:
+        another one came or went.
 
         Args:
             cores: Of its node.
-            part: An equal part of its node. Less than that may be a job that saves, loads data or waits, so a second
-                measurement must agree.
 
         Returns:
             Whether its demand shows for the first time.
         """
-        if not 0 < self.cpu < FULL * cores:
-            return False
         agreed, self.agreed = self.agreed, self.cpu
-        if self.cpu < FULL * part and (agreed is None or abs(agreed - self.cpu) > SAME * self.cpu):
+        if not 0 < self.cpu < FULL * cores or agreed is None or abs(agreed - self.cpu) > SAME * self.cpu:
             return False
         first = self.demand is None
         self.demand = self.cpu
@@ -153,7 +152,9 @@ def measure_node(jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capa
     for name, job in here.items():
         spare = not is_full or any(other != name for other in beyond)
         settled = now_s - job.since_s > SETTLES_S
-        if spare and settled and job.tightest_m is None and job.show(cores / max(1, len(uses_m)), cores):
+        if not (spare and settled and job.tightest_m is None):
+            job.agreed = None
+        elif job.show(cores):
             shown.append(name)
         job.forget_limits()
     return shown
