@@ -1,13 +1,13 @@
 """What the policy ``steepest`` gains over fair sharing on real trainings, in pairs of runs.
 
-    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--docker] [--pin] [--out FILE]
+    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--jobs N] [--docker] [--pin] [--out FILE]
 
-The models of ``thesis:mixed-20`` are small NumPy trainings on four equal nodes: emulated ones, or with ``--docker``
-engines of their own (root, ``make engine images``). Their arrivals are spread over the window in which the nodes can do
-so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs; once
-they are only placed, where fewest run, and once ``steepest`` limits and moves them too. A pair's runs follow each other,
-and every second pair begins with the policy. With ``--pin``, each job begins in a pair's second run where it was placed
-in the first one.
+The models of ``thesis:mixed-20`` are small NumPy trainings on four equal emulated nodes, or with ``--docker`` on one Docker
+engine that has a core to itself (root, ``make engine images``). Their arrivals are spread over the window in which the nodes
+can do so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs;
+once they are only placed, where fewest run, and once ``steepest`` limits and moves them too. A pair's runs follow each
+other, and every second pair begins with the policy. With ``--pin``, each job begins in a pair's second run where it was
+placed in the first one.
 
 A job has learned most when it reports the step at which it has 90 % of its loss reduction, as the reports of both runs of a
 pair show together: its losses depend on its steps alone, and how dense a run's own reports are depends on its limits.
@@ -57,7 +57,9 @@ WORKLOAD = "thesis:mixed-20"
 WINDOW_S = 300
 """Over which that workload's arrivals are drawn."""
 
-NODES = 2
+NODES = 4
+"""That are emulated. Of engines there is one: what starts, moves and measures jobs on several of them takes CPU from all."""
+
 SHARE = 0.6
 """Of the cores, for all nodes together. With more, the machine is full beside Steepest's own work: no node has its CPU."""
 
@@ -84,7 +86,7 @@ def main() -> None:
     parser.add_argument("--load", default="1,1.5", help="work that arrives, by what the nodes can do [default: 1,1.5]")
     parser.add_argument("--jobs", type=int, default=16, help="how many [default: 16]")
     parser.add_argument("--seed", type=int, default=0, help="draws models and arrivals [default: 0]")
-    parser.add_argument("--docker", action="store_true", help="on Docker engines instead of emulated nodes")
+    parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of emulated nodes")
     parser.add_argument(
         "--pin", action="store_true", help="the first nodes of a pair's first run in the second one, too"
     )
@@ -101,7 +103,7 @@ def main() -> None:
             measured: Mapping[str, Cost] = {}
             for number, key in enumerate(missing, 1):
                 _, load, jobs, seed, pair = key
-                drawn = arriving(jobs, load, seed)
+                drawn = arriving(jobs, load, seed, len(testbed.nodes))
                 measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
                 given = scaled(drawn, measured, testbed, seed)
                 row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
@@ -118,11 +120,11 @@ def main() -> None:
         print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |")
 
 
-def arriving(jobs: int, load: float, seed: int) -> Workload:
+def arriving(jobs: int, load: float, seed: int, nodes: int) -> Workload:
     """The workload's first jobs, whose arrivals are stretched to the window in which so much work makes this load."""
     drawn = open_workload(WORKLOAD, seed=seed)
     taken = drawn.jobs[:jobs]
-    window_s = sum(whole_node_s(job) for job in taken) / (NODES * load)
+    window_s = sum(whole_node_s(job) for job in taken) / (nodes * load)
     stretched = [
         msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
     ]
@@ -152,8 +154,10 @@ def _interval(changes: Sequence[float]) -> str:
 @contextlib.contextmanager
 def _testbed(*, docker: bool) -> Iterator[Testbed]:
     if docker:
-        with nodes.several(NODES, SHARE) as testbed:
-            yield testbed
+        from steepest.testbed.node import node  # noqa: PLC0415 - the client of engines is an extra
+
+        with node() as engine:
+            yield nodes.one(engine)
     else:
         yield nodes.emulated(NODES, SHARE)
 

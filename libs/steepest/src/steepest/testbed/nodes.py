@@ -62,14 +62,14 @@ def emulated(count: int, share: float = SHARE) -> Testbed:
 
 
 @contextlib.contextmanager
-def several(count: int, share: float = SHARE) -> Iterator[Testbed]:
-    """Docker engines of their own, within the block; ``share``: of the cores, for all of them together.
+def several(count: int) -> Iterator[Testbed]:
+    """Docker engines of their own, within the block.
 
     Raises:
         InputError: What they need is missing.
         ClusterError: One does not start.
     """
-    with engines.own_engines(DemoWorkload(nodes=_equal(count, share), arrivals=())) as given:
+    with engines.own_engines(DemoWorkload(nodes=_equal(count, SHARE), arrivals=())) as given:
         yield Testbed(given.nodes, on_engines=True)
 
 
