@@ -34,8 +34,9 @@ def own_engines(given: DemoWorkload) -> Iterator[DemoWorkload]:
         # Sockets have short names, so not below the state folder.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="steepest-")))
         nodes = []
-        for node, core in zip(given.nodes, cores_of([node.capacity.cpu_m for node in given.nodes]), strict=True):
-            cpu_m = node.capacity.cpu_m
+        sizes_m = [node.capacity.cpu_m for node in given.nodes]
+        pinned = cores_of(sizes_m, sorted(os.sched_getaffinity(0)))
+        for node, cpu_m, core in zip(given.nodes, sizes_m, pinned, strict=True):
             engine = stack.enter_context(running_engine(folder / node.name, cpu_m=cpu_m, core=core))
             with contextlib.closing(engine.client()) as client:
                 images.provide(client, images.default_folder(), demo=True)
@@ -43,14 +44,17 @@ def own_engines(given: DemoWorkload) -> Iterator[DemoWorkload]:
         yield on(given, tuple(nodes))
 
 
-def cores_of(sizes_m: Sequence[int]) -> list[int | None]:
+def cores_of(sizes_m: Sequence[int], cores: Sequence[int]) -> list[int | None]:
     """The core of each node, the one where most is left; None where a node would not have all of its CPU there."""
-    left = dict.fromkeys(sorted(os.sched_getaffinity(0)), 1000)
+    left = dict.fromkeys(cores, 1000)
     found: list[int | None] = []
     for size_m in sizes_m:
         core = max(left, key=left.__getitem__)
-        found.append(core if left[core] >= size_m else None)
+        if left[core] < size_m:
+            found.append(None)
+            continue
         left[core] -= size_m
+        found.append(core)
     return found
 
 
