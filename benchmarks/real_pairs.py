@@ -120,11 +120,11 @@ def main() -> None:
         print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |")
 
 
-def arriving(jobs: int, load: float, seed: int, nodes: int) -> Workload:
+def arriving(jobs: int, load: float, seed: int, node_count: int) -> Workload:
     """The workload's first jobs, whose arrivals are stretched to the window in which so much work makes this load."""
     drawn = open_workload(WORKLOAD, seed=seed)
     taken = drawn.jobs[:jobs]
-    window_s = sum(whole_node_s(job) for job in taken) / (nodes * load)
+    window_s = sum(whole_node_s(job) for job in taken) / (node_count * load)
     stretched = [
         msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
     ]

@@ -32,7 +32,7 @@ def test_a_loss_that_does_not_fall_teaches_nothing(losses: list[float]) -> None:
 
 @given(st.lists(st.integers(-1_000_000, 1_000_000), max_size=60))
 def test_it_is_a_step_of_the_run_and_no_later_than_the_lowest_loss(losses: list[int]) -> None:
-    """Whatever the losses, smoothed or not."""
+    """It holds for any losses, and does not depend on their unit."""
     found = learned_at([(step, float(loss)) for step, loss in enumerate(losses)])
     assert found is None or 0 < found < len(losses)
     scaled = learned_at([(step, 1024.0 * loss) for step, loss in enumerate(losses)])

@@ -1,4 +1,4 @@
-"""What jobs of this pool did, and the next one of the same model will do: run, use CPU, and learn, and how much of each.
+"""What jobs teach about the next ones of their model: their size, the CPU that they use, and when they have learned most.
 
 A job that announces nothing is taken to be as large as the last ones of its model were, while it has used less than that. A
 job whose demand has not shown yet is taken to have theirs.
