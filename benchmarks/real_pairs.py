@@ -1,13 +1,12 @@
 """What the policy ``steepest`` gains over fair sharing on real trainings, in pairs of runs.
 
-    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--jobs N] [--docker] [--pin] [--out FILE]
+    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--jobs N] [--docker] [--out FILE]
 
-The models of ``thesis:mixed-20`` are small NumPy trainings on four equal emulated nodes, or with ``--docker`` on one Docker
-engine that has a core to itself (root, ``make engine images``). Their arrivals are spread over the window in which the nodes
-can do so much work: at a load of 1 as much arrives as they can do, at 1.5 half as much again. Every run has the same jobs;
-once they are only placed, where fewest run, and once ``steepest`` limits and moves them too. A pair's runs follow each
-other, and every second pair begins with the policy. With ``--pin``, each job begins in a pair's second run where it was
-placed in the first one.
+The models of ``thesis:mixed-20`` are small NumPy trainings on an emulated node of the local cluster, or with ``--docker``
+on a Docker engine that has a core to itself (root, ``make engine images``). Their arrivals are spread over the window in
+which the node can do so much work: at a load of 1 as much arrives as it can do, at 1.5 half as much again. Every run has the
+same jobs; once they share the node equally, and once ``steepest`` limits them. A pair's runs follow each other, and every
+second pair begins with the policy.
 
 A job has learned most when it reports the step at which it has 90 % of its loss reduction, as the reports of both runs of a
 pair show together: its losses depend on its steps alone, and how dense a run's own reports are depends on its limits.
@@ -39,7 +38,7 @@ from steepest.demo.beside.lateness import lateness, whole
 from steepest.demo.headline import headline_of
 from steepest.demo.play import Play
 from steepest.demo.run_timeline import RunTimeline
-from steepest.demo.workload import DemoWorkload, parameters, pinned
+from steepest.demo.workload import DemoWorkload, parameters
 from steepest.events.cluster import Outcome
 from steepest.log.files.file_log import FileLog
 from steepest.sim.losses.reduction import learned_at
@@ -50,18 +49,19 @@ from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import open_workload
 from steepest.testbed import nodes
 from steepest.testbed.costs import costs
-from steepest.testbed.jobs import Cost, scaled, whole_node_s
+from steepest.testbed.jobs import ONE_BATCH, Cost, scaled, whole_node_s
 from steepest.testbed.nodes import Testbed
 
 WORKLOAD = "thesis:mixed-20"
 WINDOW_S = 300
 """Over which that workload's arrivals are drawn."""
 
-NODES = 4
-"""That are emulated. Of engines there is one: what starts, moves and measures jobs on several of them takes CPU from all."""
+SHARE = 0.4
+"""Of two cores, for the emulated node: as much as the engine has. What starts, moves and measures jobs on more nodes would
+take CPU from all of them."""
 
-SHARE = 0.6
-"""Of the cores, for all nodes together. With more, the machine is full beside Steepest's own work: no node has its CPU."""
+STEP: Mapping[str, Sequence[str]] = {"local": (), "docker": ONE_BATCH}
+"""How large a step is. The image's BLAS is so much slower that its smallest steps take as long as the default ones here."""
 
 Reports = Sequence[tuple[int, int, float]]
 """When a job reported which step and loss, in milliseconds."""
@@ -84,18 +84,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=5, help="of runs at each load [default: 5]")
     parser.add_argument("--load", default="1,1.5", help="work that arrives, by what the nodes can do [default: 1,1.5]")
-    parser.add_argument("--jobs", type=int, default=16, help="how many [default: 16]")
+    parser.add_argument("--jobs", type=int, default=10, help="how many [default: 10]")
     parser.add_argument("--seed", type=int, default=0, help="draws models and arrivals [default: 0]")
-    parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of emulated nodes")
-    parser.add_argument(
-        "--pin", action="store_true", help="the first nodes of a pair's first run in the second one, too"
-    )
+    parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of an emulated node")
     parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
     parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
     options = parser.parse_args()
     done = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
     loads = [float(load) for load in options.load.split(",")]
-    where = ("docker" if options.docker else "local") + (", pinned" if options.pin else "")
+    where = "docker" if options.docker else "local"
     known = {(row["where"], row["load"], row["jobs"], row["seed"], row["pair"]): row for row in done}
     wanted = [(where, load, options.jobs, options.seed, pair) for load in loads for pair in range(options.pairs)]
     if missing := [key for key in wanted if key not in known]:
@@ -103,12 +100,12 @@ def main() -> None:
             measured: Mapping[str, Cost] = {}
             for number, key in enumerate(missing, 1):
                 _, load, jobs, seed, pair = key
-                drawn = arriving(jobs, load, seed, len(testbed.nodes))
-                measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs))
-                given = scaled(drawn, measured, testbed, seed)
+                drawn = arriving(jobs, load, seed)
+                measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs), STEP[where])
+                given = scaled(drawn, measured, testbed, seed, STEP[where])
                 row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
-                folder = options.state / f"{where.replace(', ', '-')}-{load:g}-{pair}"
-                known[key] = row | _pair(given, pair, folder, pin=options.pin)
+                folder = options.state / f"{where}-{load:g}-{pair}"
+                known[key] = row | _pair(given, pair, folder)
                 if options.out:
                     with options.out.open("a") as file:
                         file.write(json.dumps(known[key]) + "\n")
@@ -120,11 +117,11 @@ def main() -> None:
         print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |")
 
 
-def arriving(jobs: int, load: float, seed: int, node_count: int) -> Workload:
+def arriving(jobs: int, load: float, seed: int) -> Workload:
     """The workload's first jobs, whose arrivals are stretched to the window in which so much work makes this load."""
     drawn = open_workload(WORKLOAD, seed=seed)
     taken = drawn.jobs[:jobs]
-    window_s = sum(whole_node_s(job) for job in taken) / (node_count * load)
+    window_s = sum(whole_node_s(job) for job in taken) / load
     stretched = [
         msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
     ]
@@ -159,20 +156,14 @@ def _testbed(*, docker: bool) -> Iterator[Testbed]:
         with node() as engine:
             yield nodes.one(engine)
     else:
-        yield nodes.emulated(NODES, SHARE)
+        yield nodes.emulated(1, SHARE)
 
 
-def _pair(given: DemoWorkload, number: int, folder: Path, *, pin: bool) -> dict[str, Any]:
-    first, second = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
-    one = _run(given, first, folder / first)
-    again = pinned(given, _first_nodes(one.story)) if pin else given
-    runs = {first: one, second: _run(again, second, folder / second)}
-    steps = {job: step_learned([run.reports[job] for run in runs.values()]) for job in one.story.jobs}
+def _pair(given: DemoWorkload, number: int, folder: Path) -> dict[str, Any]:
+    order = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
+    runs = {policy: _run(given, policy, folder / policy) for policy in order}
+    steps = {job: step_learned([run.reports[job] for run in runs.values()]) for job in runs[FAIR].story.jobs}
     return {policy: figures(run, steps) for policy, run in runs.items()}
-
-
-def _first_nodes(story: RunTimeline) -> dict[str, str]:
-    return {job.name: job.first_node for job in story.jobs.values() if job.first_node is not None}
 
 
 def _run(given: DemoWorkload, policy: str, folder: Path) -> Run:

@@ -15,6 +15,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import (
     MOST_STEPS,
     TimeLeft,
+    cpu_ms_before_steps,
     cpu_ms_left,
     cpu_ms_per_step,
     steps_left,
@@ -188,6 +189,17 @@ def test_cpu_time_of_a_step_needs_two_steps_and_a_measurement() -> None:
     assert cpu_ms_per_step(pool.report(step=5, cpu_ms=1_500)) == 250
     assert cpu_ms_left(pool.a) == 95 * 250
     assert cpu_ms_per_step(pool.report(step=5, cpu_ms=9_000)) == 250, "a step under way is no step yet"
+
+
+def test_what_a_job_uses_before_its_first_step_is_known_with_the_second_report() -> None:
+    """The step under way is none of it, and one that used less than its steps take used nothing before them."""
+    pool = Trained()
+    assert cpu_ms_before_steps(pool.train(5)) == 0
+    assert cpu_ms_before_steps(pool.train(15)) == 1_000 - 100
+
+    quick = Trained()
+    quick.report(step=10, cpu_ms=100)
+    assert cpu_ms_before_steps(quick.report(step=20, cpu_ms=1_100)) == 0
 
 
 def test_cpu_time_never_falls() -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from steepest.errors import ClusterError
@@ -32,21 +33,26 @@ Probe = Callable[[str, int], float]
 """The CPU time in seconds of a training of some kind with so many steps, alone on its node."""
 
 
-def costs(nodes: Testbed, models: Iterable[str]) -> dict[str, Cost]:
+def costs(nodes: Testbed, models: Iterable[str], step: Sequence[str] = ONE_BATCH) -> dict[str, Cost]:
     """Measure the costs of the trainings that represent some models.
+
+    Args:
+        nodes: Where they are to run.
+        models: Of the experiment.
+        step: Options of the trainings that say how large a step is.
 
     Raises:
         ClusterError: A training did not run.
     """
     with contextlib.ExitStack() as stack:
-        probe: Probe = _probe_here
+        probe: Probe = partial(_probe_here, step)
         if nodes.on_engines:
             import docker  # noqa: PLC0415 - the client is an extra
 
             client = stack.enter_context(
                 contextlib.closing(docker.APIClient(base_url=nodes.nodes[0].engine, version="auto", timeout=60))
             )
-            probe = _on(client)
+            probe = _on(client, step)
         found: dict[str, Cost] = {}
         by_kind: dict[str, Cost] = {}
         for model in models:
@@ -62,8 +68,8 @@ def _cost(probe: Probe, kind: str) -> Cost:
     return Cost(max(0.0, few - _FEW_STEPS * step_s), step_s)
 
 
-def _probe_here(kind: str, steps: int) -> float:
-    command = [sys.executable, "-c", _PROBE.format(kind=kind), "--steps", str(steps), *ONE_BATCH]
+def _probe_here(step: Sequence[str], kind: str, steps: int) -> float:
+    command = [sys.executable, "-c", _PROBE.format(kind=kind), "--steps", str(steps), *step]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
@@ -71,12 +77,12 @@ def _probe_here(kind: str, steps: int) -> float:
     return _cpu_s(kind, done.stdout, done.stderr)
 
 
-def _on(client: docker.APIClient) -> Probe:
+def _on(client: docker.APIClient, step: Sequence[str]) -> Probe:
     """Probe in a container of an engine."""
     from steepest.docker_lab.images import DEMO  # noqa: PLC0415 - the client is an extra
 
     def probe(kind: str, steps: int) -> float:
-        command = [PYTHON, "-c", _PROBE.format(kind=kind), "--steps", str(steps), *ONE_BATCH]
+        command = [PYTHON, "-c", _PROBE.format(kind=kind), "--steps", str(steps), *step]
         host = client.create_host_config(network_mode="none")
         made = client.create_container(
             DEMO, command, host_config=host, environment={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

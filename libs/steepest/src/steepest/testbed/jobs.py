@@ -6,7 +6,7 @@ It owns the mapping of models to the demo's trainings, and the time scale.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -58,10 +58,16 @@ class Cost(msgspec.Struct, frozen=True):
     step_s: float
 
 
-def scaled(jobs: Workload, costs: Mapping[str, Cost], nodes: Testbed, seed: int) -> DemoWorkload:
-    """The experiment's jobs as a workload for the nodes, from the first submission on: nothing happens before it."""
+def scaled(
+    jobs: Workload, costs: Mapping[str, Cost], nodes: Testbed, seed: int, step: Sequence[str] = ONE_BATCH
+) -> DemoWorkload:
+    """The experiment's jobs as a workload for the nodes, from the first submission on: nothing happens before it.
+
+    ``step``: the options that the costs were measured with.
+    """
     begin_s = min(job.submit_s for job in jobs.jobs)
-    return nodes.staged(tuple(_arrival(job, begin_s, costs[job.model], nodes.cpu_m, seed) for job in jobs.jobs))
+    options = ("--seed", str(seed), *step)
+    return nodes.staged(tuple(_arrival(job, begin_s, costs[job.model], nodes.cpu_m, options) for job in jobs.jobs))
 
 
 def whole_node_s(job: SimJob) -> float:
@@ -69,11 +75,10 @@ def whole_node_s(job: SimJob) -> float:
     return job.work_s * job.demand_cpu_m / MACHINE_M
 
 
-def _arrival(job: SimJob, begin_s: float, cost: Cost, cpu_m: int, seed: int) -> Arrival:
+def _arrival(job: SimJob, begin_s: float, cost: Cost, cpu_m: int, options: Sequence[str]) -> Arrival:
     kind, core_s = KINDS[job.model], whole_node_s(job) * cpu_m / 1000 / SCALE
     steps = max(1, round((core_s - cost.start_s) / cost.step_s))
-    options = ("--steps", str(steps), "--seed", str(seed), *ONE_BATCH)
-    command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", *options)
+    command = (sys.executable, "-m", f"steepest.demo_jobs.{kind}", "--steps", str(steps), *options)
     return Arrival(
         at_s=(job.submit_s - begin_s) / SCALE,
         job=job.name,

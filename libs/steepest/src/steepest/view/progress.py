@@ -82,6 +82,18 @@ def worked(history: ProgressHistory) -> tuple[int, int]:
     return history.steps + last[0] - first[0], history.cpu_ms + last[1] - first[1]
 
 
+def cpu_ms_before_steps(job: Job) -> float:
+    """CPU time that a job's first incarnation used before its first step, in milliseconds; 0 until two steps were seen.
+
+    A later incarnation goes on at a step that it does not report, so that this is not known of it. The step that was under
+    way at the first report may have been nearly done, and counts as a step.
+    """
+    if job.incarnation > 1:
+        return 0.0
+    first, of_each = job.progress.history.begun_at, cpu_ms_per_step(job)
+    return 0.0 if first is None or of_each is None else max(0.0, first[1] - (first[0] + 1) * of_each)
+
+
 def cpu_ms_left(job: Job) -> int | None:
     """CPU time until the training is complete, in milliseconds; None where it is unknown."""
     left, of_each = steps_left(job), cpu_ms_per_step(job)

@@ -14,7 +14,7 @@ from steepest.policies.steepest.learning_history import FIRST
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.view.progress import cpu_ms_left, cpu_ms_per_step, total_steps
+from steepest.view.progress import cpu_ms_before_steps, cpu_ms_left, cpu_ms_per_step, total_steps
 from steepest.view.state import Job
 
 COURSE_POINTS = 8
@@ -127,7 +127,8 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     elif total is None or of_each is None or left_ms is None or total == job.progress.step:
         size = left = None
     else:
-        size = total * of_each / 1000
+        running.start = cpu_ms_before_steps(job) / 1000 or running.start
+        size = running.start + total * of_each / 1000
         since_report = running.used_by(now_s) - running.used_reported
         left = max(left_ms / 1000 - since_report, LEAST_LEFT * size)
         running.size, running.left = size, left

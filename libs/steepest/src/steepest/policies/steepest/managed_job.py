@@ -43,6 +43,7 @@ class ManagedJob(msgspec.Struct):
         cpu: Its use then.
         used: Its work up to then, over all incarnations.
         used_reported: Its work when it last reported a step.
+        start: Its work before its first step: imports, loading data. What later incarnations need is the price of moves.
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
         agreed: Its use at the newest measurement, if that may be its demand.
@@ -67,6 +68,7 @@ class ManagedJob(msgspec.Struct):
     cpu: float = 0.0
     used: float = 0.0
     used_reported: float = 0.0
+    start: float = 0.0
     most: float = 0.0
     demand: float | None = None
     agreed: float | None = None

@@ -89,6 +89,7 @@ def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
     fresh = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
     if known is not None:
         fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
+        fresh.start = known.start
         fresh.size, fresh.left = known.size, known.left
         fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
     if job.limit is not None:
@@ -125,7 +126,7 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
         state.fair.finish(job.name, 0.0, now_s)
         return
     steps = job.stop_step or job.progress.step
-    size = steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
+    size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)
     if job.outcome is c.Outcome.FINISHED:
         state.learned.add_size(job.spec.model, size)
