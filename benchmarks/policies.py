@@ -92,7 +92,10 @@ def main() -> None:
     known = {(row["policy"], row["case"], row["seed"]): row for row in rows}
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     parameters = parameters_of(options.policy, options.set)
-    for name in options.case.split(","):
+    cases = options.case.split(",")
+    if unknown := [name for name in cases if name not in CASES]:
+        parser.error(f"--case {', '.join(unknown)}: there is no such case")
+    for name in cases:
         for seed in seeds:
             if (options.policy, name, seed) not in known:
                 row = measure(name, options.policy, parameters, seed)

@@ -19,12 +19,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import msgspec
+
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, QueueParameters
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN, READS
-from steepest.policies.pickyman.division import Victim, Wanted, best_block, gain_ms
+from steepest.policies.pickyman.division import Victim, Wanted, best_block, gain_ms, room_in_ms
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.queueing.wish import Wish
 from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
@@ -48,8 +50,13 @@ def instance(rng: random.Random) -> tuple[list[Wanted], list[Victim], int]:
         Wanted(f"w{number}", 1000 * rng.lognormvariate(5.5, 1.5), Wish(Resources(gpus=gpus), None, "default"))
         for number, gpus in enumerate(rng.choice((1, 1, 2, 2, 4)) for _ in range(rng.randint(1, 3)))
     ]
-    waiting.sort(key=lambda one: one.remaining_ms)
-    return waiting, running, rng.choice((0, 0, 0, 1))
+    free = rng.choice((0, 0, 0, 1))
+    ending = sorted(running, key=lambda one: one.remaining_ms)
+    waiting = [
+        msgspec.structs.replace(one, room_in_ms=room_in_ms(one, {NODE: Resources(gpus=free)}, ending))
+        for one in sorted(waiting, key=lambda one: one.remaining_ms)
+    ]
+    return waiting, running, free
 
 
 def greedy(waiting: Sequence[Wanted], running: Sequence[Victim], free: int) -> float:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.events.cluster import Role
 from steepest.events.common import Resources
-from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, best_block, gain_ms
+from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, best_block, gain_ms, room_in_ms
+from steepest.policies.placement.gangs import choose
+from steepest.policies.placement.slots import Slots
 from steepest.policies.queueing.wish import Wish
 
 NODES = ("n1", "n2", "n3")
@@ -25,7 +28,15 @@ def victims(draw: st.DrawFn) -> list[Victim]:
         on = draw(st.lists(st.sampled_from(NODES), min_size=1, max_size=2, unique=True))
         leaves = {node: Resources(gpus=draw(st.integers(1, 4))) for node in on}
         remaining, suspension, resumption = draw(times), draw(times), draw(times)
-        found.append(Victim(f"v{number}", remaining, suspension / 100, resumption / 100, leaves))
+        found.append(
+            Victim(
+                name=f"v{number}",
+                remaining_ms=remaining,
+                suspension_ms=suspension / 100,
+                resumption_ms=resumption / 100,
+                leaves=leaves,
+            )
+        )
     return found
 
 
@@ -127,6 +138,29 @@ def test_the_order_of_the_candidates_does_not_matter(
     by_node = {node: [one for one in again if node in one.leaves] for node in on_nodes(running)}
     for wanted in jobs:
         assert best_block(wanted, free, on_nodes(running)) == best_block(wanted, free, by_node)
+
+
+@given(waiting(), free_gpus, victims())
+def test_there_is_room_once_enough_jobs_have_ended(
+    jobs: list[Wanted], free: Mapping[str, Resources], running: list[Victim]
+) -> None:
+    """By looking at each end; and no block waits longer for its own places."""
+
+    def has_room_at(wanted: Wanted, at_ms: float) -> bool:
+        left = {
+            node: sum((one.leaves[node] for one in running if node in one.leaves and one.remaining_ms <= at_ms), amount)
+            for node, amount in free.items()
+        }
+        if wanted.wish.roles:
+            return choose(wanted.wish.roles, Slots(left), first_node=None) is not None
+        return any(wanted.wish.requests.fits(amount) for amount in left.values())
+
+    ending = sorted(running, key=lambda one: one.remaining_ms)
+    for wanted in (one for one in jobs if not has_room_at(one, -1)):
+        found = room_in_ms(wanted, free, ending)
+        assert found == min((one.remaining_ms for one in ending if has_room_at(wanted, one.remaining_ms)), default=inf)
+        block = best_block(wanted, free, on_nodes(running))
+        assert block is None or found <= max(one.remaining_ms for one in block.victims)
 
 
 @given(waiting(), free_gpus)

@@ -250,6 +250,34 @@ def test_no_job_gives_way_where_that_costs_more_than_it_saves() -> None:
     assert suspensions(pool) == []
 
 
+@pytest.mark.parametrize(("other_epochs", "gives_way"), [(3, False), (100, True)])
+def test_no_job_gives_way_to_one_that_soon_has_room_anyway(*, other_epochs: int, gives_way: bool) -> None:
+    """A job of 150 s waits; on the other node one has 10 s left, or as long as all."""
+    pool = pool_of(n1=1_000, n2=1_000)
+    submit(pool, "long", 100)
+    submit(pool, "other", other_epochs)
+    for number in (1, 2):
+        train(pool, "long", number)
+        train(pool, "other", number, after_ms=0)
+    submit(pool, "waits", 15)
+    pool.tick(1)
+    assert bool(suspensions(pool)) is gives_way
+
+
+def test_a_job_past_its_predicted_end_promises_no_room() -> None:
+    """It may run for any time, and another one gives way."""
+    pool = pool_of(n1=1_000, n2=1_000)
+    submit(pool, "long", 100)
+    submit(pool, "overdue", 3)
+    for number in (1, 2):
+        train(pool, "long", number)
+        train(pool, "overdue", number, after_ms=0)
+    pool.tick(EPOCH_MS)
+    submit(pool, "waits", 15)
+    pool.tick(1)
+    assert [one.job for one in suspensions(pool)] == ["long"]
+
+
 def test_srtf_takes_no_account_of_what_a_suspension_costs() -> None:
     """The same jobs under the rule that only compares remaining times."""
     pool = pool_of(PreemptionRule.SRTF)

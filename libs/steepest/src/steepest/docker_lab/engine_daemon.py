@@ -43,6 +43,7 @@ class DockerEngine:
         cpu_m: CPU limit of all its containers together, in millicores; None: no limit.
         core: The only core that they run on, besides ``cpu_m``; None: all. CPU shares hold on one core: on several, the
             kernel balances a few single threads too coarsely, and a limit below all cores lets light ones use their own.
+        weight: With ``cpu_m``, of all its containers together, relative to any other process on their cores.
         bridge: A bridge of this machine that has an address: containers join its network; empty: none.
         options: Further arguments of ``dockerd``.
     """
@@ -53,6 +54,7 @@ class DockerEngine:
         *,
         cpu_m: int | None = None,
         core: int | None = None,
+        weight: int = 1,
         bridge: str = "",
         options: Sequence[str] = (),
     ) -> None:
@@ -60,6 +62,7 @@ class DockerEngine:
         self.group = f"steepest-{hashlib.sha256(str(self.folder).encode()).hexdigest()[:12]}"
         self._cpu_m = cpu_m
         self._core = core
+        self._weight = weight
         self._bridge = bridge
         self._options = tuple(options)
         self._daemon: psutil.Process | None = None
@@ -88,7 +91,8 @@ class DockerEngine:
         """Start the daemon and wait until it answers; a daemon that still runs on the folder is adopted.
 
         Raises:
-            InputError: The daemon is missing, this process is not root, or the folder's path is too long.
+            InputError: The daemon is missing, this process is not root or may not create control groups, or the folder's
+                path is too long.
             ClusterError: It does not start; the message has the end of its log.
         """
         if why := missing():
@@ -96,7 +100,13 @@ class DockerEngine:
         if len(f"{self.folder}/docker.sock") > _LONGEST_SOCKET:
             raise InputError(f"the path {self.folder} is too long for a socket", hint="set TMPDIR to a shorter folder")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._make_group()
+        try:
+            self._make_group()
+        except OSError as error:
+            raise InputError(
+                f"an engine cannot be given a part of the CPU here: {error}",
+                hint="run it where root may create control groups",
+            ) from error
         self._daemon = self._left_behind()
         if self._daemon is None:
             # Stale pid files of killed processes: the pid may belong to another process or to a zombie, and the daemon
@@ -207,7 +217,9 @@ class DockerEngine:
         group.mkdir(exist_ok=True)
         if _is_version_2():
             (group / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+            (group / "cpu.weight").write_text(str(min(100 * self._weight, 10_000)))
         else:
+            (group / "cpu.shares").write_text(str(1024 * self._weight))
             (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
             (group / "cpu.cfs_quota_us").write_text(str(quota_us))
         if self._core is not None:
@@ -261,11 +273,12 @@ def running_engine(
     *,
     cpu_m: int | None = None,
     core: int | None = None,
+    weight: int = 1,
     bridge: str = "",
     options: Sequence[str] = (),
 ) -> Iterator[DockerEngine]:
     """An engine that runs within the block; its folder's content is removed afterwards."""
-    engine = DockerEngine(folder, cpu_m=cpu_m, core=core, bridge=bridge, options=options)
+    engine = DockerEngine(folder, cpu_m=cpu_m, core=core, weight=weight, bridge=bridge, options=options)
     try:
         engine.start()
         yield engine

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -24,7 +25,17 @@ from steepest.events.received import Received
 from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pending import Pending
-from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, Worth, best_block, saved_and_cost
+from steepest.policies.pickyman.division import (
+    RunningJob,
+    Victim,
+    VictimBlock,
+    Wanted,
+    Worth,
+    best_block,
+    room_in_ms,
+    saved_and_cost,
+    waits_ms,
+)
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
 from steepest.policies.placement.gangs import choose
@@ -39,6 +50,9 @@ CANDIDATES = 32
 
 LOOKED_AT = 4 * CANDIDATES
 """Running jobs that are looked at until so many candidates were found."""
+
+ENDING = LOOKED_AT
+"""Running jobs that end first, among which it is looked for those that leave room."""
 
 OTHERS_SHOWN = 4
 
@@ -72,7 +86,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 4
+    logic = 5
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
@@ -138,6 +152,7 @@ class PreemptionPlanner:
         walk.room.look()
         taken: dict[str, None] = {}
         hopeless: dict[Wish, None] = {}
+        ending = list(self._ending(view)) if parameters.rule is PreemptionRule.PICKYMAN else []
         for job in self._waiting(walk, parameters):
             wish = wish_of(job)
             wanted = self._wanted(view, job, wish)
@@ -151,6 +166,8 @@ class PreemptionPlanner:
             for one in candidates:
                 for node in one.leaves:
                     on_nodes.setdefault(node, []).append(one)
+            if candidates:
+                wanted = msgspec.structs.replace(wanted, room_in_ms=room_in_ms(wanted, free, ending))
             block = best_block(wanted, free, on_nodes, self._worth(parameters))
             if block is None or not walk.limits.allow(job.spec, block.places.sizes):
                 if parameters.rule in BY_PREDICTION:
@@ -207,6 +224,14 @@ class PreemptionPlanner:
             if void_transition(plan, one, view) is None:
                 found += 1
                 yield self._victim(view, one, left, received.at_ms)
+
+    def _ending(self, view: ClusterView) -> Iterator[RunningJob]:
+        """The running jobs that end first; one that is past its predicted end may run for any time, and is left out."""
+        if self._running is None:
+            return
+        for job in islice(self._running.ending(), ENDING):
+            if left := remaining_ms(job, view.counted_ms):
+                yield RunningJob(remaining_ms=left, leaves={node: view.nodes.held(job, node) for node in job.holds})
 
     def _victim(self, view: ClusterView, job: Job, left: int | None, at_ms: int) -> Victim:
         overheads, storage = self.state.overheads, view.parameters.pickyman.storage_bytes_s
@@ -328,7 +353,7 @@ def _seen(wanted: Wanted, one: Victim, spared: str = "") -> c.VictimSeen:
 
 
 def _why_spared(wanted: Wanted, one: Victim, block: VictimBlock) -> str:
-    if one.remaining_ms <= max(victim.remaining_ms for victim in block.victims):
+    if one.remaining_ms < waits_ms(wanted, block.victims):
         return "less waiting would be saved"
     if one.suspension_ms > block.suspension_ms:
         return "it would take longer to suspend"

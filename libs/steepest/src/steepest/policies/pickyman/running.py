@@ -1,7 +1,7 @@
-"""The running jobs of a view that may be worth suspending, in the order in which a rule looks at them.
+"""The running jobs of a view: those that may be worth suspending, as a rule looks at them, and all by their ends.
 
-It owns this order and keeps it up to date with the records; each costs O(log n). All of it follows from the view, so nothing
-of it is kept in a snapshot.
+It owns these orders and keeps them up to date with the records; each costs O(log n). All of it follows from the view, so
+nothing of it is kept in a snapshot.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from sortedcontainers import SortedDict
-
 from steepest.events.parameters import PreemptionRule
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
+from steepest.view.orders.order import Order
 from steepest.view.progress import TimeLeft
 from steepest.view.state import Job, Phase
 
@@ -57,8 +56,8 @@ class RunningJobs:
         """Put all of them in order. Work: O(n log n)."""
         self._view = view
         self._rule = rule
-        self._order: SortedDict[tuple[int, str], Job] = SortedDict()
-        self._keys: dict[str, tuple[int, str]] = {}
+        self._order = Order()
+        self._ending = Order()
         for job in view.jobs:
             self.look_at(job)
 
@@ -68,25 +67,33 @@ class RunningJobs:
 
     def look_at(self, job: Job) -> None:
         """A job may have changed. Work: O(log n)."""
-        key = self._key(job)
-        before = self._keys.get(job.name)
-        if key == before:
-            return
-        if before is not None:
-            del self._order[before], self._keys[job.name]
-        if key is not None:
-            self._order[key] = job
-            self._keys[job.name] = key
+        end_ms = _end_ms(job) if self._rule in BY_PREDICTION and job.alive and job.plan is None else None
+        _put(self._ending, job, end_ms)
+        if job.phase is not Phase.RUNNING or job.plan is not None or job.cancel or immovable(job) is not None:
+            _put(self._order, job, None)
+        elif self._rule not in BY_PREDICTION:
+            _put(self._order, job, job.placed_counted_ms)
+        else:
+            _put(self._order, job, None if end_ms is None else -end_ms)
 
     def __iter__(self) -> Iterator[Job]:
-        return iter(self._order.values())
+        return (self._view.jobs[name] for name in self._order)
 
-    def _key(self, job: Job) -> tuple[int, str] | None:
-        if job.phase is not Phase.RUNNING or job.plan is not None or job.cancel or immovable(job) is not None:
-            return None
-        if self._rule not in BY_PREDICTION:
-            return (job.placed_counted_ms, job.name)
-        left = remaining_ms(job, 0)
-        if job.forecast is None or left is None:
-            return None
-        return (-left - max(job.forecast.counted_ms, job.placed_counted_ms), job.name)
+    def ending(self) -> Iterator[Job]:
+        """All running jobs whose end is predicted, whether they may be stopped or not: those that end first come first."""
+        return (self._view.jobs[name] for name in self._ending)
+
+
+def _put(order: Order, job: Job, key: int | None) -> None:
+    if key is not None:
+        order.put((key, job.name))
+    elif job.name in order:
+        order.drop(job.name)
+
+
+def _end_ms(job: Job) -> int | None:
+    """When a job is trained, by its prediction, in counted time."""
+    left = remaining_ms(job, 0)
+    if job.forecast is None or left is None:
+        return None
+    return left + max(job.forecast.counted_ms, job.placed_counted_ms)

@@ -11,7 +11,7 @@ from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.learning_history import FIRST
-from steepest.policies.steepest.managed_job import ManagedJob
+from steepest.policies.steepest.managed_job import UNKNOWN_LEFT, ManagedJob
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.progress import cpu_ms_before_steps, cpu_ms_left, cpu_ms_per_step, total_steps
@@ -19,9 +19,6 @@ from steepest.view.state import Job
 
 COURSE_POINTS = 8
 """At how many times it is checked whether a job of unknown size keeps up with its fair copy."""
-
-UNKNOWN_LEFT = 60.0
-"""Core-seconds that a job of unknown size is taken to need at least; one that has used more, as much again."""
 
 LEAST_LEFT = 0.002
 """Share of a job's size that is left at least, while it runs."""

@@ -28,6 +28,9 @@ BEYOND_LIMIT_M = 50
 SETTLES_S = 5.5
 """Seconds from its start for which a job's use shows nothing yet; one measurement is the mean of up to five seconds."""
 
+UNKNOWN_LEFT = 60.0
+"""Core-seconds that a job of unknown size is taken to need at least; one that has used more, as much again."""
+
 SAME = 0.05
 """Two measurements that differ by less than this share agree."""
 

@@ -10,12 +10,10 @@ from itertools import islice
 
 import msgspec
 
+from steepest.policies.steepest.managed_job import UNKNOWN_LEFT
 from steepest.view.nodes import Nodes
 from steepest.view.orders.order import Order
 from steepest.view.state import Node
-
-UNKNOWN_LEFT = 60.0
-"""Core-seconds that a job of unknown size is taken to need at least."""
 
 ROUNDED = 1e-9
 """Two orders of the same numbers, one of them divided, differ by less than this share."""

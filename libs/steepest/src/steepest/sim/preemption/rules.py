@@ -8,13 +8,13 @@ time (NSDI 2019, §3.2); ``round-robin`` by time slices (Gandiva, OSDI 2018, §3
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 import msgspec
 
 from steepest.events.common import Resources
-from steepest.policies.pickyman.division import Victim, Wanted, best_block
+from steepest.policies.pickyman.division import RunningJob, Victim, Wanted, best_block, room_in_ms
 from steepest.policies.pickyman.preemption_planner import CANDIDATES
 from steepest.policies.queueing.wish import Wish
 from steepest.sim.preemption.jobs import SEEN_ERROR, PreemptibleJob
@@ -38,6 +38,7 @@ class PreemptionRun(msgspec.Struct):
     Attributes:
         profiled: How many jobs of each model have trained.
         readers: Jobs that read from the storage now.
+        ending: All that run and do not give way, the one first that ends first.
         known: Predictions at the time ``known_s``.
     """
 
@@ -46,6 +47,7 @@ class PreemptionRun(msgspec.Struct):
     readers: int
     gib_s: float
     launch_s: float
+    ending: Sequence[RunningJob] = ()
     known: dict[str, float] = {}
     known_s: float = -1.0
 
@@ -65,6 +67,16 @@ class PreemptionRun(msgspec.Struct):
     def start_s(self, job: PreemptibleJob, beside: int) -> float:
         """Predicted time that a start takes beside others that read."""
         return self.launch_s + job.load_gib * (beside + 1) / self.gib_s
+
+
+def ending(held: Iterable[PreemptibleJob], run: PreemptionRun) -> Sequence[RunningJob]:
+    """The jobs as those that leave their GPUs when they have trained, the one first that ends first."""
+    known = [
+        RunningJob(remaining_ms=1000 * left_s, leaves={CLUSTER: Resources(gpus=job.gpus)})
+        for job in held
+        if (left_s := run.left_s(job)) > 0
+    ]
+    return sorted(known, key=lambda one: one.remaining_ms)
 
 
 def first_served(rule: str, job: PreemptibleJob, run: PreemptionRun) -> tuple[float, float, str]:
@@ -149,11 +161,10 @@ def _block(
         )
         for one in looked_at
     ]
-    block = best_block(
-        Wanted(wanted.name, 1000 * run.left_s(wanted), Wish(Resources(gpus=wanted.gpus), None, "default")),
-        {CLUSTER: Resources(gpus=free)},
-        {CLUSTER: victims},
-    )
+    room = {CLUSTER: Resources(gpus=free)}
+    asked = Wanted(wanted.name, 1000 * run.left_s(wanted), Wish(Resources(gpus=wanted.gpus), None, "default"))
+    asked = msgspec.structs.replace(asked, room_in_ms=room_in_ms(asked, room, run.ending))
+    block = best_block(asked, room, {CLUSTER: victims})
     if block is None:
         return ()
     by_name = {one.name: one for one in looked_at}

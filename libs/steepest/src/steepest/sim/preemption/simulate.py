@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase
-from steepest.sim.preemption.rules import BY_PREDICTION, PreemptionRun, first_served, gives_way, in_order
+from steepest.sim.preemption.rules import BY_PREDICTION, PreemptionRun, ending, first_served, gives_way, in_order
 
 LOOK_EVERY_S = 60.0
 LOOKED_AT = 16
@@ -228,6 +228,9 @@ class PreemptionLoop:
         for job in waiting:
             if job.gpus in hopeless:
                 continue
+            if self.rule == "pickyman":
+                stays = (one for one in self.held.values() if one.phase is not PreemptionPhase.STOPPING)
+                self.view.ending = ending(stays, self.view)
             victims = gives_way(self.rule, job, running, self.free, self.view)
             if victims:
                 self._make_room(job, victims)
