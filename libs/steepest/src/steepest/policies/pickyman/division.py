@@ -11,9 +11,9 @@ On the places of P, w would wait until the last of P has ended, and on those tha
 shorter jobs that come meanwhile are served before it. Now it waits until the last of P is suspended, and each of P waits
 until w has ended, and starts once more. A division is worth the sum of its gains.
 
-The greedy algorithm takes the waiting jobs in order. For each it collects running jobs from the front of three orders
-(least cost for a unit of resource, longest remaining time, most resources), and again behind each of the longest ones,
-until there is room; it drops those that are superfluous, the dearest first, and keeps the block with the largest gain, if
+The greedy algorithm takes the waiting jobs in order. For each it collects running jobs from the front of four orders
+(least cost for a unit of resource, longest remaining time, most resources, fewest), and again behind each of the longest
+ones, until there is room; it drops those that are superfluous, the dearest first, and keeps the block with the largest gain, if
 it is positive. Blocks on one node come before those on several.
 """
 
@@ -149,16 +149,17 @@ def room_in_ms(wanted: Wanted, free: Mapping[str, Resources], ending: Sequence[R
     return math.inf
 
 
-ORDERS: Sequence[Callable[[Victim], tuple[float, str]]] = (
-    lambda one: ((one.suspension_ms + one.resumption_ms) / one.units, one.name),
-    lambda one: (-one.remaining_ms, one.name),
-    lambda one: (-one.units, one.name),
+ORDERS: Sequence[Callable[[Victim], tuple[float, float, str]]] = (
+    lambda one: ((one.suspension_ms + one.resumption_ms) / one.units, 0.0, one.name),
+    lambda one: (-one.remaining_ms, 0.0, one.name),
+    lambda one: (-one.units, 0.0, one.name),
+    lambda one: (one.units, one.suspension_ms + one.resumption_ms, one.name),
 )
 """In which candidates are collected."""
 
 BY_REMAINING = 1
 
-ANCHORS = 4
+ANCHORS = 6
 """Of the candidates on a node, so many of the longest are also tried as the first of a block each: the gain goes by them."""
 
 
