@@ -13,8 +13,8 @@ until w has ended, and starts once more. A division is worth the sum of its gain
 
 The greedy algorithm takes the waiting jobs in order. For each it collects running jobs from the front of four orders
 (least cost for a unit of resource, longest remaining time, most resources, fewest), and again behind each of the longest
-ones, until there is room; it drops those that are superfluous, the dearest first, and keeps the block with the largest gain, if
-it is positive. Blocks on one node come before those on several.
+ones, until there is room; it drops those that are superfluous, the dearest first, and keeps the block with the largest
+gain, if it is positive. Blocks on one node come before those on several.
 """
 
 from __future__ import annotations
