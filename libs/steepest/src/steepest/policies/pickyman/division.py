@@ -33,8 +33,8 @@ SERVED_BEFORE = 16
 """κ. Chosen by simulation, on other workloads than those of the reports: 1 makes too few jobs give way where many wait."""
 
 
-class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that runs.
+class EndingJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that runs, and leaves its places when it ends.
 
     Attributes:
         remaining_ms: Until it is trained.
@@ -45,7 +45,7 @@ class RunningJob(msgspec.Struct, frozen=True, kw_only=True):
     leaves: Mapping[str, Resources]
 
 
-class Victim(RunningJob, frozen=True, kw_only=True):
+class Victim(EndingJob, frozen=True, kw_only=True):
     """A running job that may give way.
 
     Attributes:
@@ -123,7 +123,7 @@ def waits_ms(wanted: Wanted, victims: Sequence[Victim]) -> float:
     return min(SERVED_BEFORE * wanted.room_in_ms, max(one.remaining_ms for one in victims))
 
 
-def room_in_ms(wanted: Wanted, free: Mapping[str, Resources], ending: Sequence[RunningJob]) -> float:
+def room_in_ms(wanted: Wanted, free: Mapping[str, Resources], ending: Sequence[EndingJob]) -> float:
     """T(w): how long until there is room for a job if none gives way, in milliseconds.
 
     Args:
@@ -236,7 +236,7 @@ def _on_several(
             yield VictimBlock(tuple(victims), places)
 
 
-def _fewest(wanted: Wanted, free: Mapping[str, Resources], candidates: Sequence[RunningJob]) -> int | None:
+def _fewest(wanted: Wanted, free: Mapping[str, Resources], candidates: Sequence[EndingJob]) -> int | None:
     """How many from the front make room; None where all of them do not."""
     low, high = 1, len(candidates)
     if not candidates or _places(wanted, free, candidates) is None:
@@ -250,7 +250,7 @@ def _fewest(wanted: Wanted, free: Mapping[str, Resources], candidates: Sequence[
     return low
 
 
-def _places(wanted: Wanted, free: Mapping[str, Resources], gone: Sequence[RunningJob]) -> GangPlaces | None:
+def _places(wanted: Wanted, free: Mapping[str, Resources], gone: Sequence[EndingJob]) -> GangPlaces | None:
     left = dict(free)
     for one in gone:
         for node, amount in one.leaves.items():

@@ -26,7 +26,7 @@ from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pending import Pending
 from steepest.policies.pickyman.division import (
-    RunningJob,
+    EndingJob,
     Victim,
     VictimBlock,
     Wanted,
@@ -225,13 +225,13 @@ class PreemptionPlanner:
                 found += 1
                 yield self._victim(view, one, left, received.at_ms)
 
-    def _ending(self, view: ClusterView) -> Iterator[RunningJob]:
+    def _ending(self, view: ClusterView) -> Iterator[EndingJob]:
         """The running jobs that end first; one that is past its predicted end may run for any time, and is left out."""
         if self._running is None:
             return
         for job in islice(self._running.ending(), ENDING):
             if left := remaining_ms(job, view.counted_ms):
-                yield RunningJob(remaining_ms=left, leaves={node: view.nodes.held(job, node) for node in job.holds})
+                yield EndingJob(remaining_ms=left, leaves={node: view.nodes.held(job, node) for node in job.holds})
 
     def _victim(self, view: ClusterView, job: Job, left: int | None, at_ms: int) -> Victim:
         overheads, storage = self.state.overheads, view.parameters.pickyman.storage_bytes_s

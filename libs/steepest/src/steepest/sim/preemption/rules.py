@@ -14,7 +14,7 @@ from itertools import takewhile
 import msgspec
 
 from steepest.events.common import Resources
-from steepest.policies.pickyman.division import RunningJob, Victim, Wanted, best_block, room_in_ms
+from steepest.policies.pickyman.division import EndingJob, Victim, Wanted, best_block, room_in_ms
 from steepest.policies.pickyman.preemption_planner import CANDIDATES
 from steepest.policies.queueing.wish import Wish
 from steepest.sim.preemption.jobs import SEEN_ERROR, PreemptibleJob
@@ -47,7 +47,7 @@ class PreemptionRun(msgspec.Struct):
     readers: int
     gib_s: float
     launch_s: float
-    ending: Sequence[RunningJob] = ()
+    ending: Sequence[EndingJob] = ()
     known: dict[str, float] = {}
     known_s: float = -1.0
 
@@ -69,10 +69,10 @@ class PreemptionRun(msgspec.Struct):
         return self.launch_s + job.load_gib * (beside + 1) / self.gib_s
 
 
-def ending(held: Iterable[PreemptibleJob], run: PreemptionRun) -> Sequence[RunningJob]:
+def ending(held: Iterable[PreemptibleJob], run: PreemptionRun) -> Sequence[EndingJob]:
     """The jobs as those that leave their GPUs when they have trained, the one first that ends first."""
     known = [
-        RunningJob(remaining_ms=1000 * left_s, leaves={CLUSTER: Resources(gpus=job.gpus)})
+        EndingJob(remaining_ms=1000 * left_s, leaves={CLUSTER: Resources(gpus=job.gpus)})
         for job in held
         if (left_s := run.left_s(job)) > 0
     ]
