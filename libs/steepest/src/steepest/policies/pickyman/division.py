@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -149,10 +150,10 @@ def room_in_ms(wanted: Wanted, free: Mapping[str, Resources], ending: Sequence[E
     return math.inf
 
 
-ORDERS: Sequence[Callable[[Victim], tuple[float, float, str]]] = (
-    lambda one: ((one.suspension_ms + one.resumption_ms) / one.units, 0.0, one.name),
-    lambda one: (-one.remaining_ms, 0.0, one.name),
-    lambda one: (-one.units, 0.0, one.name),
+ORDERS: Sequence[Callable[[Victim], tuple[Any, ...]]] = (
+    lambda one: ((one.suspension_ms + one.resumption_ms) / one.units, one.name),
+    lambda one: (-one.remaining_ms, one.name),
+    lambda one: (-one.units, one.name),
     lambda one: (one.units, one.suspension_ms + one.resumption_ms, one.name),
 )
 """In which candidates are collected."""

@@ -224,19 +224,23 @@ class PreemptionLoop:
             and one.suspensions < MOST_SUSPENSIONS
         ]
         running = in_order(self.rule, running, self.view)
+        self._look_at_ends()
         hopeless: set[int] = set()
         for job in waiting:
             if job.gpus in hopeless:
                 continue
-            if self.rule == "pickyman":
-                stays = (one for one in self.held.values() if one.phase is not PreemptionPhase.STOPPING)
-                self.view.ending = ending(stays, self.view)
             victims = gives_way(self.rule, job, running, self.free, self.view)
             if victims:
                 self._make_room(job, victims)
                 running = [one for one in running if one.phase is PreemptionPhase.TRAINING]
+                self._look_at_ends()
             elif self.rule in BY_PREDICTION:
                 hopeless.add(job.gpus)  # those behind it that ask for the same are longer
+
+    def _look_at_ends(self) -> None:
+        if self.rule == "pickyman":
+            stays = (one for one in self.held.values() if one.phase is not PreemptionPhase.STOPPING)
+            self.view.ending = ending(stays, self.view)
 
     def _make_room(self, job: PreemptibleJob, victims: Sequence[PreemptibleJob]) -> None:
         given = min(self.free, max(job.gpus - sum(one.gpus for one in victims), 0))
