@@ -38,15 +38,39 @@ def test_a_loss_that_rises_or_was_hardly_seen_says_nothing() -> None:
 
 
 def test_a_job_says_by_its_own_losses_how_long_it_learns() -> None:
-    """1 − e^(−40 q) = 0.9 at q = 0.058, which shows soon after; a line is not at its end before the last step."""
+    """1 − e^(−40 q) = 0.9 at q = 0.058, which shows soon after; a line is not at its end before the last step.
+
+    Of the line half is done, and the loss is three quarters of the first one.
+    """
     fast, line = LossCourse(), LossCourse()
     for step in range(1, 501):
         fast.add(step, 1.0 + math.exp(-40 * step / 1000))
         line.add(step, 2.0 - step / 1000)
 
     assert fast.expected(500, 1000) == pytest.approx(0.058, abs=0.02)
-    assert line.expected(500, 1000) == pytest.approx(0.6)
+    assert line.expected(500, 1000) == pytest.approx(0.5**0.4 * 0.75**0.8, abs=0.01)
     assert line.expected(990, 1000) == 1.0
+
+
+def test_the_further_a_loss_has_fallen_the_sooner_it_has_learned() -> None:
+    """Of two losses that still fall, at the same step."""
+    shallow, deep = LossCourse(), LossCourse()
+    for step in range(1, 201):
+        shallow.add(step, 2.0 - step / 1000)
+        deep.add(step, 2.0 - step / 125)
+
+    assert deep.expected(200, 1000) < shallow.expected(200, 1000) <= 1.0
+
+
+def test_losses_below_zero_do_not_say_how_far_they_may_fall() -> None:
+    """Nor do those as far apart as numbers can be."""
+    below, apart = LossCourse(), LossCourse()
+    for step in range(1, 201):
+        below.add(step, -step / 1000)
+        apart.add(step, 1.7e308 * (1 - step / 100))
+
+    assert 0.2 < below.expected(200, 1000) < 0.5
+    assert 0.2 < apart.expected(200, 1000) < 0.5
 
 
 def test_a_job_is_taken_to_learn_for_a_while_before_its_losses_say_anything() -> None:
