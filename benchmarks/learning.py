@@ -1,6 +1,6 @@
 """When is a job still learning? Rules for it, on real training curves that they were not made from.
 
-    python benchmarks/learning.py [--data FOLDER] [--reports N] [--shares]
+    python benchmarks/learning.py [--data FOLDER] [--reports N] [--shares | --ahead]
 
 A job learns until it has reached 90 % of the loss reduction of its whole run. Each rule sees a run up to some share of its
 steps, as N mean losses a run, and says how likely it is that the job still learns. The table has the mean squared error
@@ -13,6 +13,16 @@ weight:
 * ``shares``: the shares at which the runs of all *other* workloads got there, which is what the policy uses.
 
 ``--shares`` prints the shares of all workloads: ``SHARES`` in ``policies/steepest/learning.py``.
+
+``--ahead`` compares what is foreseen of a run whose loss still falls (``policies/steepest/learning_history.py``): at which
+share of its steps it will have reached the 90 %. The table has the mean error of the logarithm of that share, in %, over
+the workloads with equal weight:
+
+* ``multiple``: the same multiple of the share that is done, fitted to all *other* workloads;
+* ``fitted``: d^a · r^b, likewise, where d is the share that is done, and r the lowest loss over the first one;
+* ``policy``: the same with the policy's a and b, which were chosen with these runs, and its bounds.
+
+A run's first moments count only where it has many reports (``--reports 200``): the policy judges no fewer than eight.
 """
 
 from __future__ import annotations
@@ -25,7 +35,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+import numpy as np
+
 from steepest.policies.steepest.learning import SHARES, chance_to_learn
+from steepest.policies.steepest.learning_history import LATELY, LossCourse
 from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
 from steepest.sim.losses.reduction import REACHED, learned_at
 
@@ -50,7 +64,9 @@ def main() -> None:
         "--data", type=Path, default=os.environ.get("STEEPEST_DATA", REPOSITORY.parent / "shared" / "data")
     )
     parser.add_argument("--reports", type=int, default=50, help="mean losses a run [default: 50]")
-    parser.add_argument("--shares", action="store_true", help="print the shares of all workloads instead")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--shares", action="store_true", help="print the shares of all workloads instead")
+    instead.add_argument("--ahead", action="store_true", help="compare what is foreseen while losses fall instead")
     options = parser.parse_args()
     data = Path(options.data)
     if not (data / "algoperf-curves.jsonl.gz").exists():
@@ -59,6 +75,9 @@ def main() -> None:
     runs = by_workload(data, options.reports)
     if options.shares:
         print(tuple(round(share, 2) for share in tenths([share_of(run) for run in runs.values()])))
+        return
+    if options.ahead:
+        print_ahead(runs)
         return
     print(f"{'seen':>6} {'learn':>6}" + "".join(f"{name:>9}" for name in RULES))
     for seen in SEEN:
@@ -203,6 +222,77 @@ def scores(runs: Mapping[str, Sequence[Sequence[Report]]], seen: float) -> tuple
             ]
         )
     return statistics.fmean(learns), [statistics.fmean(column) for column in zip(*errors, strict=True)]
+
+
+# --- while a loss still falls -----------------------------------------------------------------------------------------
+
+
+class Falling(msgspec.Struct, frozen=True):
+    """A run at a moment at which its loss still falls.
+
+    Attributes:
+        weight: By which each workload counts as much.
+        done: Share of its steps.
+        lowest: Its lowest loss so far over its first one.
+        reached: The share at which it will have 90 % of its reduction.
+        foreseen: That by the policy's rule.
+    """
+
+    weight: float
+    done: float
+    lowest: float
+    reached: float
+    foreseen: float
+
+
+def print_ahead(runs: Mapping[str, Sequence[Sequence[Report]]]) -> None:
+    """Print each rule's error."""
+    moments = {workload: list(falling(of)) for workload, of in runs.items()}
+    moments = {workload: of for workload, of in moments.items() if of}
+    errors: defaultdict[str, list[float]] = defaultdict(list)
+    for workload, of in moments.items():
+        others = [one for other, ones in moments.items() if other != workload for one in ones]
+        log_multiple = multiple(others)
+        a, b = exponents(others)
+        errors["multiple"].append(error(of, [one.done * math.exp(log_multiple) for one in of]))
+        errors["fitted"].append(error(of, [one.done**a * one.lowest**b for one in of]))
+        errors["policy"].append(error(of, [one.foreseen for one in of]))
+    a, b = exponents([one for ones in moments.values() for one in ones])
+    print(f"{len(moments)} workloads; fitted to all: d^{a:.2f} · r^{b:.2f}")
+    for name, found in errors.items():
+        print(f"{name:>9} {statistics.fmean(found):>6.0%}")
+
+
+def falling(runs: Sequence[Sequence[Report]]) -> Iterator[Falling]:
+    """The moments of a workload's runs."""
+    for run in runs:
+        course, reached = LossCourse(), learned_at(run)
+        for number, (done, loss) in enumerate(run, 1):
+            course.add(number, loss)
+            step = course.fallen_step
+            if reached and step is not None and step >= LATELY * course.judged_step and done < reached:
+                yield Falling(1 / len(runs), done, course.lowest, reached, course.expected(number, len(run)))
+
+
+def multiple(moments: Sequence[Falling]) -> float:
+    """The logarithm of the multiple of the share that is done which fits best."""
+    logs = [math.log(one.reached / one.done) for one in moments]
+    return statistics.fmean(logs, [one.weight for one in moments])
+
+
+def exponents(moments: Sequence[Falling]) -> tuple[float, float]:
+    """Those of d and r, by least squares."""
+    weights = np.sqrt([one.weight for one in moments])
+    known = np.log([(one.done, one.lowest) for one in moments]) * weights[:, None]
+    a, b = np.linalg.lstsq(known, np.log([one.reached for one in moments]) * weights)[0]
+    return float(a), float(b)
+
+
+def error(moments: Sequence[Falling], shares: Sequence[float]) -> float:
+    """The mean error of the logarithm; a share is 1 at most."""
+    return statistics.fmean(
+        abs(math.log(min(share, 1.0) / one.reached)) for one, share in zip(moments, shares, strict=True)
+    )
 
 
 if __name__ == "__main__":

@@ -40,9 +40,9 @@ exponentially has then 92 % of its whole reduction."""
 
 OF_DONE, OF_LOSS = 0.4, 0.8
 """A job whose loss still falls is taken to have learned most at the share d^0.4 · r^0.8 of its steps, where d is the share
-that is done, and r its lowest loss over its first one. Fitted to real trainings, leaving out each workload in turn, the
-exponents are 0.4 and 0.6, and the share is wrong by 30 %; that the same multiple of d holds for all, by 50 %
-(``benchmarks/learning.py --ahead``). The larger one makes jobs learn a little sooner, mean completion is the same."""
+that is done, and r its lowest loss over its first one. On real trainings this is wrong by 30 %, and the same multiple of d
+for all by 50 % (``benchmarks/learning.py --ahead --reports 200``). The exponents that fit them best are 0.4 and 0.6; with
+the larger one jobs learn a little sooner in simulations, and end as soon."""
 
 ONWARD = 1.1
 """And after this many times its steps so far at least."""
@@ -113,7 +113,7 @@ class LossCourse(msgspec.Struct):
             return FIRST
         if self.fallen_step < LATELY * self.judged_step:
             return min(self.fallen_step / steps, 1.0)
-        return min(max(done**OF_DONE * self.lowest**OF_LOSS, ONWARD * done), 1.0)
+        return min(max(math.pow(done, OF_DONE) * math.pow(self.lowest, OF_LOSS), ONWARD * done), 1.0)
 
     def _judge(self) -> None:
         """Where the reduction so far was reached, and how far the loss has fallen."""
