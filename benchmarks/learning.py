@@ -39,7 +39,7 @@ import msgspec
 import numpy as np
 
 from steepest.policies.steepest.learning import SHARES, chance_to_learn
-from steepest.policies.steepest.learning_history import LATELY, LossCourse
+from steepest.policies.steepest.learning_history import LossCourse
 from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
 from steepest.sim.losses.reduction import REACHED, learned_at
 
@@ -252,9 +252,9 @@ def print_ahead(runs: Mapping[str, Sequence[Sequence[Report]]]) -> None:
     errors: defaultdict[str, list[float]] = defaultdict(list)
     for workload, of in moments.items():
         others = [one for other, ones in moments.items() if other != workload for one in ones]
-        log_multiple = multiple(others)
+        times = multiple(others)
         a, b = exponents(others)
-        errors["multiple"].append(error(of, [one.done * math.exp(log_multiple) for one in of]))
+        errors["multiple"].append(error(of, [one.done * times for one in of]))
         errors["fitted"].append(error(of, [one.done**a * one.lowest**b for one in of]))
         errors["policy"].append(error(of, [one.foreseen for one in of]))
     a, b = exponents([one for ones in moments.values() for one in ones])
@@ -269,15 +269,14 @@ def falling(runs: Sequence[Sequence[Report]]) -> Iterator[Falling]:
         course, reached = LossCourse(), learned_at(run)
         for number, (done, loss) in enumerate(run, 1):
             course.add(number, loss)
-            step = course.fallen_step
-            if reached and step is not None and step >= LATELY * course.judged_step and done < reached:
+            if reached is not None and done < reached and course.falls:
                 yield Falling(1 / len(runs), done, course.lowest, reached, course.expected(number, len(run)))
 
 
 def multiple(moments: Sequence[Falling]) -> float:
-    """The logarithm of the multiple of the share that is done which fits best."""
+    """The multiple of the share that is done which fits best."""
     logs = [math.log(one.reached / one.done) for one in moments]
-    return statistics.fmean(logs, [one.weight for one in moments])
+    return math.exp(statistics.fmean(logs, [one.weight for one in moments]))
 
 
 def exponents(moments: Sequence[Falling]) -> tuple[float, float]:

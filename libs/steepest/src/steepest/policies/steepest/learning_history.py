@@ -52,7 +52,8 @@ LOWEST = 0.5
 
 FIRST = 0.12
 """The share at which a job is taken to have learned most of whose losses nothing is known yet: more than one of ten real
-trainings has by then. More puts jobs that have learned soon behind those that only begin, less makes all end later."""
+trainings has by then. In simulations more makes small real trainings learn later, and less makes the thesis's jobs end
+later."""
 
 MODELS_KEPT = 256
 OF_A_MODEL = 5
@@ -96,6 +97,11 @@ class LossCourse(msgspec.Struct):
         self.judged_step = step
         self._judge()
 
+    @property
+    def falls(self) -> bool:
+        """Whether the loss is known to fall still."""
+        return self.fallen_step is not None and self.fallen_step >= LATELY * self.judged_step
+
     def learned_at(self, steps: int) -> float | None:
         """The share of all steps at which it had learned most; None: it does not show, or the loss did not fall."""
         step = self.fallen_step
@@ -111,7 +117,7 @@ class LossCourse(msgspec.Struct):
         done = step / steps
         if self.fallen_step is None:
             return FIRST
-        if self.fallen_step < LATELY * self.judged_step:
+        if not self.falls:
             return min(self.fallen_step / steps, 1.0)
         return min(max(math.pow(done, OF_DONE) * math.pow(self.lowest, OF_LOSS), ONWARD * done), 1.0)
 
