@@ -110,6 +110,45 @@ def test_a_model_that_has_finished_before_says_when_it_learns() -> None:
     assert history.shares("vgg") is None
 
 
+def test_the_job_of_a_model_that_is_furthest_ahead_speaks_for_the_others() -> None:
+    """Until it runs no more; jobs without a model and those further ahead speak for themselves."""
+    history, young = LearningHistory(), LossCourse()
+    leader, behind = course(10.0), course(20.0, steps=100)
+    history.run("resnet", "leader", leader, 500, 1000)
+    history.run("resnet", "behind", behind, 100, 1000)
+    history.run("", "nameless", leader, 900, 1000)
+
+    foreseen = leader.expected(500, 1000)
+    assert history.expected("resnet", young, 0, 1000) == foreseen
+    assert history.expected("resnet", behind, 100, 1000) == foreseen != behind.expected(100, 1000)
+    assert history.expected("resnet", behind, 600, 1000) == behind.expected(600, 1000)
+    assert history.expected("", young, 0, 1000) == history.expected("vgg", young, 0, 1000) == FIRST
+
+    history.end("resnet", "behind")
+    assert history.expected("resnet", young, 0, 1000) == foreseen
+    history.end("resnet", "leader")
+    assert history.expected("resnet", young, 0, 1000) == FIRST
+
+
+def test_a_job_whose_losses_say_nothing_speaks_for_no_other() -> None:
+    """However far it is."""
+    history = LearningHistory()
+    history.run("resnet", "rising", course(-1.0), 900, 1000)
+    assert history.expected("resnet", LossCourse(), 0, 1000) == FIRST
+
+
+def test_a_loss_that_has_just_stopped_falling_has_some_of_its_fall_to_come() -> None:
+    """1 − e^(−10 q) = 0.9 at q = 0.23, which the losses up to a third of the run say already."""
+    early, late = LossCourse(), course(10.0)
+    for step in range(1, 331):
+        early.add(step, 1.0 + math.exp(-10 * step / 1000))
+
+    assert early.fallen_step is not None
+    assert not early.falls
+    assert early.expected(330, 1000) == pytest.approx(0.23, abs=0.03)
+    assert late.expected(1000, 1000) == pytest.approx(0.23, abs=0.03)
+
+
 @given(st.lists(st.tuples(st.text(max_size=3), st.floats(0, 1)), max_size=600))
 def test_its_memory_is_bounded(jobs: list[tuple[str, float]]) -> None:
     """Models come and go."""

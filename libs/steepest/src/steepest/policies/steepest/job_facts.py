@@ -170,8 +170,8 @@ def _announced(job: Job) -> bool:
 
 
 def _shares(state: SteepestPlannerState, running: ManagedJob, job: Job) -> tuple[float, ...]:
-    """At which shares of its steps it may have learned most: as its model did here, else as its own losses say."""
+    """At which shares of its steps it may have learned most: as its model did here, else as losses say."""
     shares, total = state.learned.shares(job.spec.model), total_steps(job)
     if shares is None and total:
-        return (running.losses.expected(job.progress.step or 0, total),)
+        return (state.learned.expected(job.spec.model, running.losses, job.progress.step or 0, total),)
     return shares or (FIRST,)

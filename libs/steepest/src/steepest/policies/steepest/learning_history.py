@@ -4,15 +4,16 @@ A job that announces nothing is taken to be as large as the last ones of its mod
 job whose demand has not shown yet is taken to have theirs.
 
 While a job runs, some of its losses are kept; when it has finished, the share of its steps at which it had 90 % of the
-reduction of its loss is known. Jobs of a model that has finished before get the shares of that model.
+reduction of its loss is known. Jobs of a model that has finished before get the shares of that model. While none has, they
+get what the losses of the one of them say that is furthest ahead.
 
-Of another job its own losses so far say whether it still learns: it does while 90 % of the reduction so far was reached
-only lately (:data:`LATELY`). Else it had learned most when it had these 90 %. When one that still learns will have learned
-most follows from how much of its steps is done, and from how far its loss has fallen already (:data:`OF_DONE`,
-:data:`OF_LOSS`). With the distribution over all real trainings (:data:`~steepest.policies.steepest.learning.SHARES`) the
-value of learning is spread so thinly that the shortest remaining time is always first; with one share for all jobs, those
-that learn longer are put back too early. In both cases jobs learn later than under fair sharing
-(``benchmarks/policies.py``).
+A job's losses so far say whether it still learns: it does while 90 % of the reduction so far was reached only lately
+(:data:`LATELY`). Else it had learned most when it had these 90 %, or a little later (:data:`TO_COME`). When one that still
+learns will have learned most follows from how much of its steps is done, and from how far its loss has fallen already
+(:data:`OF_DONE`, :data:`OF_LOSS`). With the distribution over all real trainings
+(:data:`~steepest.policies.steepest.learning.SHARES`) the value of learning is spread so thinly that the shortest remaining
+time is always first; with one share for all jobs, those that learn longer are put back too early. In both cases jobs learn
+later than under fair sharing (``benchmarks/policies.py``).
 """
 
 from __future__ import annotations
@@ -46,6 +47,12 @@ the larger one jobs learn a little sooner in simulations, and end as soon."""
 
 ONWARD = 1.1
 """And after this many times its steps so far at least."""
+
+TO_COME = 3
+"""A loss of which 90 % of the reduction up to the step s was reached at the step f falls on: of the whole reduction it has
+90 % at about f · (1 + (f / s)^3), nearer to f the longer ago that was. It matters for the jobs of its model that come after
+it: by f alone they would be put back just before they have learned most, and would in simulations gain nothing from it. The
+power fits exponential and inverse curves; real trainings, which often fall a second time, are foreseen hardly better."""
 
 LOWEST = 0.5
 """r of losses that are not all above 0."""
@@ -118,7 +125,7 @@ class LossCourse(msgspec.Struct):
         if self.fallen_step is None:
             return FIRST
         if not self.falls:
-            return min(self.fallen_step / steps, 1.0)
+            return min(self.fallen_step / steps * (1 + (self.fallen_step / self.judged_step) ** TO_COME), 1.0)
         return min(max(math.pow(done, OF_DONE) * math.pow(self.lowest, OF_LOSS), ONWARD * done), 1.0)
 
     def _judge(self) -> None:
@@ -137,18 +144,33 @@ class LossCourse(msgspec.Struct):
         self.lowest = least / first if least > 0 else LOWEST
 
 
+class JobAhead(msgspec.Struct, frozen=True):
+    """The running job of a model that has done the largest share of its steps, of those whose losses say something.
+
+    Attributes:
+        done: Share of its steps that are done.
+        share: That at which it is taken to have learned most.
+    """
+
+    job: str
+    done: float
+    share: float
+
+
 class LearningHistory(msgspec.Struct):
-    """What finished jobs teach about the next ones of their models, the newest last.
+    """What jobs teach about the next ones of their models, the newest last.
 
     Attributes:
         models: Shares of their steps at which they had learned most, by model; that which finished longest ago comes first.
         sizes: Core-seconds of the whole jobs, likewise.
         demands: Cores that they could use, likewise; also of jobs that still run.
+        ahead: The job furthest ahead, by model, of those that run.
     """
 
     models: dict[str, list[float]] = {}
     sizes: dict[str, list[float]] = {}
     demands: dict[str, list[float]] = {}
+    ahead: dict[str, JobAhead] = {}
 
     def add(self, model: str, share: float) -> None:
         """A job has finished that had learned most at this share of its steps."""
@@ -161,6 +183,28 @@ class LearningHistory(msgspec.Struct):
     def add_demand(self, model: str, demand: float) -> None:
         """A job has shown that it can use so many cores."""
         _remember(self.demands, model, demand)
+
+    def run(self, model: str, job: str, losses: LossCourse, step: int, steps: int) -> None:
+        """A running job reported another loss; ``step`` and ``steps`` as for :meth:`LossCourse.expected`."""
+        if not model or losses.fallen_step is None:
+            return
+        leads = self.ahead.get(model)
+        if leads is None or leads.job == job or step / steps > leads.done:
+            self.ahead[model] = JobAhead(job, step / steps, losses.expected(step, steps))
+
+    def end(self, model: str, job: str) -> None:
+        """A job runs no more."""
+        leads = self.ahead.get(model)
+        if leads is not None and leads.job == job:
+            del self.ahead[model]
+
+    def expected(self, model: str, losses: LossCourse, step: int, steps: int) -> float:
+        """The share at which a running job is taken to have learned most, while none of its model has finished.
+
+        The arguments are those of :meth:`run`.
+        """
+        leads = self.ahead.get(model)
+        return losses.expected(step, steps) if leads is None or leads.done <= step / steps else leads.share
 
     def shares(self, model: str) -> tuple[float, ...] | None:
         """Equally likely shares of a job that runs, ascending; None: no job of that model has finished here."""

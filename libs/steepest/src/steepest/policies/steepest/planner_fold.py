@@ -11,6 +11,7 @@ from steepest.events.common import Resources
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
+from steepest.view.progress import total_steps
 from steepest.view.state import Job
 
 REFUSED_S = 60.0
@@ -118,6 +119,9 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
             running.used_reported = running.used
             if progress.step is not None and progress.loss is not None:
                 running.losses.add(progress.step, progress.loss)
+                job = view.jobs[progress.job]
+                if total := total_steps(job):
+                    state.learned.run(running.model, job.name, running.losses, job.progress.step or 0, total)
 
 
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
@@ -125,6 +129,7 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     if running is None:
         state.fair.finish(job.name, 0.0, now_s)
         return
+    state.learned.end(running.model, job.name)
     steps = job.stop_step or job.progress.step
     size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)

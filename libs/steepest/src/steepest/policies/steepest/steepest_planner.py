@@ -48,7 +48,7 @@ class SteepestPlanner:
     """Plans limits and moves."""
 
     name = "steepest-planner"
-    logic = 9
+    logic = 10
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
