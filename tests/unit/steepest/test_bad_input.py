@@ -22,6 +22,7 @@ from steepest.testing.scenarios.folded_pool import FoldedPool, joined
 CAPACITY_M = 4_000
 HONEST = "honest"
 HOSTILE = "hostile"
+MODEL = "resnet"
 STEP_MS = 500
 """CPU time of a step of the honest job."""
 
@@ -42,7 +43,7 @@ class Planned(FoldedPool):
         self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
         self.fold(joined("n1", CAPACITY_M))
         for name in (HONEST, HOSTILE):
-            self.run(name, "n1")
+            self.run(name, "n1", model=MODEL)
 
     def fold(self, event: c.ClusterEvent, headers: Any = None, at_ms: int | None = None) -> bool:
         """The planner decides after each record, and its decisions follow."""
@@ -120,6 +121,17 @@ def test_the_honest_job_is_known_whatever_the_other_one_states(say: Any) -> None
     copy = pool.planner.state.fair.look(HONEST, pool.planner.state.now_s)
     assert copy is not None
     assert copy.end_s is not None or copy.forecast_s is not None
+
+
+def test_a_job_that_is_past_its_total_speaks_for_no_other_of_its_model() -> None:
+    """As long as it is believed, it is the one that is furthest ahead."""
+    pool, total = Planned(), 20
+    for number in range(1, total + 1):
+        pool.second(number, {"step": number, "total": total, "loss": 1 / (1 + number)})
+    assert pool.planner.state.learned.ahead[MODEL].job == HOSTILE
+    for number in range(total + 1, total + 3):
+        pool.second(number, {"step": number, "total": total, "loss": 1 / (1 + number)})
+    assert pool.planner.state.learned.ahead[MODEL].job == HONEST
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, -10, 86_400_000])

@@ -111,7 +111,7 @@ def test_a_model_that_has_finished_before_says_when_it_learns() -> None:
 
 
 def test_the_job_of_a_model_that_is_furthest_ahead_speaks_for_the_others() -> None:
-    """Until it runs no more; jobs without a model and those further ahead speak for themselves."""
+    """Until it leaves; jobs without a model and those further ahead speak for themselves."""
     history, young = LearningHistory(), LossCourse()
     leader, behind = course(10.0), course(20.0, steps=100)
     history.run("resnet", "leader", leader, 500, 1000)
@@ -124,9 +124,9 @@ def test_the_job_of_a_model_that_is_furthest_ahead_speaks_for_the_others() -> No
     assert history.expected("resnet", behind, 600, 1000) == behind.expected(600, 1000)
     assert history.expected("", young, 0, 1000) == history.expected("vgg", young, 0, 1000) == FIRST
 
-    history.end("resnet", "behind")
+    history.leave("resnet", "behind")
     assert history.expected("resnet", young, 0, 1000) == foreseen
-    history.end("resnet", "leader")
+    history.leave("resnet", "leader")
     assert history.expected("resnet", young, 0, 1000) == FIRST
 
 

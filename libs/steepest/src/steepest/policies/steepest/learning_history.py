@@ -192,8 +192,8 @@ class LearningHistory(msgspec.Struct):
         if leads is None or leads.job == job or step / steps > leads.done:
             self.ahead[model] = JobAhead(job, step / steps, losses.expected(step, steps))
 
-    def end(self, model: str, job: str) -> None:
-        """A job runs no more."""
+    def leave(self, model: str, job: str) -> None:
+        """A job speaks for no other any more: it has ended, or it was wrong about its steps."""
         leads = self.ahead.get(model)
         if leads is not None and leads.job == job:
             del self.ahead[model]

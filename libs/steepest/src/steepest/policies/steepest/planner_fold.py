@@ -120,7 +120,10 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
             if progress.step is not None and progress.loss is not None:
                 running.losses.add(progress.step, progress.loss)
                 job = view.jobs[progress.job]
-                if total := total_steps(job):
+                total = total_steps(job)
+                if total is None:
+                    state.learned.leave(running.model, job.name)
+                else:
                     state.learned.run(running.model, job.name, running.losses, job.progress.step or 0, total)
 
 
@@ -129,7 +132,7 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     if running is None:
         state.fair.finish(job.name, 0.0, now_s)
         return
-    state.learned.end(running.model, job.name)
+    state.learned.leave(running.model, job.name)
     steps = job.stop_step or job.progress.step
     size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)
