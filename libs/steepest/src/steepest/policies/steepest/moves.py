@@ -38,6 +38,11 @@ MOST_SOURCES = 16
 MOST_TARGETS = 8
 ALTERNATIVES = 4
 
+SPARE = 0.5
+"""For room or balance only a job moves that could still wait for this share of the time that it needs, the move's included,
+until it is due: jobs that come to its new node later have promises too. In simulations fewer jobs are late by it, and none of
+the gains is less."""
+
 LESS_LATE = 0.05
 """A rescue lessens what is late by at least this share, and by a core-second."""
 
@@ -123,7 +128,7 @@ class _Search:
         if not waits or cpu < job.rate + WORTH * job.demand or not job.free:
             return None
         cost_s = self._terms.takes_s(job.name, source.name, target.name)
-        if not self._may(job, source, cost_s):
+        if not self._may(job, source, cost_s) or not self._can_wait(job, target, cost_s):
             return None
         left = job.backlog
         ahead = sum(other.backlog for other in source.jobs if other is not job and other.index >= job.index)
@@ -145,7 +150,7 @@ class _Search:
             if source is target or not job.free or job.rate >= WAITS_FOR_BALANCE * min(job.demand, source.cores):
                 continue
             cost_s = self._terms.takes_s(job.name, source.name, target.name)
-            if not self._may(job, source, cost_s):
+            if not self._may(job, source, cost_s) or not self._can_wait(job, target, cost_s):
                 continue
             after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
             if gap_s - after_s > self._parameters.pays * cost_s:
@@ -180,6 +185,10 @@ class _Search:
         if job.left is None:
             return False
         return job.left / min(job.demand, source.cores) > self._parameters.pays * cost_s
+
+    def _can_wait(self, job: Resident, target: Residence, cost_s: float) -> bool:
+        needs_s = cost_s + job.backlog / min(job.demand, target.cores)
+        return job.due_s is None or job.due_s - self._now_s >= (1 + SPARE) * needs_s
 
     def _best(self, found: list[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
         """The first of the best moves that breaks no promise, with the next ones beside it."""
