@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, MoveTerms, Reason, choose_moves
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 from steepest.testing.scenarios.folded_pool import FoldedPool
 
@@ -15,15 +15,16 @@ LEFT_S = 300.0
 CHEAP_S, DEAR_S = 6.0, 120.0
 
 
-def resident(name: str) -> Resident:
+def resident(name: str, due_s: float | None) -> Resident:
     """A job that waits for CPU: it has half of what it can use."""
-    return Resident(name=name, left=LEFT_S, demand=1.0, rate=0.4, free=True)
+    return Resident(name=name, left=LEFT_S, demand=1.0, rate=0.4, due_s=due_s, free=True)
 
 
-def chosen(takes_s: Mapping[tuple[str, str], float]) -> list[MoveChoice]:
+def chosen(takes_s: Mapping[tuple[str, str], float], due_s: float | None = None) -> list[MoveChoice]:
     """The moves from a full node to two empty ones, where moves take these times by job and target."""
     pool = FoldedPool(full=1_000, near=1_000, far=1_000)
-    residences = {"full": Residence("full", 1.0, [resident("light"), resident("heavy"), resident("third")])}
+    jobs = [resident(name, due_s) for name in ("light", "heavy", "third")]
+    residences = {"full": Residence("full", 1.0, jobs)}
     residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
     nodes = Residences(residences)
     nodes.look(pool.view.nodes)
@@ -59,3 +60,12 @@ def test_the_gain_is_what_is_left_after_the_moves_own_time() -> None:
 
     assert (quick.job.name, slow.job.name) == ("light", "light")
     assert quick.gain_s - slow.gain_s == pytest.approx(CHEAP_S)
+
+
+def test_a_job_moves_only_if_it_can_still_wait_for_half_of_the_time_that_it_then_needs() -> None:
+    """Where it is due sooner, a job that comes to its new node later would make it late."""
+    takes_s = times(light=CHEAP_S, heavy=CHEAP_S, third=CHEAP_S)
+    needs_s = CHEAP_S + LEFT_S
+
+    assert not {move.reason for move in chosen(takes_s, 1.45 * needs_s)} & {Reason.ROOM, Reason.BALANCE}
+    assert {move.reason for move in chosen(takes_s, 1.55 * needs_s)} & {Reason.ROOM, Reason.BALANCE}
