@@ -40,8 +40,8 @@ ALTERNATIVES = 4
 
 SPARE = 0.5
 """For room or balance only a job moves that could still wait for this share of the time that it needs, the move's included,
-until it is due: jobs that come to its new node later have promises too. In simulations fewer jobs are late by it, and none of
-the gains is less."""
+and be in time: jobs that come to its new node later have promises too. In simulations fewer jobs are late by it, and none
+of the gains is less."""
 
 LESS_LATE = 0.05
 """A rescue lessens what is late by at least this share, and by a core-second."""

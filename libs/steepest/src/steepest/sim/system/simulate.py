@@ -29,6 +29,7 @@ from steepest.events.received import Received
 from steepest.events.requests import SERVER_ROLES
 from steepest.log.base import TopicPartition
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
+from steepest.sim.losses.reduction import REACHED
 from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
@@ -45,9 +46,6 @@ ACT_S = 0.55
 
 TICKS = 20_000
 """Long workloads tick less often, so that a run of months is not made of ticks; at most once an interval."""
-
-LEARNED = 0.9
-"""A job has learned most when it has this share of the reduction of its loss."""
 
 BY_STEPS = "srtf"
 """The queue policy that needs to know steps before a job has run: under it alone, users announce them as they submit."""
@@ -139,7 +137,7 @@ def simulate_system(
         )
 
     schedule = pod_schedule(pods) if pod_by_pod else Schedule()
-    schedule.to_learn = {job.name: JobLosses(job, seed).steps_to_learn(LEARNED) for job in workload.jobs}
+    schedule.to_learn = {job.name: JobLosses(job, seed).steps_to_learn(REACHED) for job in workload.jobs}
 
     def see(received: Received[Any]) -> None:
         schedule.add(received)
