@@ -62,9 +62,13 @@ class SteepestPlannerState(Pending):
         self.learned.add_demand(job.model, job.cpu)
 
     def demand(self, job: ManagedJob, cores: float) -> float:
-        """Cores that a job can use; while that never showed, as others of its model, else the mean of all."""
+        """Cores that a job can use; while that never showed, as others of its model.
+
+        Else it is halfway between the mean of all and the whole node, because jobs that can use the most never show it: with
+        the mean alone, jobs that run beside few others were promised too little, and got it.
+        """
         count, mean = self.demands
         known = job.demand if job.demand is not None else self.learned.demand(job.model)
         if known is None:
-            known = mean if count else cores
+            known = (mean + cores) / 2 if count else cores
         return min(max(known, job.most), cores)
