@@ -105,7 +105,9 @@ def test_a_job_whose_demand_has_not_shown_can_use_what_others_of_its_model_can()
     assert state.demand(running(), 8.0) == 2.5
     assert state.demand(running(most=4.0), 8.0) == 4.0
     assert state.demand(running(), 2.0) == 2.0
-    assert state.demand(running(model="gru"), 8.0) == state.demand(running(model=""), 8.0) == pytest.approx((3.5 + 8) / 2)
+    assert (
+        state.demand(running(model="gru"), 8.0) == state.demand(running(model=""), 8.0) == pytest.approx((3.5 + 8) / 2)
+    )
     assert state.demand(running(demand=1.0), 8.0) == 1.0
 
 
