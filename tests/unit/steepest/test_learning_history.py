@@ -114,9 +114,9 @@ def test_the_job_of_a_model_that_is_furthest_ahead_speaks_for_the_others() -> No
     """Until it leaves; jobs without a model and those further ahead speak for themselves."""
     history, young = LearningHistory(), LossCourse()
     leader, behind = course(10.0), course(20.0, steps=100)
-    history.run("resnet", "leader", leader, 500, 1000)
-    history.run("resnet", "behind", behind, 100, 1000)
-    history.run("", "nameless", leader, 900, 1000)
+    history.report("resnet", "leader", leader, 500, 1000)
+    history.report("resnet", "behind", behind, 100, 1000)
+    history.report("", "nameless", leader, 900, 1000)
 
     foreseen = leader.expected(500, 1000)
     assert history.expected("resnet", young, 0, 1000) == foreseen
@@ -133,7 +133,7 @@ def test_the_job_of_a_model_that_is_furthest_ahead_speaks_for_the_others() -> No
 def test_a_job_whose_losses_say_nothing_speaks_for_no_other() -> None:
     """However far it is."""
     history = LearningHistory()
-    history.run("resnet", "rising", course(-1.0), 900, 1000)
+    history.report("resnet", "rising", course(-1.0), 900, 1000)
     assert history.expected("resnet", LossCourse(), 0, 1000) == FIRST
 
 

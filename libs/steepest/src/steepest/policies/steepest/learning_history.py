@@ -184,7 +184,7 @@ class LearningHistory(msgspec.Struct):
         """A job has shown that it can use so many cores."""
         _remember(self.demands, model, demand)
 
-    def run(self, model: str, job: str, losses: LossCourse, step: int, steps: int) -> None:
+    def report(self, model: str, job: str, losses: LossCourse, step: int, steps: int) -> None:
         """A running job reported another loss; ``step`` and ``steps`` as for :meth:`LossCourse.expected`."""
         if not model or losses.fallen_step is None:
             return
@@ -201,7 +201,7 @@ class LearningHistory(msgspec.Struct):
     def expected(self, model: str, losses: LossCourse, step: int, steps: int) -> float:
         """The share at which a running job is taken to have learned most, while none of its model has finished.
 
-        The arguments are those of :meth:`run`.
+        The arguments are those of :meth:`report`.
         """
         leads = self.ahead.get(model)
         return losses.expected(step, steps) if leads is None or leads.done <= step / steps else leads.share

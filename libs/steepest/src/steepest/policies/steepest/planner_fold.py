@@ -124,7 +124,7 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
                 if total is None:
                     state.learned.leave(running.model, job.name)
                 else:
-                    state.learned.run(running.model, job.name, running.losses, job.progress.step or 0, total)
+                    state.learned.report(running.model, job.name, running.losses, job.progress.step or 0, total)
 
 
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
