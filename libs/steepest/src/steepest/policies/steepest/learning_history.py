@@ -52,7 +52,8 @@ TO_COME = 3
 """A loss of which 90 % of the reduction up to the step s was reached at the step f falls on: of the whole reduction it has
 90 % at about f · (1 + (f / s)^3), nearer to f the longer ago that was. It matters for the jobs of its model that come after
 it: by f alone they would be put back just before they have learned most, and would in simulations gain nothing from it. The
-power fits exponential and inverse curves; real trainings, which often fall a second time, are foreseen hardly better."""
+power is near to what a loss does that falls exponentially (1.31 · f where f / s is 0.7). Real trainings, which often fall a
+second time, are foreseen hardly better by it."""
 
 LOWEST = 0.5
 """r of losses that are not all above 0."""
@@ -184,8 +185,19 @@ class LearningHistory(msgspec.Struct):
         """A job has shown that it can use so many cores."""
         _remember(self.demands, model, demand)
 
-    def report(self, model: str, job: str, losses: LossCourse, step: int, steps: int) -> None:
-        """A running job reported another loss; ``step`` and ``steps`` as for :meth:`LossCourse.expected`."""
+    def report(self, model: str, job: str, losses: LossCourse, step: int, steps: int | None) -> None:
+        """A running job reported another loss.
+
+        Args:
+            model: As its user names it; empty: it speaks for no other.
+            job: Its name.
+            losses: Its own.
+            step: The newest step, up to ``steps``.
+            steps: Of the whole job, above 0; None: not known, or not believed, so that it speaks for no other.
+        """
+        if steps is None:
+            self.leave(model, job)
+            return
         if not model or losses.fallen_step is None:
             return
         leads = self.ahead.get(model)
@@ -193,7 +205,7 @@ class LearningHistory(msgspec.Struct):
             self.ahead[model] = JobAhead(job, step / steps, losses.expected(step, steps))
 
     def leave(self, model: str, job: str) -> None:
-        """A job speaks for no other any more: it has ended, or it was wrong about its steps."""
+        """A job speaks for no other any more."""
         leads = self.ahead.get(model)
         if leads is not None and leads.job == job:
             del self.ahead[model]
@@ -201,7 +213,7 @@ class LearningHistory(msgspec.Struct):
     def expected(self, model: str, losses: LossCourse, step: int, steps: int) -> float:
         """The share at which a running job is taken to have learned most, while none of its model has finished.
 
-        The arguments are those of :meth:`report`.
+        The arguments are those of :meth:`report`, with known ``steps``.
         """
         leads = self.ahead.get(model)
         return losses.expected(step, steps) if leads is None or leads.done <= step / steps else leads.share

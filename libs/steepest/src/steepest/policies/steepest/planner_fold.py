@@ -120,11 +120,8 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
             if progress.step is not None and progress.loss is not None:
                 running.losses.add(progress.step, progress.loss)
                 job = view.jobs[progress.job]
-                total = total_steps(job)
-                if total is None:
-                    state.learned.leave(running.model, job.name)
-                else:
-                    state.learned.report(running.model, job.name, running.losses, job.progress.step or 0, total)
+                step = job.progress.step or 0
+                state.learned.report(running.model, job.name, running.losses, step, total_steps(job))
 
 
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
