@@ -12,14 +12,13 @@ remaining times alone, ``tiresias`` at levels of attained service (Tiresias, NSD
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, Resources
+from steepest.events.common import LARGEST
 from steepest.events.parameters import PickyManParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, SINCE
@@ -38,8 +37,8 @@ from steepest.policies.pickyman.division import (
 )
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
-from steepest.policies.placement.gangs import choose
 from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.room import has_room
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
@@ -153,10 +152,10 @@ class PreemptionPlanner:
         taken: dict[str, None] = {}
         hopeless: dict[Wish, None] = {}
         ending = list(self._ending(view)) if parameters.rule is PreemptionRule.PICKYMAN else []
-        for job in self._waiting(walk, parameters):
+        for job in list(islice(walk.waiting(self.state.concerns), parameters.waiting)):
             wish = wish_of(job)
             wanted = self._wanted(view, job, wish)
-            if wanted is None or wish in hopeless or _has_room(wish, walk):
+            if wanted is None or wish in hopeless or has_room(wish, walk.room.slots_for(wish)):
                 continue
             free = walk.room.slots_for(wish).free
             # Those that run elsewhere leave nothing that helps it. Before the flag, they were among those that were counted.
@@ -177,18 +176,6 @@ class PreemptionPlanner:
             because = _because(parameters.rule, wanted, block, candidates)
             yield from self._carry_out(view, job, block, because, received.offset)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(block.places.nodes))
-
-    def _waiting(self, walk: QueueWalk, parameters: PickyManParameters) -> Iterable[Job]:
-        """The first waiting jobs in the queue's order about which no decision is under way."""
-        order = walk.order
-        lines = [((order.place(job), job) for job in order.in_queue(queue)) for queue in order.queues()]
-        found: list[Job] = []
-        for _, job in heapq.merge(*lines, key=lambda one: one[0]):
-            if not self.state.concerns(job) and walk.may_be_tried(job):
-                found.append(job)
-                if len(found) == parameters.waiting:
-                    break
-        return found
 
     def _wanted(self, view: ClusterView, job: Job, wish: Wish) -> Wanted | None:
         left = remaining_ms(job, view.counted_ms)
@@ -311,16 +298,6 @@ def _is_due(parameters: PickyManParameters, view: ClusterView, waiting: Job, run
         case PreemptionRule.ROUND_ROBIN:
             return now_ms - running.placed_counted_ms >= parameters.slice_ms
     return True
-
-
-def _has_room(wish: Wish, walk: QueueWalk) -> bool:
-    """Whether the placer finds a place for it as it is."""
-    slots = walk.room.slots_for(wish)
-    if wish.roles:
-        return choose(wish.roles, slots, first_node=wish.first_node) is not None
-    if wish.first_node is not None:
-        return wish.requests.fits(slots.free.get(wish.first_node, Resources(cpu_m=-1)))
-    return slots.of(wish.requests) > 0
 
 
 def _because(rule: PreemptionRule, wanted: Wanted, block: VictimBlock, candidates: Sequence[Victim]) -> c.Because:

@@ -90,6 +90,14 @@ class QueueWalk:
         ]
         return min((job for job in heads if job is not None), key=self.order.place, default=None)
 
+    def waiting(self, awaits: Awaits) -> Iterator[Job]:
+        """The jobs that may be placed, in order, about which no decision is under way; whether they have room or not."""
+        order = self.order
+        lines = [((order.place(job), job) for job in order.in_queue(queue)) for queue in order.queues()]
+        for _, job in heapq.merge(*lines, key=lambda one: one[0]):
+            if not awaits(job) and self.may_be_tried(job):
+                yield job
+
     def tried(self, *, placed: bool, rejected: bool) -> None:
         """What became of the job that was given last."""
         self._goes_on = placed or (rejected and self._view.parameters.queueing.blocking)

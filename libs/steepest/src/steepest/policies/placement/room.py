@@ -249,6 +249,15 @@ def _may_fit(wish: Wish, free: Resources, node: Node) -> bool:
     return bool(wish.roles) or (wish.requests.fits(free) and wish.first_node in {None, node.name})
 
 
+def has_room(wish: Wish, slots: Slots) -> bool:
+    """Whether the placer finds a place for it there, as it is."""
+    if wish.roles:
+        return choose(wish.roles, slots, first_node=wish.first_node) is not None
+    if wish.first_node is not None:
+        return wish.first_node in slots.free and wish.requests.fits(slots.free[wish.first_node])
+    return slots.of(wish.requests) > 0
+
+
 def could_ever(view: ClusterView, wish: Wish) -> bool:
     """Whether some node could take a job of one replica, were it empty and there."""
     if wish.first_node is None:

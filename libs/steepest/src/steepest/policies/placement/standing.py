@@ -15,6 +15,7 @@ from steepest.events.common import NodeRule, Resources
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import choose, fewest
 from steepest.policies.placement.queue_walk import smallest
+from steepest.policies.placement.room import has_room
 from steepest.policies.placement.slots import Slots, fitting
 from steepest.policies.queueing.limits import LimitsOfQueues
 from steepest.policies.queueing.ranks import queue_policy
@@ -98,7 +99,7 @@ def _why(view: ClusterView, job: Job, slots: Slots, limits: LimitsOfQueues, befo
         if applies:
             return waits_for, reason
     wish = wish_of(job)
-    if _has_room(wish, slots):
+    if has_room(wish, slots):
         return Waits.PLACER, "the placer considers it at the next record that may have made room"
     return Waits.ROOM, _no_room_for(wish, slots)
 
@@ -115,12 +116,6 @@ def _why_no_node(view: ClusterView, rule: NodeRule | None) -> str:
     which = "the only node that takes jobs" if nodes == 1 else f"any of the {nodes} nodes that take jobs"
     here = "" if counts[why] == nodes else f" ({counts[why]} of them)"
     return f"it may not run on {which}: {why}{here}"
-
-
-def _has_room(wish: Wish, slots: Slots) -> bool:
-    if wish.roles:
-        return choose(wish.roles, slots, first_node=wish.first_node) is not None
-    return any(wish.requests.fits(free) for name, free in slots.free.items() if wish.first_node in {None, name})
 
 
 def _no_room_for(wish: Wish, slots: Slots) -> str:
