@@ -17,6 +17,7 @@ TOLD_BY = frozenset(
         c.GrowthMeasured,
         c.JobEnded,
         c.JobRejected,
+        c.JobSuspended,
         c.MigrationFinished,
         c.TransitionPlanned,
         c.TransitionFinished,
@@ -43,6 +44,7 @@ class Schedule(msgspec.Struct):
     ends_ms: dict[str, int] = {}
     outcomes: dict[str, str] = {}
     migrations: dict[str, int] = {}
+    suspensions: dict[str, int] = {}
     first_nodes: dict[str, str] = {}
     to_learn: dict[str, int] = {}
     learned_ms: dict[str, int] = {}
@@ -74,8 +76,9 @@ class Schedule(msgspec.Struct):
                 self.outcomes[event.job] = event.outcome.value
             case c.JobRejected():
                 self.outcomes[event.job] = "rejected"
-            case c.MigrationFinished():
-                self.migrations[event.job] = self.migrations.get(event.job, 0) + 1
+            case c.MigrationFinished() | c.JobSuspended():
+                counts = self.suspensions if isinstance(event, c.JobSuspended) else self.migrations
+                counts[event.job] = counts.get(event.job, 0) + 1
             case c.TransitionPlanned(kind=c.Transition.SCALE | c.Transition.SHED):
                 self.scaling[event.plan] = len(event.nodes) > len(event.sources)
             case c.TransitionFinished(plan=plan) if plan in self.scaling:

@@ -297,6 +297,7 @@ def _result(job: SimJob, schedule: Schedule) -> JobResult:
         first_node=schedule.first_nodes.get(job.name, ""),
         outcome=outcome,
         migrations=schedule.migrations.get(job.name, 0),
+        preemptions=schedule.suspensions.get(job.name, 0),
     )
 
 
