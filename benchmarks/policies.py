@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 
 from steepest.events.parameters import PoolParameters
+from steepest.sim.cluster_spec import ClusterSpec
 from steepest.sim.clusters import open_cluster
 from steepest.sim.paired import half_width
 from steepest.sim.policies import POOL
@@ -44,6 +45,9 @@ LIARS = 3
 HEAVY = 1.5
 """σ of the lognormal sizes: the largest percent of the jobs is then a fifth of the work."""
 
+FEW_MIB = 2_560
+"""Memory of a node that three or four of the thesis's jobs reserve."""
+
 Announced = Callable[[int, random.Random], float]
 """The multiple of its steps that a job announces, by its number."""
 
@@ -52,12 +56,32 @@ Sized = Callable[[random.Random], float]
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A workload on a cluster, what its jobs announce, and by what their sizes are multiplied."""
+    """A workload on a cluster.
+
+    Attributes:
+        announced: What its jobs announce.
+        sized: By what their sizes are multiplied; None: by nothing.
+        memory_mib: Of each node; None: more than its jobs reserve.
+        suspends: Whether the policy may suspend jobs.
+    """
 
     workload: str
     cluster: str
     announced: Announced = lambda _, __: 1.0
     sized: Sized | None = None
+    memory_mib: int | None = None
+    suspends: bool = True
+
+    def nodes(self) -> ClusterSpec:
+        """Its cluster."""
+        cluster = open_cluster(self.cluster)
+        if self.memory_mib is None:
+            return cluster
+        nodes = [
+            msgspec.structs.replace(node, capacity=msgspec.structs.replace(node.capacity, memory_mib=self.memory_mib))
+            for node in cluster.nodes
+        ]
+        return msgspec.structs.replace(cluster, nodes=nodes)
 
 
 CASES: Mapping[str, Case] = {
@@ -74,6 +98,8 @@ CASES: Mapping[str, Case] = {
     "heavy-tailed sizes": Case(
         "thesis:mixed-50", "4x8cpu", sized=lambda rng: rng.lognormvariate(-(HEAVY**2) / 2, HEAVY)
     ),
+    "room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB),
+    "room for few, none suspended": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
 }
 """By name."""
 
@@ -119,11 +145,14 @@ def parameters_of(policy: str, changed: Sequence[str]) -> PoolParameters:
 def measure(name: str, policy: str, parameters: PoolParameters, seed: int) -> dict[str, Any]:
     """The changes of one case under one seed, in %."""
     case = CASES[name]
-    workload = announcing(open_workload(case.workload, seed=seed), case, seed)
-    spread = run(workload, case.cluster, "spread", parameters_of("spread", ()), seed)
-    free = run(workload, case.cluster, policy, parameters, seed)
+    cluster, workload = case.nodes(), announcing(open_workload(case.workload, seed=seed), case, seed)
+    if not case.suspends:
+        limits = msgspec.structs.replace(parameters.preemption, max_suspensions=0)
+        parameters = msgspec.structs.replace(parameters, preemption=limits)
+    spread = simulate_system(workload, cluster, "spread", parameters_of("spread", ()), seed)
+    free = simulate_system(workload, cluster, policy, parameters, seed)
     first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
-    pinned = run(workload, case.cluster, policy, parameters, seed, first_nodes=first_nodes)
+    pinned = simulate_system(workload, cluster, policy, parameters, seed, first_nodes=first_nodes)
     before, after, tail = spread.summary(), free.summary(spread), pinned.summary(spread)
     if before.finished != after.finished or before.finished != tail.finished:
         raise SystemExit(f"{name}, seed {seed}: not as many jobs finished")
@@ -137,6 +166,7 @@ def measure(name: str, policy: str, parameters: PoolParameters, seed: int) -> di
         "late_worst": 100 * (tail.late_worst or 0.0),
         "honest_worst": 100 * worst_honest(workload, pinned, spread),
         "moves": after.migrations / after.jobs,
+        "suspensions": after.preemptions / after.jobs,
     }
 
 
@@ -155,19 +185,6 @@ def resized(job: SimJob, times: float) -> SimJob:
     """A job with so many times the steps, which take as long as before each."""
     iterations = max(1, round(job.iterations * times))
     return msgspec.structs.replace(job, iterations=iterations, work_s=job.work_s * iterations / job.iterations)
-
-
-def run(
-    workload: Workload,
-    cluster: str,
-    policy: str,
-    parameters: PoolParameters,
-    seed: int,
-    *,
-    first_nodes: Mapping[str, str] | None = None,
-) -> SimulationResult:
-    """One simulation."""
-    return simulate_system(workload, open_cluster(cluster), policy, parameters, seed, first_nodes=first_nodes)
 
 
 def worst_honest(workload: Workload, result: SimulationResult, beside: SimulationResult) -> float:

@@ -66,7 +66,7 @@ def measure(count: int) -> dict[str, Any]:
     pool, now_s = FairPool(), 0.0
     pool.join("n", Resources(cpu_m=round(CORES * 1_000)), now_s)
     for job in jobs:
-        pool.plan(job.name, Resources(), "n", now_s)
+        pool.come(job.name, Resources(), "n", now_s)
         pool.start(job.name, job.demand, now_s)
         pool.know(job.name, job.left, job.demand, now_s)
 

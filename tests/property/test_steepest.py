@@ -164,7 +164,7 @@ def test_the_virtual_pool_equals_a_run_under_fair_sharing(
         run(at_s - now_s, now_s)
         now_s = at_s
         name = f"job-{number}"
-        pool.plan(name, Resources(cpu_m=10), None, now_s)
+        pool.come(name, Resources(cpu_m=10), None, now_s)
         pool.start(name, demand, now_s)
         pool.know(name, work, demand, now_s)
         copy = pool.look(name, now_s)
@@ -178,6 +178,42 @@ def test_the_virtual_pool_equals_a_run_under_fair_sharing(
         assert copy is not None
         found = copy.forecast_s if copy.end_s is None else copy.end_s
         assert found == pytest.approx(end, rel=1e-6, abs=1e-6)
+
+
+ROOMS = st.lists(st.tuples(st.floats(0, 60), WORK, st.integers(1, 100)), min_size=1, max_size=10).map(sorted)
+
+
+@given(st.integers(1, 3), ROOMS)
+def test_no_node_of_the_virtual_pool_holds_more_than_it_has(
+    nodes: int, arrivals: list[tuple[float, float, int]]
+) -> None:
+    """Copies reserve no more than there is, none waits where there is room, and all end."""
+    pool, capacity = FairPool(), Resources(cpu_m=4000, memory_mib=100)
+    for number in range(nodes):
+        pool.join(f"n{number}", capacity, 0.0)
+
+    def check() -> None:
+        for name, node in pool.nodes.items():
+            copies = [pool.jobs[job] for job in node.jobs] + [pool.planned[job] for job in node.planned]
+            assert sum(copy.requests.memory_mib for copy in copies) == node.allocated.memory_mib <= 100
+            assert not any(pool._has_room(name, copy.requests) for copy in pool.waiting.values())
+
+    for number, (at_s, work, memory_mib) in enumerate(arrivals):
+        name = f"job-{number}"
+        pool.admit(at_s, {})
+        pool.come(name, Resources(memory_mib=memory_mib), None, at_s)
+        pool.start(name, 2.0, at_s)
+        pool.know(name, work, 2.0, at_s)
+        check()
+        pool.finish(name, work, at_s)  # it was really done in no time
+    at_s = arrivals[-1][0]
+    while pool.waiting or pool.jobs:
+        at_s += 100.0
+        pool.admit(at_s, {})
+        check()
+        for name in list(pool.jobs):
+            pool.look(name, at_s)
+        assert at_s < 1e6
 
 
 def slow_must_run(promises: Sequence[Promise], cores: float) -> list[float]:
@@ -323,7 +359,7 @@ def ends_of_one_node(
         while waiting and waiting[0][0] <= now_s:
             _, name, work = waiting.pop(0)
             for one, size in ((pool, announced[name]), (true, work)):
-                one.plan(name, Resources(), None, now_s)
+                one.come(name, Resources(), None, now_s)
                 one.start(name, ONE_NODE, now_s)
                 one.know(name, size, ONE_NODE, now_s)
             left[name] = sizes[name] = work

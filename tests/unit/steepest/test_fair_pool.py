@@ -34,10 +34,10 @@ def busy_pool() -> FairPool:
     for number in range(NODES):
         pool.join(f"n{number:03}", Resources(cpu_m=1000), 0.0)
     for number in range(NODES):
-        pool.plan(f"job-{number}", Resources(cpu_m=500), f"n{number:03}", 0.0)
+        pool.come(f"job-{number}", Resources(cpu_m=500), f"n{number:03}", 0.0)
         pool.start(f"job-{number}", 1.0, 0.0)
         pool.know(f"job-{number}", 100.0 if number == 0 else 1000.0, 1.0, 0.0)
-    pool.plan("first", Resources(cpu_m=500), None, 1.0)
+    pool.come("first", Resources(cpu_m=500), None, 1.0)
     return pool
 
 
@@ -45,10 +45,10 @@ def test_a_new_job_runs_only_nodes_where_one_has_ended(runs: list[float]) -> Non
     """However many nodes there are; what has ended makes room all the same."""
     pool = busy_pool()
     runs.clear()
-    pool.plan("early", Resources(cpu_m=500), None, 50.0)
+    pool.come("early", Resources(cpu_m=500), None, 50.0)
     assert runs == []
 
-    pool.plan("late", Resources(cpu_m=1000), None, 150.0)
+    pool.come("late", Resources(cpu_m=500), None, 150.0)
 
     assert len(runs) <= 2
     assert pool.planned["late"].node == "n000"
@@ -60,7 +60,7 @@ def test_a_copy_that_ended_by_too_small_a_size_goes_on() -> None:
     pool = FairPool()
     pool.join("n", Resources(cpu_m=1000), 0.0)
     for name, size in (("short", 10.0), ("long", 100.0)):
-        pool.plan(name, Resources(), None, 0.0)
+        pool.come(name, Resources(), None, 0.0)
         pool.start(name, 1.0, 0.0)
         pool.know(name, size, 1.0, 0.0)
     ended = pool.look("short", 30.0)
@@ -76,3 +76,86 @@ def test_a_copy_that_ended_by_too_small_a_size_goes_on() -> None:
     assert pool.rate("short") == pytest.approx(0.5)
     assert other.forecast_s == pytest.approx(30.0 + 2 * 80.0)
     assert pool.course("short", [40.0, 50.0]) == pytest.approx([15.0, 20.0])
+
+
+def pool_for_one() -> FairPool:
+    """A node of one core with room for one job, which needs 100 core-seconds."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1000, memory_mib=100), 0.0)
+    come(pool, "first", 100.0, 60, 0.0)
+    return pool
+
+
+def come(pool: FairPool, name: str, size: float, memory_mib: int, now_s: float) -> None:
+    """A job comes, and really trains."""
+    pool.come(name, Resources(memory_mib=memory_mib), None, now_s)
+    pool.place(name)
+    pool.start(name, 1.0, now_s)
+    pool.know(name, size, 1.0, now_s)
+
+
+def test_a_copy_waits_until_there_is_room() -> None:
+    """Its job runs already, because others ended sooner than under fair sharing: nothing is promised to it before."""
+    pool = pool_for_one()
+    come(pool, "second", 50.0, 60, 10.0)
+    pool.admit(99.0, {})
+    assert pool.look("second", 99.0) is None
+
+    pool.admit(101.0, {})
+    pool.know("second", 50.0, 1.0, 101.0)
+
+    copy = pool.look("second", 101.0)
+    assert copy is not None
+    assert copy.began_s == pytest.approx(10.0)
+    assert copy.forecast_s == pytest.approx(151.0)
+
+
+def test_a_small_job_goes_before_one_that_has_no_room() -> None:
+    """As the placer lets it."""
+    pool = pool_for_one()
+    pool.come("large", Resources(memory_mib=60), None, 1.0)
+    pool.come("small", Resources(memory_mib=40), None, 2.0)
+    assert list(pool.waiting) == ["large"]
+    assert list(pool.planned) == ["small"]
+
+
+def test_what_has_no_copy_takes_room() -> None:
+    """Gangs and jobs with GPUs hold room which no copy gets."""
+    pool = pool_for_one()
+    pool.come("second", Resources(memory_mib=60), None, 1.0)
+    pool.admit(101.0, {"n": Resources(memory_mib=50)})
+    assert list(pool.waiting) == ["second"]
+    pool.admit(102.0, {})
+    assert not pool.waiting
+
+
+def test_the_copy_of_a_job_without_a_place_runs() -> None:
+    """Once it would have been launched: the job falls behind it."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1000, memory_mib=100), 0.0)
+    pool.come("late", Resources(memory_mib=60), None, 0.0)
+    assert not pool.launch(5.0, 0.0)
+    assert list(pool.launch(5.0, 5.0)) == ["late"]
+    pool.start("late", 1.0, 5.0)
+    pool.start("late", 1.0, 30.0)
+    pool.know("late", 100.0, 1.0, 30.0)
+    copy = pool.look("late", 30.0)
+    assert copy is not None
+    assert copy.used == pytest.approx(25.0)
+    assert copy.forecast_s == pytest.approx(105.0)
+
+
+def test_a_job_that_has_ended_before_its_copy_had_room_still_runs_here() -> None:
+    """What it uses here is not free for the others. One that never trained needs nothing."""
+    pool = pool_for_one()
+    come(pool, "second", 50.0, 60, 10.0)
+    pool.come("never", Resources(memory_mib=60), None, 11.0)
+    pool.finish("second", 50.0, 40.0)
+    pool.finish("never", 0.0, 41.0)
+    assert list(pool.waiting) == ["second"]
+
+    come(pool, "third", 30.0, 40, 100.0)
+
+    third = pool.look("third", 100.0)
+    assert third is not None
+    assert third.forecast_s == pytest.approx(100.0 + 2 * 30.0)

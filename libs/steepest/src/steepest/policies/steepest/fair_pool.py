@@ -7,12 +7,16 @@ copy has ended since.
 
 The sizes are those that are known now: where a job turns out longer or shorter than thought, its fair end moves with
 it. A job that has really ended keeps running here until its fair copy has used as much.
+
+Jobs wait for room here as they would under fair sharing: a copy has a place once a node has free what its job reserves.
+Those that came first go first, and where one has no room, those behind it may go. While it waits, nothing says when it would
+end. A copy whose job has no place yet runs as if that had one: the job falls behind it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -34,13 +38,17 @@ class FairJob(msgspec.Struct):
     """A job's fair copy. Times are seconds of counted time.
 
     Attributes:
-        began_s: When the job was first planned to a node: its completion time counts from there.
+        began_s: When the job came: its completion time counts from there.
         demand: Cores that it can use.
         used: Core-seconds that it has got here.
         size: Core-seconds of the whole job; None: unknown.
         end_s: When it ended here; None: it has not.
         forecast_s: When it will end if no other job comes; None: nothing says when.
         over: Whether the real job has ended.
+        first_node: Where it has to begin; None: anywhere.
+        placed: Whether the real job has a place, or had one.
+        trains: Whether it has begun to train.
+        ready_s: When the copy of a job without a place would have been launched.
     """
 
     node: str
@@ -52,6 +60,10 @@ class FairJob(msgspec.Struct):
     end_s: float | None = None
     forecast_s: float | None = None
     over: bool = False
+    first_node: str | None = None
+    placed: bool = False
+    trains: bool = False
+    ready_s: float = 0.0
 
 
 class FairNode(msgspec.Struct):
@@ -59,7 +71,7 @@ class FairNode(msgspec.Struct):
 
     Attributes:
         now_s: Up to when its jobs have run.
-        jobs: The copies that have not ended, and the jobs that are on their way (``planned``).
+        jobs: The copies that have not ended, and those that are on their way (``planned``).
         stale: Whether the forecasts must be made again.
         next_s: When the next of its copies ends, by the forecasts.
     """
@@ -89,12 +101,14 @@ class FairPool(msgspec.Struct):
     Attributes:
         nodes: By name.
         jobs: Copies of the jobs that run, and of those that have ended but would not yet under fair sharing.
-        planned: Jobs that were placed for the first time and do not train yet.
+        planned: Copies that have a place and do not train yet.
+        waiting: Copies that wait for room, in the order in which their jobs came.
     """
 
     nodes: dict[str, FairNode] = {}
     jobs: dict[str, FairJob] = {}
     planned: dict[str, FairJob] = {}
+    waiting: dict[str, FairJob] = {}
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -124,26 +138,61 @@ class FairPool(msgspec.Struct):
             copy.node = target
             self._enter(job, copy, running=job in self.jobs)
 
-    def plan(self, job: str, requests: Resources, first_node: str | None, now_s: float) -> None:
-        """A job is placed for the first time; ``first_node``: where it must be placed first."""
-        if job in self.jobs or job in self.planned:
+    def come(self, job: str, requests: Resources, first_node: str | None, now_s: float) -> None:
+        """A job is here; ``first_node``: where it must be placed first."""
+        if job in self.jobs or job in self.planned or job in self.waiting or not self.nodes:
+            return
+        self.waiting[job] = FairJob("", requests, now_s, 1.0, first_node=first_node)
+        self.admit(now_s, {})
+
+    def place(self, job: str) -> None:
+        """A job has a place: its copy trains when it does."""
+        if (copy := self.planned.get(job) or self.waiting.get(job)) is not None:
+            copy.placed = True
+
+    def admit(self, now_s: float, held: Mapping[str, Resources]) -> None:
+        """Give those places that wait for one here, where there is room. Work: O(nodes), and as much for each that waits.
+
+        Args:
+            now_s: Counted time.
+            held: What jobs hold that have no copy here, by node.
+        """
+        if not self.waiting:
             return
         for name in self.nodes:
             self._let_end(name, now_s)
-        node = first_node if first_node in self.nodes else self._choose(requests)
-        if node is not None:
-            self.planned[job] = FairJob(node, requests, now_s, 1.0)
-            self._enter(job, self.planned[job], running=False)
+        for job, copy in list(self.waiting.items()):
+            node = copy.first_node if copy.first_node in self.nodes else self._choose(copy.requests)
+            if node is None or not self._has_room(node, copy.requests + held.get(node, Resources())):
+                continue
+            del self.waiting[job]
+            copy.node = node
+            if copy.trains:
+                self._bring_up(node, now_s)
+            (self.jobs if copy.trains else self.planned)[job] = copy
+            self._enter(job, copy, running=copy.trains)
+
+    def launch(self, launch_s: float, now_s: float) -> dict[str, FairJob]:
+        """The copies of jobs without a place that would train by now."""
+        due = {}
+        for job, copy in self.planned.items():
+            if not copy.placed:
+                copy.ready_s = copy.ready_s or now_s + launch_s
+                if copy.ready_s <= now_s:
+                    due[job] = copy
+        return due
 
     def start(self, job: str, demand: float, now_s: float, used: float = 0.0) -> None:
         """A planned job trains from here on; ``used``: core-seconds that it has got already."""
-        copy = self.planned.pop(job, None)
+        copy = self.planned.pop(job, None) or self.waiting.get(job)
         if copy is None:
+            return
+        copy.demand, copy.used, copy.trains = max(demand, LEAST_DEMAND), used, True
+        if job in self.waiting:
             return
         del self.nodes[copy.node].planned[job]
         self.nodes[copy.node].allocated -= copy.requests
         self._bring_up(copy.node, now_s)
-        copy.demand, copy.used = max(demand, LEAST_DEMAND), used
         self.jobs[job] = copy
         self._enter(job, copy, running=True)
 
@@ -166,6 +215,11 @@ class FairPool(msgspec.Struct):
 
     def finish(self, job: str, size: float, now_s: float) -> None:
         """The real job has ended after ``size`` core-seconds."""
+        if (waiting := self.waiting.get(job)) is not None:
+            waiting.size, waiting.over = size, True
+            if size <= 0:
+                del self.waiting[job]
+            return
         if (planned := self.planned.pop(job, None)) is not None:
             del self.nodes[planned.node].planned[job]
             self.nodes[planned.node].allocated -= planned.requests
@@ -215,6 +269,10 @@ class FairPool(msgspec.Struct):
             return (not after.fits(node.capacity), allocation(after, node.capacity), node.count, name)
 
         return min(self.nodes, key=fullness, default=None)
+
+    def _has_room(self, name: str, requests: Resources) -> bool:
+        node = self.nodes[name]
+        return (node.allocated + requests).fits(node.capacity)
 
     def _enter(self, job: str, copy: FairJob, *, running: bool) -> None:
         node = self.nodes[copy.node]

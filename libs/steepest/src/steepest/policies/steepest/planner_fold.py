@@ -36,8 +36,8 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
         if node.takes_jobs:
             _join(state, node.name, node.capacity, now_s)
     for job in view.jobs:
-        if job.alive and is_managed(job):
-            _place(state, job, now_s)
+        if is_managed(job) and (job.alive or (job.is_queued and job.admitted and not _is_held_back(view, job))):
+            _come(state, job, now_s)
             _train(state, view, job, now_s)
 
 
@@ -52,8 +52,8 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
             state.residences.pop(event.node, None)
             state.other.pop(event.node, None)
             state.due.pop(event.node, None)
-        case c.PlacementPlanned() if job is not None and job.plan == event.plan and is_managed(job):
-            _place(state, job, now_s)
+        case c.JobAdmitted() | c.PlacementPlanned() if job is not None and is_managed(job):
+            _arrive(state, view, job, event, now_s)
         case c.CheckpointModeDeclared() if job is not None:
             _train(state, view, job, now_s)
         case c.NodeUsage():
@@ -65,10 +65,28 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
             running.limit_m, running.unlimited_until_s = running.in_force_m, now_s + REFUSED_S
         case c.JobSuspended() if (running := state.running.get(event.job)) is not None:
             running.pause(now_s)
+            state.suspended[event.job] = None
         case c.JobEnded() if job is not None:
             _end(state, job, now_s)
     if isinstance(event, CHANGES) and job is not None:
         _plan_soon(state, job)
+
+
+def run_virtually(state: SteepestPlannerState, view: ClusterView) -> None:
+    """Let the copies in, and run, whose jobs would have a place under fair sharing."""
+    fair = state.fair
+    if fair.waiting:
+        held: dict[str, Resources] = {}
+        for node in view.nodes:
+            for name in node.jobs:
+                if not is_managed(view.jobs[name]):
+                    held[node.name] = held.get(node.name, Resources()) + view.nodes.held(view.jobs[name], node.name)
+        fair.admit(state.now_s, held)
+    for name in fair.launch(state.launches[1], state.now_s):
+        job = view.jobs[name]
+        demand = state.learned.demand(job.spec.model) or state.demands[1] or state.largest
+        fair.start(name, demand, state.now_s)
+        fair.know(name, state.learned.size(job.spec.model), demand, state.now_s)
 
 
 def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: float) -> None:
@@ -76,8 +94,25 @@ def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: fl
     state.largest = max(state.largest, capacity.cpu_m / 1000)
 
 
-def _place(state: SteepestPlannerState, job: Job, now_s: float) -> None:
-    state.fair.plan(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
+def _is_held_back(view: ClusterView, job: Job) -> bool:
+    """Whether a job may have to wait where there is room: such a job comes when it is placed."""
+    is_limited = any(limits.queue == job.spec.queue for limits in view.parameters.queueing.limits)
+    return is_limited or job.spec.node_rule is not None
+
+
+def _arrive(
+    state: SteepestPlannerState, view: ClusterView, job: Job, event: c.JobAdmitted | c.PlacementPlanned, now_s: float
+) -> None:
+    """A job comes when it is admitted, or when it has a place."""
+    is_placed = isinstance(event, c.PlacementPlanned) and job.plan == event.plan
+    if is_placed or (isinstance(event, c.JobAdmitted) and not _is_held_back(view, job)):
+        _come(state, job, now_s)
+    if is_placed:
+        state.fair.place(job.name)
+
+
+def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
+    state.fair.come(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
 
 
 def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
@@ -87,6 +122,8 @@ def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         return
     if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
         return
+    if known is None:
+        state.learn_launch(now_s - job.placed_counted_ms / 1000)
     fresh = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
     if known is not None:
         fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
@@ -97,6 +134,7 @@ def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         fresh.limit_m = job.limit.cpu_m
         fresh.limit(job.limit.in_force_m)
     state.running[job.name] = fresh
+    state.suspended.pop(job.name, None)
     state.fair.start(job.name, state.demand(fresh, view.nodes[node].capacity.cpu_m / 1000), now_s)
     state.due[node] = 0.0
 
@@ -126,6 +164,7 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
 
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     running = state.running.pop(job.name, None)
+    state.suspended.pop(job.name, None)
     if running is None:
         state.fair.finish(job.name, 0.0, now_s)
         return

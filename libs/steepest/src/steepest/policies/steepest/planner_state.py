@@ -10,6 +10,9 @@ from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.residences import Residence
 
+LAUNCHES_KEPT = 50
+"""The mean of launches forgets at this many."""
+
 DEMANDS_KEPT = 50
 """The mean of measured demands forgets at this many."""
 
@@ -21,6 +24,7 @@ class SteepestPlannerState(Pending):
         on: Whether the policy is on.
         fair: The virtual fair pool.
         running: The jobs that train, by name.
+        suspended: Those of them that are suspended.
         other: Measured cores that jobs use which are not managed, by node.
         residences: Each node as it was planned last.
         learned: How long finished jobs ran, when they had learned most, and what jobs could use.
@@ -30,6 +34,7 @@ class SteepestPlannerState(Pending):
         due: When a node is planned next, in seconds of counted time; 0: at the next tick.
         tick_ms: The record time of the newest tick.
         now_s: The newest time that was used, which never falls.
+        launches: How many jobs were launched, at most ``LAUNCHES_KEPT``, and in how many seconds in the mean.
         demands: Of how many jobs the demand was measured, at most ``DEMANDS_KEPT``, and their mean.
         unlifted: Jobs that may still be limited although the policy is off.
     """
@@ -37,6 +42,7 @@ class SteepestPlannerState(Pending):
     on: bool = False
     fair: FairPool = msgspec.field(default_factory=FairPool)
     running: dict[str, ManagedJob] = msgspec.field(default_factory=dict)
+    suspended: dict[str, None] = msgspec.field(default_factory=dict)
     other: dict[str, float] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
@@ -45,6 +51,7 @@ class SteepestPlannerState(Pending):
     due: dict[str, float] = msgspec.field(default_factory=dict)
     tick_ms: int = 0
     now_s: float = 0.0
+    launches: tuple[int, float] = (0, 0.0)
     demands: tuple[int, float] = (0, 0.0)
     unlifted: dict[str, None] = msgspec.field(default_factory=dict)
 
@@ -53,6 +60,12 @@ class SteepestPlannerState(Pending):
         since_ms = min(max(at_ms - self.tick_ms, 0), period_ms) if self.tick_ms else 0
         self.now_s = max(self.now_s, (counted_ms + since_ms) / 1000)
         return self.now_s
+
+    def learn_launch(self, seconds: float) -> None:
+        """Another job trains, so long after it was placed."""
+        count, mean = self.launches
+        count = min(count + 1, LAUNCHES_KEPT)
+        self.launches = (count, mean + (max(seconds, 0.0) - mean) / count)
 
     def learn_demand(self, job: ManagedJob) -> None:
         """The demand of another job was measured for the first time."""

@@ -1,19 +1,20 @@
-"""The steepest-planner: limits and moves so that jobs learn and end early, and none later than under fair sharing.
+"""The steepest-planner: limits, moves and suspensions, so that jobs learn and end early, and none later than fairly shared.
 
 It decides when a node is planned, by what was measured (:mod:`steepest.policies.steepest.planner_fold`); the rules are in
-:mod:`steepest.policies.steepest.node_plan` and :mod:`steepest.policies.steepest.moves`. It is part of the limit-planner's
-service: both write limits, and only one of them is on at a time, so that a pool needs one process for both.
+:mod:`~steepest.policies.steepest.node_plan`, :mod:`~steepest.policies.steepest.moves` and
+:mod:`~steepest.policies.steepest.room_maker`. It is part of the limit-planner's service: both write limits, and only one of
+them is on at a time, so that a pool needs one process for both.
 
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
 * A plan is written where a limit changes by more than ``least_change`` of the node. For each job the newest plan holds.
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
-* Jobs of several replicas and jobs with GPUs are not managed: they are neither limited nor moved, and what they use of a
-  node's CPU is not divided.
+* Jobs of several replicas and jobs with GPUs are not managed: they are neither limited, moved nor suspended, and what they
+  use of a node's CPU is not divided.
 * A pool in which no job's size is known is left as it is: no limits, no moves.
 
-Work: O(n log n) for each plan of a node with n jobs. A tick that plans a node also looks for moves, among the fullest and
-the emptiest nodes alone. Of a node that is not planned, a tick compares the time of its next plan. A fact of a node costs
-the others nothing.
+Work: O(n log n) for each plan of a node with n jobs. A tick that plans a node also looks for moves and suspensions, among
+the fullest and the emptiest nodes alone. Of a node that is not planned, a tick compares the time of its next plan. A fact of
+a node costs the others nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +30,18 @@ from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
-from steepest.policies.steepest.planner_fold import begin, fold, is_here
+from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_virtually
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences, Resident
+from steepest.policies.steepest.room_maker import RoomMaker
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
 from steepest.view.state import Job, Node
 
-WHILE_OFF = SWITCHES | {c.MigrationPlanned}
+PLANS = (c.MigrationPlanned, c.PlacementPlanned, c.TransitionPlanned)
+
+WHILE_OFF = SWITCHES.union(PLANS)
 """Records that change what it remembers, switched on or off."""
 
 LEAST_CORES = 0.1
@@ -45,22 +49,23 @@ LEAST_CORES = 0.1
 
 
 class SteepestPlanner:
-    """Plans limits and moves."""
+    """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 10
+    logic = 11
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
         self.reads = EVERY
         self.state = state or SteepestPlannerState()
         self._residences = Residences(self.state.residences)
+        self._room_maker = RoomMaker(self.state, self._residences)
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: the next plan of the node is written even if nothing changes."""
         match event:
-            case c.MigrationPlanned():
-                self.state.read_back(event.plan)
+            case c.MigrationPlanned() | c.PlacementPlanned() | c.TransitionPlanned():
+                self._room_maker.read_back(event.plan)
             case c.LimitsPlanned():
                 for limit in event.limits:
                     if not self.state.on:
@@ -72,8 +77,8 @@ class SteepestPlanner:
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at ticks the plans that are due, else nothing."""
         state = self.state
-        if isinstance(received.event, c.MigrationPlanned):
-            state.read_back(received.event.plan)
+        if isinstance(received.event, PLANS):
+            self._room_maker.read_back(received.event.plan)
         is_on = view.parameters.steepest.on and view.state.reads >= SINCE[c.LimitsPlanned]
         self.reads = EVERY if is_on else WHILE_OFF
         if not is_on:
@@ -93,6 +98,7 @@ class SteepestPlanner:
     def _plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         """Plan the nodes that are due, then the moves."""
         state, parameters = self.state, view.parameters.steepest
+        run_virtually(state, view)
         due = sorted(name for name, at_s in state.due.items() if at_s <= state.now_s)
         for name in due:
             node = view.nodes.get(name)
@@ -107,6 +113,7 @@ class SteepestPlanner:
                 del state.due[name]
         if due:
             yield from self._plan_moves(view, received)
+            yield from self._room_maker.plan(view, received)
 
     def _plan_limits(
         self, view: ClusterView, node: Node, received: Received[c.ClusterEvent]
@@ -258,6 +265,7 @@ class SteepestPlanner:
         places = still_limited(view, dict.fromkeys([*sorted(names), *sorted(state.unlifted)]))
         self.state = SteepestPlannerState(unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes)
         self._residences = Residences(self.state.residences)
+        self._room_maker = RoomMaker(self.state, self._residences)
         return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")
 
 

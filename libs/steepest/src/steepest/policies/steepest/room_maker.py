@@ -1,0 +1,238 @@
+"""Which job is suspended so that one without room can run: one that is last in line, and holds room for hardly any CPU.
+
+Where reservations fill the nodes, jobs wait in the queue while others wait on the nodes, limited to little more than the
+floor. These get the places of such others, in this order:
+
+* a suspended job that would be late if it waited longer, that which is due first;
+* a job that never ran, and whose fair copy runs already;
+* others that never ran, where room would come too late by itself.
+
+Of the jobs that are last in line and can be resumed exactly, that of the lowest index gives way. It must still be in time
+if it waits until the next job on its node ends, and have ``SPARE`` of the time that it needs beside that. It comes back as
+any job of the queue does, or as above.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.received import Received
+from steepest.events.registry import GANGS_RUN
+from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.room import has_room
+from steepest.policies.queueing.wish import wish_of
+from steepest.policies.steepest.job_facts import facts_of
+from steepest.policies.steepest.moves import MOST_SOURCES, SPARE
+from steepest.policies.steepest.node_plan import JobShare
+from steepest.policies.steepest.planner_fold import is_managed
+from steepest.policies.steepest.planner_state import SteepestPlannerState
+from steepest.policies.steepest.residences import Residence, Residences
+from steepest.view.cluster_view import ClusterView
+from steepest.view.state import Job
+from steepest.view.validity import void_transition
+
+LOOKED_AT = 16
+"""Waiting jobs for which room is looked for at a time."""
+
+LAST_IN_LINE = 0.2
+"""A job that gets at most this share of what it can use may give way. With half of it, more jobs were suspended in
+simulations, and more were late."""
+
+WOULD_BE_LATE = "it would be late if it waited longer"
+RUNS_FAIRLY = "it would run already under fair sharing"
+COMES_LATE = "room would come too late by itself"
+
+
+class WithoutRoom(msgspec.Struct, frozen=True):
+    """A job without room, and why it gets another one's place."""
+
+    job: Job
+    reason: str
+
+
+class LastInLine(msgspec.Struct, frozen=True, order=True):
+    """A job that may give way; that of the lowest index comes first."""
+
+    index: float
+    job: str
+    node: str
+
+
+class RoomMaker:
+    """Plans suspensions, and the placements that they make room for; a part of the steepest-planner.
+
+    Work of a plan: O(jobs on the ``MOST_SOURCES`` fullest nodes), where jobs wait for room.
+    """
+
+    def __init__(self, state: SteepestPlannerState, residences: Residences) -> None:
+        """A part of the planner with that state.
+
+        Args:
+            state: The planner's.
+            residences: Of that state.
+        """
+        self._state = state
+        self._residences = residences
+        self._walk: QueueWalk | None = None
+
+    def read_back(self, plan: str) -> None:
+        """A plan is in the log: from here on the view contains its effect."""
+        made = self._state.plans.get(plan)
+        if made is not None and self._walk is not None:
+            self._walk.room.may_be_back(places.node for places in made.targets)
+        self._state.read_back(plan)
+
+    def plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
+        """The exchanges to be made now. The residences are changed as if each was made."""
+        if not view.jobs.queue.any_ready or not view.has(GANGS_RUN):
+            return
+        walk = self._walk_in(view)
+        walk.room.look()
+        residences = self._residences.fullest(MOST_SOURCES)
+        last = sorted(one for residence in residences for one in self._last_in_line(view, residence))
+        ends_s = min((_ends_s(residence)[0] for residence in residences), default=math.inf)
+        comes_late = math.inf > ends_s > view.parameters.steepest.pays * self._cost_s(view)
+        for wanted in self._without_room(view, walk) if last else ():
+            free = walk.room.slots_for(wish_of(wanted.job)).free
+            if wanted.reason == COMES_LATE and not comes_late:
+                continue
+            chosen = next((one for one in last if self._may(view, one, wanted, free, received)), None)
+            if chosen is not None:
+                yield from self._exchange(view, chosen, wanted, received)
+                walk.room.was_taken([view.nodes[chosen.node]])
+
+    def _without_room(self, view: ClusterView, walk: QueueWalk) -> Sequence[WithoutRoom]:
+        """The jobs that get others' places, in order."""
+        state = self._state
+        back = sorted(
+            (due_s, name) for name in state.suspended if (due_s := self._is_due_back(view, view.jobs[name])) is not None
+        )
+        most = 1 if view.parameters.queueing.blocking else LOOKED_AT
+        waiting = list(islice(walk.waiting(state.concerns), most))
+        new = [job for job in waiting if job.incarnation == 0 and is_managed(job)]
+        wanted = [WithoutRoom(view.jobs[name], WOULD_BE_LATE) for _, name in back]
+        wanted += [WithoutRoom(job, RUNS_FAIRLY) for job in new if job.name in state.fair.jobs]
+        wanted += [WithoutRoom(job, COMES_LATE) for job in new if job.name not in state.fair.jobs]
+        return [
+            one
+            for one in wanted
+            if walk.may_be_tried(one.job) and not has_room(wish := wish_of(one.job), walk.room.slots_for(wish))
+        ]
+
+    def _is_due_back(self, view: ClusterView, job: Job) -> float | None:
+        """When a suspended job is due, if it would be late were it to wait longer; else None."""
+        state = self._state
+        if not job.is_queued or state.concerns(job):
+            return None
+        facts = facts_of(state, view.parameters.steepest, job, state.largest)
+        if facts.left is None or facts.due_s is None:
+            return None
+        needs_s = self._cost_s(view) + facts.left / facts.demand
+        return facts.due_s if facts.due_s - state.now_s < (1 + SPARE) * needs_s else None
+
+    def _last_in_line(self, view: ClusterView, residence: Residence) -> Iterator[LastInLine]:
+        """The jobs on a node that may give way, as far as their promises go."""
+        if residence.awaits:
+            return
+        first_s, second_s = _ends_s(residence)
+        for job in residence.jobs:
+            if not job.free or job.left is None or job.due_s is None:
+                continue
+            demand = min(job.demand, residence.cores)
+            needs_s = job.left / demand
+            wait_s = self._cost_s(view) + (second_s if needs_s == first_s else first_s)
+            can_wait = job.due_s - self._state.now_s - wait_s >= (1 + SPARE) * needs_s
+            if job.rate <= LAST_IN_LINE * demand and can_wait:
+                yield LastInLine(job.index, job.name, residence.name)
+
+    def _may(
+        self,
+        view: ClusterView,
+        one: LastInLine,
+        wanted: WithoutRoom,
+        free: Mapping[str, Resources],
+        received: Received[c.ClusterEvent],
+    ) -> bool:
+        """Whether a job may give way to another one, which has room then."""
+        job, wish = view.jobs[one.job], wish_of(wanted.job)
+        if one.node not in free or wish.first_node not in {None, one.node} or self._residences[one.node].awaits:
+            return False
+        if job.spec.priority > wanted.job.spec.priority:
+            return False
+        if not wish.requests.fits(free[one.node] + view.nodes.held(job, one.node)):
+            return False
+        return void_transition(self._suspension(view, job, wanted, received), job, view) is None
+
+    def _exchange(
+        self, view: ClusterView, one: LastInLine, wanted: WithoutRoom, received: Received[c.ClusterEvent]
+    ) -> Iterator[c.ClusterEvent]:
+        """Lift the limit of the job that gives way, so that its next step ends soon, suspend it, and place the other one."""
+        state, job, placed = self._state, view.jobs[one.job], wanted.job
+        running = state.running[job.name]
+        if running.limit_m is not None:
+            running.limit_m = None
+            yield c.LimitsPlanned(
+                plan=f"steepest-{received.offset}-lift-{job.name}",
+                node=one.node,
+                limits=(c.JobLimit(job.name, job.incarnation),),
+                because=c.LimitsBecause(rule="it gives way, and saves after its next step"),
+            )
+        suspension = self._suspension(view, job, wanted, received)
+        state.add_suspension(suspension.plan, job)
+        yield suspension
+        placement = c.PlacementPlanned(
+            plan=f"steepest-{received.offset}-place-{placed.name}",
+            job=placed.name,
+            incarnation=placed.incarnation,
+            nodes=(one.node,),
+            after=(suspension.plan,),
+            because=c.Because(rule=f"{wanted.reason}; {job.name}, which is last in line there, gives way"),
+        )
+        state.add(placement.plan, placed, None, one.node)
+        yield placement
+        residence = self._residences[one.node]
+        residence.jobs = [each for each in residence.jobs if each.name != job.name]
+        residence.awaits = True
+        self._residences.put(residence)
+
+    def _suspension(
+        self, view: ClusterView, job: Job, wanted: WithoutRoom, received: Received[c.ClusterEvent]
+    ) -> c.TransitionPlanned:
+        state = self._state
+        running = state.running[job.name]
+        facts = facts_of(state, view.parameters.steepest, job, view.nodes[running.node].capacity.cpu_m / 1000)
+        return c.TransitionPlanned(
+            plan=f"steepest-{received.offset}-suspend-{job.name}",
+            job=job.name,
+            incarnation=job.incarnation,
+            kind=c.Transition.SUSPEND,
+            sources=job.running_on,
+            room_for=wanted.job.name,
+            because=c.Because(
+                rule=f"it is last in line, and can wait; {wanted.job.name} has no room: {wanted.reason}",
+                standing=facts.standing(JobShare(rate=running.rate), received.at_ms, state.now_s),
+            ),
+        )
+
+    def _cost_s(self, view: ClusterView) -> float:
+        """What an exchange costs the job that gives way, in seconds."""
+        return view.parameters.steepest.move_cost_ms / 1000
+
+    def _walk_in(self, view: ClusterView) -> QueueWalk:
+        if self._walk is None or not self._walk.is_of(view, self._state):
+            self._walk = QueueWalk(view, self._state)
+        return self._walk
+
+
+def _ends_s(residence: Residence) -> tuple[float, float]:
+    """In how many seconds the first two jobs of a node would end if they got all they can use; infinite: unknown."""
+    ends = [job.left / min(job.demand, residence.cores) for job in residence.jobs if job.left is not None]
+    first, second = (*heapq.nsmallest(2, ends), math.inf, math.inf)[:2]
+    return first, second

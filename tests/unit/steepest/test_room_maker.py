@@ -1,0 +1,102 @@
+"""Where reservations fill a node: which job gives way, which comes, and that all end in time; in virtual time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, PreemptionLimits
+from steepest.events.received import Received
+from steepest.policies.named import under
+from steepest.replay.replay import Replay
+from steepest.testing.system.fake_training import PROGRAM
+from steepest.testing.system.rig import Rig
+from steepest.testing.virtual_time import run_virtually
+from steepest.testing.waiting import until
+from steepest.view.state import Phase
+
+SERVICES = ("log-collector", "categorizer", "worker-monitor", "placer", "limit-planner", "migrator", "resizer")
+FILLING = {"a": 200, "b": 200, "c": 200, "long": 700}
+"""Steps of half a second of CPU; these four fill the node."""
+
+SHORT = "short"
+
+LATE = 1.05
+
+
+def spec_of(steps: int, **fields: Any) -> c.JobSpec:
+    """A job that reserves a quarter of the node and can use all of it."""
+    command = (PROGRAM, "--burn", "--step-s", "0.5", "--steps", str(steps), "--flat-after", str(steps // 10))
+    return c.JobSpec(command=command, steps=steps, requests=Resources(cpu_m=250), **fields)
+
+
+async def played(
+    folder: Path, late: Mapping[str, c.JobSpec], limits: PreemptionLimits
+) -> tuple[list[Received[Any]], Sequence[str], int]:
+    """The log of all jobs to their ends, what is broken, and how many decisions replay differently."""
+    async with contextlib.aclosing(Rig(folder, {"n": 1000})) as rig:
+        process = rig.start(*SERVICES)
+        await rig.configure(msgspec.structs.replace(under("steepest", PoolParameters()), preemption=limits))
+        for name, steps in FILLING.items():
+            await rig.append(c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec_of(steps)))
+        await until(lambda: any(job.limit is not None for job in process.view.jobs), "a limit", within_s=300)
+        for name, spec in late.items():
+            await rig.append(c.JobSubmitted(job=name, request=f"submit-{name}", spec=spec))
+        jobs = len(FILLING) + len(late)
+        await until(lambda: len(process.view.jobs) == jobs, within_s=120)
+        await until(lambda: all(job.phase is Phase.ENDED for job in process.view.jobs), "the ends", within_s=20_000)
+        await process.stop()
+        report = await Replay(rig.log).run()
+        return await rig.events(), await rig.broken(), report.differences
+
+
+def positions(log: Sequence[Received[Any]], kind: type[Any], job: str) -> list[int]:
+    """Where a job's events of a type stand in the log."""
+    return [at for at, one in enumerate(log) if isinstance(one.event, kind) and one.event.job == job]
+
+
+def fair_end_ms(log: Sequence[Received[Any]], job: str) -> int:
+    """When a job would have ended under fair sharing, by what was known last."""
+    plans = [one.event for one in log if isinstance(one.event, c.LimitsPlanned)]
+    ends = [one.fair_end_ms for plan in plans for one in plan.because.standing if one.job == job]
+    return [end for end in ends if end is not None][-1]
+
+
+def test_the_last_in_line_gives_way_and_ends_in_time(tmp_path: Path) -> None:
+    """A short job begins before any other has ended; the longest gave way for it, and none is later than promised."""
+    limits = PreemptionLimits(min_run_ms=5_000)
+    log, broken, differences = run_virtually(played(tmp_path, {SHORT: spec_of(20)}, limits))
+
+    assert broken == []
+    assert differences == 0
+    ends = {one.event.job: one for one in log if isinstance(one.event, c.JobEnded)}
+    assert {one.event.outcome for one in ends.values()} == {c.Outcome.FINISHED}
+    suspension = log[positions(log, c.TransitionPlanned, "long")[0]].event
+    assert suspension.room_for == SHORT
+    assert suspension.because.standing is not None
+    assert log[positions(log, c.JobPlaced, SHORT)[0]].at_ms < min(end.at_ms for end in ends.values())
+    began_ms = log[0].at_ms
+    for job in FILLING:
+        assert ends[job].at_ms - began_ms <= LATE * (fair_end_ms(log, job) - began_ms)
+
+
+def test_no_job_gives_way_to_a_less_urgent_one(tmp_path: Path) -> None:
+    """It waits until one has ended."""
+    limits = PreemptionLimits(min_run_ms=5_000)
+    log, broken, _ = run_virtually(played(tmp_path, {SHORT: spec_of(20, priority=-1)}, limits))
+    assert broken == []
+    assert not [one for one in log if isinstance(one.event, c.JobSuspended)]
+
+
+def test_none_is_suspended_where_the_pool_allows_none(tmp_path: Path) -> None:
+    """The pool's limits of suspensions hold for every policy."""
+    limits = PreemptionLimits(min_run_ms=5_000, max_suspensions=0)
+    log, broken, _ = run_virtually(played(tmp_path, {SHORT: spec_of(20)}, limits))
+    assert broken == []
+    assert not [one for one in log if isinstance(one.event, c.TransitionPlanned)]
