@@ -99,7 +99,7 @@ CASES: Mapping[str, Case] = {
         "thesis:mixed-50", "4x8cpu", sized=lambda rng: rng.lognormvariate(-(HEAVY**2) / 2, HEAVY)
     ),
     "room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB),
-    "room for few, none suspended": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
+    "room for few without suspensions": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
 }
 """By name."""
 

@@ -34,21 +34,25 @@ def test_a_short_job_gets_the_place_of_the_last_in_line(tmp_path: Path) -> None:
         system.await_event(lambda found: isinstance(found.event, c.LimitsPlanned) or None)
         submit(system, SHORT, 10)
 
-        suspended = system.await_event(lambda found: found if isinstance(found.event, c.JobSuspended) else None)
+        suspended = system.await_event(_suspended)
         assert system.await_end(SHORT).outcome is c.Outcome.FINISHED
-        job = suspended.event.job
+        job = suspended.job
         plan = next(one.event for one in system.events() if isinstance(one.event, c.TransitionPlanned))
         first = system.await_event(lambda found: _first_step(found, job, after=plan.incarnation))
 
         assert (plan.job, plan.room_for) == (job, SHORT)
         assert plan.because.standing is not None
-        assert suspended.event.steps_lost == 0
-        assert first > suspended.event.step > 0
+        assert suspended.steps_lost == 0
+        assert first > suspended.step > 0
         assert not [one for one in system.events() if isinstance(one.event, c.JobEnded) and one.event.job != SHORT]
         assert "last in line" in system.call("explain", job).stdout
         assert system.breaches() == []
     finally:
         system.end()
+
+
+def _suspended(found: Received[c.ClusterEvent]) -> c.JobSuspended | None:
+    return found.event if isinstance(found.event, c.JobSuspended) else None
 
 
 def _first_step(found: Received[c.ClusterEvent], job: str, after: int) -> int | None:
