@@ -193,14 +193,14 @@ def test_no_node_of_the_virtual_pool_holds_more_than_it_has(
         pool.join(f"n{number}", capacity, 0.0)
 
     def check() -> None:
-        for name, node in pool.nodes.items():
+        for node in pool.nodes.values():
             copies = [pool.jobs[job] for job in node.jobs] + [pool.planned[job] for job in node.planned]
             assert sum(copy.requests.memory_mib for copy in copies) == node.allocated.memory_mib <= 100
-            assert not any(pool._has_room(name, copy.requests) for copy in pool.waiting.values())
+            assert not any((node.allocated + copy.requests).fits(capacity) for copy in pool.waiting.values())
 
     for number, (at_s, work, memory_mib) in enumerate(arrivals):
         name = f"job-{number}"
-        pool.admit(at_s, {})
+        pool.admit(at_s)
         pool.come(name, Resources(memory_mib=memory_mib), None, at_s)
         pool.start(name, 2.0, at_s)
         pool.know(name, work, 2.0, at_s)
@@ -209,7 +209,7 @@ def test_no_node_of_the_virtual_pool_holds_more_than_it_has(
     at_s = arrivals[-1][0]
     while pool.waiting or pool.jobs:
         at_s += 100.0
-        pool.admit(at_s, {})
+        pool.admit(at_s)
         check()
         for name in list(pool.jobs):
             pool.look(name, at_s)

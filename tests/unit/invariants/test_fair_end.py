@@ -39,6 +39,21 @@ def test_a_job_that_ends_much_later_is_a_breach() -> None:
     assert message.startswith("a ends ")
 
 
+def test_the_promise_holds_for_a_job_that_the_policy_suspended() -> None:
+    """Its plan says how the job stood against its fair end."""
+    story = promised(20_000).add(
+        c.TransitionPlanned(
+            plan="s",
+            job="a",
+            incarnation=1,
+            kind=c.Transition.SUSPEND,
+            sources=("n1",),
+            because=c.Because(rule="written by hand", standing=c.FairStanding("a", 500)),
+        )
+    )
+    broken(FairEnd, ended(story.add(c.JobSuspended(plan="s", job="a", took_ms=1)), 60))
+
+
 @pytest.mark.parametrize(
     "story",
     [

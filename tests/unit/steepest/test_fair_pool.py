@@ -98,10 +98,10 @@ def test_a_copy_waits_until_there_is_room() -> None:
     """Its job runs already, because others ended sooner than under fair sharing: nothing is promised to it before."""
     pool = pool_for_one()
     come(pool, "second", 50.0, 60, 10.0)
-    pool.admit(99.0, {})
+    pool.admit(99.0)
     assert pool.look("second", 99.0) is None
 
-    pool.admit(101.0, {})
+    pool.admit(101.0)
     pool.know("second", 50.0, 1.0, 101.0)
 
     copy = pool.look("second", 101.0)
@@ -123,9 +123,10 @@ def test_what_has_no_copy_takes_room() -> None:
     """Gangs and jobs with GPUs hold room which no copy gets."""
     pool = pool_for_one()
     pool.come("second", Resources(memory_mib=60), None, 1.0)
-    pool.admit(101.0, {"n": Resources(memory_mib=50)})
+    pool.admit(101.0, lambda _: Resources(memory_mib=50))
     assert list(pool.waiting) == ["second"]
-    pool.admit(102.0, {})
+    pool.roomier = True
+    pool.admit(102.0)
     assert not pool.waiting
 
 
@@ -134,8 +135,8 @@ def test_the_copy_of_a_job_without_a_place_runs() -> None:
     pool = FairPool()
     pool.join("n", Resources(cpu_m=1000, memory_mib=100), 0.0)
     pool.come("late", Resources(memory_mib=60), None, 0.0)
-    assert not pool.launch(5.0, 0.0)
-    assert list(pool.launch(5.0, 5.0)) == ["late"]
+    assert not pool.to_launch(5.0, 0.0)
+    assert list(pool.to_launch(5.0, 5.0)) == ["late"]
     pool.start("late", 1.0, 5.0)
     pool.start("late", 1.0, 30.0)
     pool.know("late", 100.0, 1.0, 30.0)

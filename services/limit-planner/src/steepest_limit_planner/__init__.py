@@ -1,4 +1,4 @@
-"""The limit-planner: the CPU limits of each node's jobs, by FlowCon or by the policy ``steepest``, which also moves jobs."""
+"""The limit-planner: CPU limits, by FlowCon or by the policy ``steepest``, which also moves and suspends jobs."""
 
 from __future__ import annotations
 

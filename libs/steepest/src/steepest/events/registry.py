@@ -242,7 +242,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
         "placer": (c.RetryPlanned, c.JobAdmitted, c.JobEnded),
         "placer, gang-scheduler": (c.JobRejected,),
-        "placer, gang-scheduler, preemption-planner": (c.PlacementPlanned,),
+        "placer, gang-scheduler, preemption-planner, steepest-planner": (c.PlacementPlanned,),
         "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
         "node-scorer, rebalancer, steepest-planner": (c.MigrationPlanned,),

@@ -20,7 +20,7 @@ class FairEnd(Checker):
     Each plan of limits states the fair end of every job on its node, as far as it is known then. The newest one before a
     job's end counts. A job that ends later than that by more than a quarter of its fair completion time, and by more than
     30 s, breaks the promise. Nothing is promised to a job whose size is unknown, that failed, lost its node or was
-    suspended for another one, or that ran in a pool whose parameters changed.
+    suspended by another rule than the policy's, or that ran in a pool whose parameters changed.
     """
 
     name = "fair-end"
@@ -31,6 +31,7 @@ class FairEnd(Checker):
         self._promised: dict[str, tuple[int, int]] = {}
         self._excused: dict[str, None] = {}
         self._suspended: dict[str, None] = {}
+        self._can_wait: dict[str, None] = {}
         self._later: list[float] = []
 
     def feed(self, received: Received[c.ClusterEvent]) -> None:
@@ -46,8 +47,13 @@ class FairEnd(Checker):
                 self._excused[event.job] = None
             case c.CheckpointSaved():
                 self._excused.pop(event.job, None)
+            case c.TransitionPlanned(kind=c.Transition.SUSPEND) if event.because.standing is not None:
+                self._can_wait[event.plan] = None
             case c.JobSuspended():
-                self._suspended[event.job] = None
+                if event.plan in self._can_wait:
+                    del self._can_wait[event.plan]
+                else:
+                    self._suspended[event.job] = None
             case c.NodeLost() | c.NodeGone() | c.PoolConfigured():
                 self._promised.clear()
             case c.JobEnded():

@@ -16,7 +16,7 @@ end. A copy whose job has no place yet runs as if that had one: the job falls be
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -32,6 +32,14 @@ SAME_SIZE = 0.01
 
 SAME_DEMAND = 0.01
 """Likewise demands, in cores."""
+
+Held = Callable[[str], Resources]
+"""What jobs hold on a node that have no copy."""
+
+
+def nothing(_: str) -> Resources:
+    """All jobs have copies."""
+    return Resources()
 
 
 class FairJob(msgspec.Struct):
@@ -103,12 +111,14 @@ class FairPool(msgspec.Struct):
         jobs: Copies of the jobs that run, and of those that have ended but would not yet under fair sharing.
         planned: Copies that have a place and do not train yet.
         waiting: Copies that wait for room, in the order in which their jobs came.
+        roomier: Whether any of them may have room now that had none.
     """
 
     nodes: dict[str, FairNode] = {}
     jobs: dict[str, FairJob] = {}
     planned: dict[str, FairJob] = {}
     waiting: dict[str, FairJob] = {}
+    roomier: bool = False
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -120,12 +130,14 @@ class FairPool(msgspec.Struct):
         elif node.capacity != capacity:
             self._bring_up(name, now_s)
             node.capacity, node.stale = capacity, True
+        self.roomier = True
 
     def leave(self, name: str, now_s: float) -> None:
         """A node is gone for good: its jobs continue on the others, where there are any."""
         if name not in self.nodes:
             return
         self._bring_up(name, now_s)
+        self.roomier = True  # for those that had to be placed there first
         node = self.nodes.pop(name)
         for job in [*node.jobs, *node.planned]:
             copy = self.jobs.get(job) or self.planned[job]
@@ -138,32 +150,37 @@ class FairPool(msgspec.Struct):
             copy.node = target
             self._enter(job, copy, running=job in self.jobs)
 
-    def come(self, job: str, requests: Resources, first_node: str | None, now_s: float) -> None:
-        """A job is here; ``first_node``: where it must be placed first."""
+    def come(self, job: str, requests: Resources, first_node: str | None, now_s: float, held: Held = nothing) -> None:
+        """A job is here; ``first_node``: where it must be placed first; ``held``: see :meth:`admit`."""
         if job in self.jobs or job in self.planned or job in self.waiting or not self.nodes:
             return
         self.waiting[job] = FairJob("", requests, now_s, 1.0, first_node=first_node)
-        self.admit(now_s, {})
+        self.roomier = True
+        self.admit(now_s, held)
 
     def place(self, job: str) -> None:
         """A job has a place: its copy trains when it does."""
         if (copy := self.planned.get(job) or self.waiting.get(job)) is not None:
             copy.placed = True
 
-    def admit(self, now_s: float, held: Mapping[str, Resources]) -> None:
-        """Give those places that wait for one here, where there is room. Work: O(nodes), and as much for each that waits.
+    def admit(self, now_s: float, held: Held = nothing) -> None:
+        """Give those places that wait for one, where there is room.
 
-        Args:
-            now_s: Counted time.
-            held: What jobs hold that have no copy here, by node.
+        Work: O(nodes), and as much for each thing that is asked for by any of them, once something has become free.
         """
         if not self.waiting:
             return
         for name in self.nodes:
             self._let_end(name, now_s)
+        if not self.roomier:
+            return
+        self.roomier = False
+        in_vain: dict[tuple[Resources, str | None], None] = {}
         for job, copy in list(self.waiting.items()):
-            node = copy.first_node if copy.first_node in self.nodes else self._choose(copy.requests)
-            if node is None or not self._has_room(node, copy.requests + held.get(node, Resources())):
+            asked = (copy.requests, copy.first_node)
+            node = None if asked in in_vain else self._room_for(copy, held)
+            if node is None:
+                in_vain[asked] = None
                 continue
             del self.waiting[job]
             copy.node = node
@@ -172,7 +189,7 @@ class FairPool(msgspec.Struct):
             (self.jobs if copy.trains else self.planned)[job] = copy
             self._enter(job, copy, running=copy.trains)
 
-    def launch(self, launch_s: float, now_s: float) -> dict[str, FairJob]:
+    def to_launch(self, launch_s: float, now_s: float) -> dict[str, FairJob]:
         """The copies of jobs without a place that would train by now."""
         due = {}
         for job, copy in self.planned.items():
@@ -223,6 +240,7 @@ class FairPool(msgspec.Struct):
         if (planned := self.planned.pop(job, None)) is not None:
             del self.nodes[planned.node].planned[job]
             self.nodes[planned.node].allocated -= planned.requests
+            self.roomier = True
         copy = self.jobs.get(job)
         if copy is None:
             return
@@ -270,9 +288,13 @@ class FairPool(msgspec.Struct):
 
         return min(self.nodes, key=fullness, default=None)
 
-    def _has_room(self, name: str, requests: Resources) -> bool:
+    def _room_for(self, copy: FairJob, held: Held) -> str | None:
+        """The node that a copy gets now."""
+        name = copy.first_node if copy.first_node in self.nodes else self._choose(copy.requests)
+        if name is None:
+            return None
         node = self.nodes[name]
-        return (node.allocated + requests).fits(node.capacity)
+        return name if (node.allocated + copy.requests + held(name)).fits(node.capacity) else None
 
     def _enter(self, job: str, copy: FairJob, *, running: bool) -> None:
         node = self.nodes[copy.node]
@@ -294,6 +316,7 @@ class FairPool(msgspec.Struct):
         for (job, copy), end, used in zip(copies.items(), run.ends, run.used, strict=True):
             copy.used += used
             if end <= seconds:
+                self.roomier = True
                 copy.end_s = copy.forecast_s = node.now_s + end
                 del node.jobs[job]
                 node.allocated -= copy.requests

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.policies.steepest.fair_pool import Held
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
@@ -37,8 +38,8 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
             _join(state, node.name, node.capacity, now_s)
     for job in view.jobs:
         if is_managed(job) and (job.alive or (job.is_queued and job.admitted and not _is_held_back(view, job))):
-            _come(state, job, now_s)
-            _train(state, view, job, now_s)
+            _come(state, view, job, now_s)
+            _train(state, view, job, now_s, launched=False)
 
 
 def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, now_s: float) -> None:
@@ -72,21 +73,27 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
         _plan_soon(state, job)
 
 
-def run_virtually(state: SteepestPlannerState, view: ClusterView) -> None:
+def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
     """Let the copies in, and run, whose jobs would have a place under fair sharing."""
     fair = state.fair
-    if fair.waiting:
-        held: dict[str, Resources] = {}
-        for node in view.nodes:
-            for name in node.jobs:
-                if not is_managed(view.jobs[name]):
-                    held[node.name] = held.get(node.name, Resources()) + view.nodes.held(view.jobs[name], node.name)
-        fair.admit(state.now_s, held)
-    for name in fair.launch(state.launches[1], state.now_s):
+    fair.admit(state.now_s, _held(view))
+    for name in fair.to_launch(state.launches[1], state.now_s):
         job = view.jobs[name]
         demand = state.learned.demand(job.spec.model) or state.demands[1] or state.largest
         fair.start(name, demand, state.now_s)
         fair.know(name, state.learned.size(job.spec.model), demand, state.now_s)
+
+
+def _held(view: ClusterView) -> Held:
+    """What jobs hold that are not managed."""
+
+    def held(name: str) -> Resources:
+        node, amount = view.nodes[name], Resources()
+        for job in [view.jobs[each] for each in node.jobs]:
+            amount += Resources() if is_managed(job) else view.nodes.held(job, name)
+        return amount
+
+    return held
 
 
 def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: float) -> None:
@@ -106,23 +113,23 @@ def _arrive(
     """A job comes when it is admitted, or when it has a place."""
     is_placed = isinstance(event, c.PlacementPlanned) and job.plan == event.plan
     if is_placed or (isinstance(event, c.JobAdmitted) and not _is_held_back(view, job)):
-        _come(state, job, now_s)
+        _come(state, view, job, now_s)
     if is_placed:
         state.fair.place(job.name)
 
 
-def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
-    state.fair.come(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
+def _come(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
+    state.fair.come(job.name, job.spec.chief_requests, job.spec.first_node, now_s, _held(view))
 
 
-def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
-    """An incarnation trains from here on, if that is not known yet."""
+def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float, *, launched: bool = True) -> None:
+    """An incarnation trains from here on, if that is not known yet; ``launched``: it has just begun to."""
     node, known = job.node, state.running.get(job.name)
     if not job.alive or node is None or not is_managed(job):
         return
     if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
         return
-    if known is None:
+    if known is None and launched:
         state.learn_launch(now_s - job.placed_counted_ms / 1000)
     fresh = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
     if known is not None:
@@ -180,6 +187,7 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
 
 
 def _plan_soon(state: SteepestPlannerState, job: Job) -> None:
+    state.fair.roomier = state.fair.roomier or not is_managed(job)  # what it held may be free
     for node in dict.fromkeys((*job.nodes, *job.holds)):
         state.due[node] = 0.0
 

@@ -30,7 +30,7 @@ from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
 from steepest.policies.steepest.node_plan import JobShare, plan_node
-from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_virtually
+from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fair_pool
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 from steepest.policies.steepest.room_maker import RoomMaker
@@ -98,7 +98,7 @@ class SteepestPlanner:
     def _plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         """Plan the nodes that are due, then the moves."""
         state, parameters = self.state, view.parameters.steepest
-        run_virtually(state, view)
+        run_fair_pool(state, view)
         due = sorted(name for name, at_s in state.due.items() if at_s <= state.now_s)
         for name in due:
             node = view.nodes.get(name)
