@@ -245,7 +245,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "placer, gang-scheduler, preemption-planner, steepest-planner": (c.PlacementPlanned,),
         "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
-        "node-scorer, rebalancer, steepest-planner": (c.MigrationPlanned,),
+        "steepest-planner, node-scorer, rebalancer": (c.MigrationPlanned,),
         "steepest-planner, limit-planner": (c.LimitsPlanned,),
         "resizer": (c.LimitsApplied, c.LimitsRefused),
         "migrator": (
