@@ -33,7 +33,7 @@ from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, m
 from steepest.policies.dragon.running_gangs import DragonState, RunningGangs
 from steepest.policies.dragon.scaling import Shape
 from steepest.policies.placement.gangs import GangPlaces
-from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.queueing.wish import wish_of
 from steepest.view.cluster_view import ClusterView
@@ -125,12 +125,9 @@ class GangScheduler:
 
     def _read_back(self, plan: str) -> None:
         made = self.state.plans.get(plan)
-        self.state.read_back(plan)
-        if made is not None:
-            if self._walk is not None:
-                self._walk.room.may_be_back(places.node for places in made.targets)
-            if self._index is not None:
-                self._index.refresh(made.job)
+        read_back(self._walk, self.state, plan)
+        if made is not None and self._index is not None:
+            self._index.refresh(made.job)
 
     def _let_wait(self, job: str) -> None:
         if self._walk is not None:
@@ -328,8 +325,7 @@ class GangScheduler:
     # --- what it looks at ---------------------------------------------------------------------------------------------
 
     def _walk_in(self, view: ClusterView) -> QueueWalk:
-        if self._walk is None or not self._walk.is_of(view, self.state):
-            self._walk = QueueWalk(view, self.state)
+        self._walk = walk_of(self._walk, view, self.state)
         return self._walk
 
     def _gangs_in(self, view: ClusterView) -> RunningGangs:

@@ -37,7 +37,8 @@ from steepest.policies.pickyman.division import (
 )
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
-from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.preemption import suspension
+from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.room import has_room
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
@@ -122,10 +123,7 @@ class PreemptionPlanner:
         return tuple(self._plan(view, received))
 
     def _read_back(self, plan: str) -> None:
-        made = self.state.plans.get(plan)
-        if made is not None and self._walk is not None:
-            self._walk.room.may_be_back(places.node for places in made.targets)
-        self.state.read_back(plan)
+        read_back(self._walk, self.state, plan)
 
     def _calibrate(self, view: ClusterView, event: c.OverheadPredicted | c.OverheadMeasured, at_ms: int) -> None:
         """Learn from the predictor's measurements what it learns."""
@@ -207,7 +205,7 @@ class PreemptionPlanner:
                 continue
             if within is not None and not any(node in within for node in one.holds):
                 continue
-            plan = _suspension(one, job.name, received.offset, c.Because(rule=RULES[parameters.rule]))
+            plan = suspension(one, job.name, _plan_of(one, received.offset), c.Because(rule=RULES[parameters.rule]))
             if void_transition(plan, one, view) is None:
                 found += 1
                 yield self._victim(view, one, left, received.at_ms)
@@ -251,7 +249,7 @@ class PreemptionPlanner:
         plans = []
         for one in block.victims:
             victim = view.jobs[one.name]
-            plan = _suspension(victim, job.name, offset, because)
+            plan = suspension(victim, job.name, _plan_of(victim, offset), because)
             self.state.add_suspension(plan.plan, victim)
             plans.append(plan.plan)
             yield plan
@@ -271,21 +269,12 @@ class PreemptionPlanner:
         yield placed
 
     def _walk_in(self, view: ClusterView) -> QueueWalk:
-        if self._walk is None or not self._walk.is_of(view, self.state):
-            self._walk = QueueWalk(view, self.state)
+        self._walk = walk_of(self._walk, view, self.state)
         return self._walk
 
 
-def _suspension(victim: Job, room_for: str, offset: int, because: c.Because) -> c.TransitionPlanned:
-    return c.TransitionPlanned(
-        plan=f"suspend-{offset}-{victim.name}",
-        job=victim.name,
-        incarnation=victim.incarnation,
-        kind=c.Transition.SUSPEND,
-        sources=victim.running_on,
-        room_for=room_for,
-        because=because,
-    )
+def _plan_of(victim: Job, offset: int) -> str:
+    return f"suspend-{offset}-{victim.name}"
 
 
 def _is_due(parameters: PickyManParameters, view: ClusterView, waiting: Job, running: Job) -> bool:

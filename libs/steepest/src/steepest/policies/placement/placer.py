@@ -19,7 +19,7 @@ from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.policies import PlacementPolicy, placement
 from steepest.policies.placement.preemption import preempt
-from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
 from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import Wish, wish_of
@@ -163,10 +163,7 @@ class Placer:
             yield verdict
 
     def _read_back(self, plan: str) -> None:
-        made = self.state.plans.get(plan)
-        if made is not None and self._walk is not None:
-            self._walk.room.may_be_back(places.node for places in made.targets)
-        self.state.read_back(plan)
+        read_back(self._walk, self.state, plan)
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that was just submitted, regardless of the others that wait unless the queue blocks."""
@@ -225,8 +222,7 @@ class Placer:
             yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
 
     def _walk_in(self, view: ClusterView) -> QueueWalk:
-        if self._walk is None or not self._walk.is_of(view, self.state):
-            self._walk = QueueWalk(view, self.state)
+        self._walk = walk_of(self._walk, view, self.state)
         return self._walk
 
     def _awaits(self, job: Job) -> bool:

@@ -69,6 +69,19 @@ def preempt(
     return Preemption(tuple(one.plan for one in chosen), places)
 
 
+def suspension(victim: Job, room_for: str, plan: str, because: Because) -> TransitionPlanned:
+    """The plan that a job gives way to another one."""
+    return TransitionPlanned(
+        plan=plan,
+        job=victim.name,
+        incarnation=victim.incarnation,
+        kind=Transition.SUSPEND,
+        sources=victim.running_on,
+        room_for=room_for,
+        because=because,
+    )
+
+
 def _suspendable(
     view: ClusterView, job: Job, offset: int, awaits: Callable[[Job], bool]
 ) -> Iterator[tuple[Job, TransitionPlanned]]:
@@ -79,15 +92,7 @@ def _suspendable(
     ]
     running.sort(key=lambda one: (one.spec.priority, -one.started_counted_ms, one.name))
     for victim in running:
-        plan = TransitionPlanned(
-            plan=f"suspend-{offset}-{victim.name}",
-            job=victim.name,
-            incarnation=victim.incarnation,
-            kind=Transition.SUSPEND,
-            sources=victim.running_on,
-            room_for=job.name,
-            because=BECAUSE,
-        )
+        plan = suspension(victim, job.name, f"suspend-{offset}-{victim.name}", BECAUSE)
         if void_transition(plan, victim, view) is None:
             yield victim, plan
 

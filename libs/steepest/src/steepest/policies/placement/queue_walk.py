@@ -137,6 +137,19 @@ class QueueWalk:
                 return
 
 
+def walk_of(walk: QueueWalk | None, view: ClusterView, pending: Pending) -> QueueWalk:
+    """The walk through a view: the one before, as long as it is through that view."""
+    return walk if walk is not None and walk.is_of(view, pending) else QueueWalk(view, pending)
+
+
+def read_back(walk: QueueWalk | None, pending: Pending, plan: str) -> None:
+    """A plan is in the log: from here on the view contains its effect, and what it took may be free."""
+    made = pending.plans.get(plan)
+    if made is not None and walk is not None:
+        walk.room.may_be_back(places.node for places in made.targets)
+    pending.read_back(plan)
+
+
 def smallest(job: Job) -> tuple[int, ...]:
     """The least numbers of replicas that a job may be started with; empty: it has one replica."""
     wish = wish_of(job)

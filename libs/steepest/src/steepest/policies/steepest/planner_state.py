@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
+from steepest.events import cluster as c
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair_pool import FairPool
 from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.residences import Residence
+from steepest.view.state import Job
 
 LAUNCHES_KEPT = 50
 """The mean of launches forgets at this many."""
@@ -60,6 +64,18 @@ class SteepestPlannerState(Pending):
         since_ms = min(max(at_ms - self.tick_ms, 0), period_ms) if self.tick_ms else 0
         self.now_s = max(self.now_s, (counted_ms + since_ms) / 1000)
         return self.now_s
+
+    def lift(self, job: Job, node: str, plan: str, why: str) -> Iterator[c.LimitsPlanned]:
+        """A running job leaves its node: it has no limit from here on, so that its next step ends soon."""
+        running = self.running[job.name]
+        if running.limit_m is not None:
+            running.limit_m = None
+            yield c.LimitsPlanned(
+                plan=plan,
+                node=node,
+                limits=(c.JobLimit(job.name, job.incarnation),),
+                because=c.LimitsBecause(rule=why),
+            )
 
     def learn_launch(self, seconds: float) -> None:
         """Another job trains, so long after it was placed."""

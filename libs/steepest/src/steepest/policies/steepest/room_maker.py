@@ -25,7 +25,8 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN
-from steepest.policies.placement.queue_walk import QueueWalk
+from steepest.policies.placement.preemption import suspension
+from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.room import has_room
 from steepest.policies.queueing.wish import wish_of
 from steepest.policies.steepest.job_facts import facts_of
@@ -84,10 +85,7 @@ class RoomMaker:
 
     def read_back(self, plan: str) -> None:
         """A plan is in the log: from here on the view contains its effect."""
-        made = self._state.plans.get(plan)
-        if made is not None and self._walk is not None:
-            self._walk.room.may_be_back(places.node for places in made.targets)
-        self._state.read_back(plan)
+        read_back(self._walk, self._state, plan)
 
     def plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         """The exchanges to be made now. The residences are changed as if each was made."""
@@ -103,10 +101,11 @@ class RoomMaker:
             free = walk.room.slots_for(wish_of(wanted.job)).free
             if wanted.reason == COMES_LATE and not comes_late:
                 continue
-            chosen = next((one for one in last if self._may(view, one, wanted, free, received)), None)
-            if chosen is not None:
-                yield from self._exchange(view, chosen, wanted, received)
-                walk.room.was_taken([view.nodes[chosen.node]])
+            for one in last:
+                if (plan := self._suspension(view, one, wanted, free, received)) is not None:
+                    yield from self._exchange(view, one, wanted, plan, received)
+                    walk.room.was_taken([view.nodes[one.node]])
+                    break
 
     def _without_room(self, view: ClusterView, walk: QueueWalk) -> Sequence[WithoutRoom]:
         """The jobs that get others' places, in order."""
@@ -152,47 +151,51 @@ class RoomMaker:
             if job.rate <= LAST_IN_LINE * demand and can_wait:
                 yield LastInLine(job.index, job.name, residence.name)
 
-    def _may(
+    def _suspension(
         self,
         view: ClusterView,
         one: LastInLine,
         wanted: WithoutRoom,
         free: Mapping[str, Resources],
         received: Received[c.ClusterEvent],
-    ) -> bool:
-        """Whether a job may give way to another one, which has room then."""
+    ) -> c.TransitionPlanned | None:
+        """The plan that a job gives way to another one, which has room then; None: it must not."""
         job, wish = view.jobs[one.job], wish_of(wanted.job)
         if one.node not in free or wish.first_node not in {None, one.node} or self._residences[one.node].awaits:
-            return False
+            return None
         if job.spec.priority > wanted.job.spec.priority:
-            return False
+            return None
         if not wish.requests.fits(free[one.node] + view.nodes.held(job, one.node)):
-            return False
-        return void_transition(self._suspension(view, job, wanted, received), job, view) is None
+            return None
+        state = self._state
+        facts = facts_of(state, view.parameters.steepest, job, view.nodes[one.node].capacity.cpu_m / 1000)
+        because = c.Because(
+            rule=f"it is last in line, and can wait; {wanted.job.name} has no room: {wanted.reason}",
+            standing=facts.standing(JobShare(rate=state.running[job.name].rate), received.at_ms, state.now_s),
+        )
+        plan = suspension(job, wanted.job.name, f"steepest-{received.offset}-suspend-{job.name}", because)
+        return plan if void_transition(plan, job, view) is None else None
 
     def _exchange(
-        self, view: ClusterView, one: LastInLine, wanted: WithoutRoom, received: Received[c.ClusterEvent]
+        self,
+        view: ClusterView,
+        one: LastInLine,
+        wanted: WithoutRoom,
+        leaving: c.TransitionPlanned,
+        received: Received[c.ClusterEvent],
     ) -> Iterator[c.ClusterEvent]:
         """Lift the limit of the job that gives way, so that its next step ends soon, suspend it, and place the other one."""
         state, job, placed = self._state, view.jobs[one.job], wanted.job
-        running = state.running[job.name]
-        if running.limit_m is not None:
-            running.limit_m = None
-            yield c.LimitsPlanned(
-                plan=f"steepest-{received.offset}-lift-{job.name}",
-                node=one.node,
-                limits=(c.JobLimit(job.name, job.incarnation),),
-                because=c.LimitsBecause(rule="it gives way, and saves after its next step"),
-            )
-        suspension = self._suspension(view, job, wanted, received)
-        state.add_suspension(suspension.plan, job)
-        yield suspension
+        plan = f"steepest-{received.offset}-lift-{job.name}"
+        yield from state.lift(job, one.node, plan, "it gives way, and saves after its next step")
+        state.add_suspension(leaving.plan, job)
+        yield leaving
         placement = c.PlacementPlanned(
             plan=f"steepest-{received.offset}-place-{placed.name}",
             job=placed.name,
             incarnation=placed.incarnation,
             nodes=(one.node,),
-            after=(suspension.plan,),
+            after=(leaving.plan,),
             because=c.Because(rule=f"{wanted.reason}; {job.name}, which is last in line there, gives way"),
         )
         state.add(placement.plan, placed, None, one.node)
@@ -202,32 +205,12 @@ class RoomMaker:
         residence.awaits = True
         self._residences.put(residence)
 
-    def _suspension(
-        self, view: ClusterView, job: Job, wanted: WithoutRoom, received: Received[c.ClusterEvent]
-    ) -> c.TransitionPlanned:
-        state = self._state
-        running = state.running[job.name]
-        facts = facts_of(state, view.parameters.steepest, job, view.nodes[running.node].capacity.cpu_m / 1000)
-        return c.TransitionPlanned(
-            plan=f"steepest-{received.offset}-suspend-{job.name}",
-            job=job.name,
-            incarnation=job.incarnation,
-            kind=c.Transition.SUSPEND,
-            sources=job.running_on,
-            room_for=wanted.job.name,
-            because=c.Because(
-                rule=f"it is last in line, and can wait; {wanted.job.name} has no room: {wanted.reason}",
-                standing=facts.standing(JobShare(rate=running.rate), received.at_ms, state.now_s),
-            ),
-        )
-
     def _cost_s(self, view: ClusterView) -> float:
         """What an exchange costs the job that gives way, in seconds."""
         return view.parameters.steepest.move_cost_ms / 1000
 
     def _walk_in(self, view: ClusterView) -> QueueWalk:
-        if self._walk is None or not self._walk.is_of(view, self._state):
-            self._walk = QueueWalk(view, self._state)
+        self._walk = walk_of(self._walk, view, self._state)
         return self._walk
 
 

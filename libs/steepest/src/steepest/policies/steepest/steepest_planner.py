@@ -224,15 +224,8 @@ class SteepestPlanner:
     ) -> Iterator[c.ClusterEvent]:
         """Lift the job's limit, so that its next step ends soon, and move it."""
         state, job = self.state, view.jobs[move.job.name]
-        running = state.running[job.name]
-        if running.limit_m is not None:
-            running.limit_m = None
-            yield c.LimitsPlanned(
-                plan=f"steepest-{received.offset}-{move.source}-{number}",
-                node=move.source,
-                limits=(c.JobLimit(job.name, job.incarnation),),
-                because=c.LimitsBecause(rule="it moves, and saves after its next step"),
-            )
+        lifting = f"steepest-{received.offset}-{move.source}-{number}"
+        yield from state.lift(job, move.source, lifting, "it moves, and saves after its next step")
         plan = f"steepest-{received.offset}-{number}"
         state.add(plan, job, move.source, move.target)
         cores = view.nodes[move.source].capacity.cpu_m / 1000
