@@ -16,8 +16,8 @@ from steepest.cluster.simulated.network import Network, Place, loads_of
 class LockstepNode(Protocol):
     """A node as a gang sees it."""
 
-    def retime(self) -> None:
-        """Set its timer again, because a pace has changed."""
+    def settle(self) -> None:
+        """Take in that the pace of a gang on it has changed."""
 
 
 class LockstepMember(Protocol):
@@ -155,7 +155,7 @@ class Lockstep:
             member.set_pace(now_s, pace, share_m)
             nodes[member.runs_on] = None
         for node in nodes:
-            node.retime()
+            node.settle()
 
 
 def couple_all(gangs: Sequence[Any], now_s: float) -> None:

@@ -6,6 +6,7 @@ on the number of trainings on this node.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from steepest.cluster.simulated.lockstep import Lockstep, couple_all
@@ -19,6 +20,9 @@ DUE_TOLERANCE_S = 1e-9
 """Tolerance for due times, in seconds: the rounding error of float sums is smaller."""
 
 _STEP_TOLERANCE = 1e-6
+
+LEFT_M = 1e-6
+"""Less is a rounding error."""
 
 
 class CpuConsumer(Protocol):
@@ -98,6 +102,7 @@ class SimulatedNode:
         self._gives_m = capacity.cpu_m if gives_m is None else gives_m
         self._caps_yield = caps_yield
         self._contention = contention
+        self._slower = 1.0
         self._timeline = timeline
         self._timer: Timer | None = None
 
@@ -121,21 +126,40 @@ class SimulatedNode:
 
     def share(self) -> None:
         """Compute the CPU shares again."""
-        now_s = self._timeline.now_s()
         trainings = list(self.training)
-        capacity = self._gives_m
-        demands = [capacity if one.model.demand_m is None else one.model.demand_m for one in trainings]
-        limits = [one.limit_m for one in trainings]
-        shares = share_out(capacity, demands, limits, yields=self._caps_yield)
-        slower = slowdown(self._contention, capacity, demands, limits)
+        demands, limits = self._wanted(trainings)
+        shares = share_out(self._gives_m, demands, limits, yields=self._caps_yield)
+        self._slower = slowdown(self._contention, self._gives_m, demands, limits)
         for training, demand, share in zip(trainings, demands, shares, strict=True):
-            training.advance(now_s)
-            training.share_m = training.own_share_m = share if demand else float(training.model.idle_m)
-            training.pace = training.own_pace = (
-                self.speed / training.model.step_s * (share / demand / slower if demand else 1.0)
-            )
-        couple_all([training.gang for training in trainings if training.gang is not None], now_s)
+            self._give(training, demand, share)
+            training.own_pace, training.own_share_m = training.pace, training.share_m
+        couple_all([training.gang for training in trainings if training.gang is not None], self._timeline.now_s())
+        self.settle()
+
+    def settle(self) -> None:
+        """Give what members of gangs leave, because they wait for others, to those that train alone."""
+        gang = [training for training in self.training if training.gang is not None]
+        if gang and len(gang) < len(self.training):
+            alone = [training for training in self.training if training.gang is None]
+            left_m = sum(training.own_share_m - training.share_m for training in gang)
+            shares = [training.own_share_m for training in alone]
+            demands, limits = self._wanted(alone)
+            if left_m > LEFT_M:
+                shares = share_out(sum(shares) + left_m, demands, limits, yields=self._caps_yield)
+            for training, demand, share in zip(alone, demands, shares, strict=True):
+                self._give(training, demand, share)
         self.retime()
+
+    def _wanted(self, trainings: Sequence[CpuConsumer]) -> tuple[list[int], list[int | None]]:
+        """What each can use, and its limit."""
+        demands = [self._gives_m if one.model.demand_m is None else one.model.demand_m for one in trainings]
+        return demands, [one.limit_m for one in trainings]
+
+    def _give(self, training: CpuConsumer, demand: int, share: float) -> None:
+        """From now on it has this share."""
+        training.advance(self._timeline.now_s())
+        training.share_m = share if demand else float(training.model.idle_m)
+        training.pace = self.speed / training.model.step_s * (share / demand / self._slower if demand else 1.0)
 
     def retime(self) -> None:
         """Set the timer for the training that is due first."""
