@@ -230,7 +230,7 @@ class JobLimit(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         growth_list: FlowCon's list that it is in from here on; None: another policy limits it.
-        cpu_m: In millicores; None: no limit but the node's own.
+        cpu_m: In millicores, of each of its replicas; None: no limit but the node's own.
     """
 
     job: Name

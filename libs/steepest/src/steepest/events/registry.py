@@ -20,7 +20,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 8
+READS = 9
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {
@@ -63,6 +63,7 @@ GANGS_RUN = 4
 SURPLUS_LEAVES = 5
 NODES_ARE_CHOSEN = 6
 GANGS_CHOOSE = 7
+GANGS_ARE_LIMITED = 8
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -98,6 +99,10 @@ FLAGS: Mapping[int, Flag] = {
         "A job of several replicas may say as well which nodes it may run on, which holds for each of them; and for jobs "
         "that say so, running jobs give way, and under DRAGON gangs give up workers, only where these may run.",
         since=8,
+    ),
+    GANGS_ARE_LIMITED: Flag(
+        "A limit that is planned for a job of several replicas holds for each of them; without the flag it has none.",
+        since=9,
     ),
 }
 """The behaviour flags that this code knows, by number."""

@@ -26,6 +26,7 @@ class LimitTask(msgspec.Struct, frozen=True):
     """A limit that an incarnation is to have.
 
     Attributes:
+        indices: Its replicas that run, each of which is to have it.
         answered: Whether the log holds the engine's answer already.
         trace: The ``traceparent`` of the plan, and of the answer.
     """
@@ -36,12 +37,13 @@ class LimitTask(msgspec.Struct, frozen=True):
     incarnation: int
     cpu_m: int | None
     answered: bool
+    indices: tuple[int, ...] = (0,)
     trace: str = ""
 
     @property
-    def replica(self) -> ReplicaId:
-        """The replica that is limited."""
-        return ReplicaId(self.job)
+    def replicas(self) -> tuple[ReplicaId, ...]:
+        """The replicas that are limited."""
+        return tuple(ReplicaId(self.job, index) for index in self.indices)
 
 
 class LimitMachine:
@@ -103,6 +105,7 @@ class LimitMachine:
                 incarnation=job.incarnation,
                 cpu_m=limit.cpu_m,
                 answered=limit.answered,
+                indices=tuple(index for index, one in enumerate(job.replicas) if one.alive) if job.replicas else (0,),
                 trace=limit.trace,
             )
         )

@@ -73,7 +73,8 @@ class Resizer(Effector):
     async def _set(self, task: LimitTask) -> ClusterError | None:
         try:
             async with asyncio.timeout(LIMIT_S):
-                await self._cluster.limit(task.replica, task.incarnation, task.cpu_m)
+                for replica in task.replicas:
+                    await self._cluster.limit(replica, task.incarnation, task.cpu_m)
         except ClusterError as error:
             return error
         except TimeoutError:

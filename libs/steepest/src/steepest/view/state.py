@@ -88,7 +88,7 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
     Attributes:
         plan: The plan that wanted ``cpu_m`` first.
         growth_list: FlowCon's list that the job is in; None: another policy limits it.
-        cpu_m: The CPU limit that it is to have, in millicores; None: none.
+        cpu_m: The CPU limit that it is to have, each of its replicas, in millicores; None: none.
         in_force_m: The one that the engine took last.
         in_force_counted_ms: When its outcome stood in the log.
         answered: Whether the engine took the limit or definitely refused it.

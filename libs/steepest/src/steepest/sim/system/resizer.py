@@ -41,7 +41,8 @@ class SimulatedResizer:
 
     def _set(self, task: LimitTask) -> ClusterError | None:
         try:
-            self._nodes.limit(task.replica, task.incarnation, task.cpu_m)
+            for replica in task.replicas:
+                self._nodes.limit(replica, task.incarnation, task.cpu_m)
         except ClusterError as error:
             return error
         return None

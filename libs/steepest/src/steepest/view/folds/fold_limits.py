@@ -1,8 +1,8 @@
 """What CPU limits and their outcomes change in a view: what each job is to have, and what is in force.
 
 A limit belongs to an incarnation and ends with its process: the next one starts without. For each job the newest plan
-holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves. A gang has none: its
-replicas wait for the slowest of them.
+holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves. That of a gang holds for
+each of its replicas, which wait for the slowest of them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.registry import GANGS_ARE_LIMITED
 from steepest.trace_context import trace_in
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
@@ -30,7 +31,7 @@ def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit, trac
     job = view.jobs.get(wanted.job)
     if (
         job is None
-        or job.spec.is_gang
+        or (job.spec.is_gang and not view.has(GANGS_ARE_LIMITED))
         or not job.alive
         or job.incarnation != wanted.incarnation
         or event.node not in job.nodes
