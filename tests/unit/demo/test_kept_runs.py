@@ -53,7 +53,7 @@ def test_a_complete_run_is_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_pat
     runs, folder = Runs(monkeypatch), tmp_path / "run"
 
     def once(seed: int, pool: PoolParameters) -> int:
-        run_once(crowded_workload(seed, 4, 5), pool, folder, said.append)
+        run_once(crowded_workload(seed), pool, folder, said.append)
         return runs.count
 
     said: list[str] = []

@@ -18,11 +18,13 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
+from steepest.sim.preemption.jobs import ENOUGH
 from steepest.testbed.preemption import run as real_run
 from steepest.testbed.preemption.outcomes import Records, overheads, predictions, waiting
 from steepest.testbed.preemption.report import FILES, Judged, page, verdicts, write
 from steepest.testbed.preemption.run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
 from steepest.testbed.preemption.trainings import (
+    CROWD,
     NODES,
     OTHERS,
     PROFILED,
@@ -33,6 +35,7 @@ from steepest.testbed.preemption.trainings import (
 )
 
 SPEC = c.JobSpec(command=("x",), epochs=4, data_bytes=1_000, batch_size=8, model="m")
+BOTH = ("a", "b")
 
 
 def suspension(plan: str, job: str) -> c.TransitionPlanned:
@@ -136,14 +139,21 @@ def test_predictions_are_those_that_stood_before_the_job_was_placed() -> None:
 
 def test_all_waiting_counts_that_of_the_suspended_too() -> None:
     """Job a waited 1 s and then 3.5 s, b 2 s."""
-    found = waiting("fifo", 0, log())
+    found = waiting("fifo", 0, log(), BOTH)
     assert found.mean_waiting_s == (1.0 + 3.5 + 2.0) / 2
     assert (found.makespan_s, found.suspensions, found.steps_lost) == (11.0, 1, 1)
 
 
+def test_waiting_is_that_of_the_jobs_compared_and_not_of_those_profiled_before_them() -> None:
+    """Job b alone waited 2 s, and was over 5 s after its submission; it was never suspended."""
+    found = waiting("fifo", 0, log(), ["b"])
+    assert (found.jobs, found.mean_waiting_s, found.makespan_s) == (1, 2.0, 5.0)
+    assert (found.suspensions, found.steps_lost) == (0, 0)
+
+
 def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_path: Path) -> None:
     """Tables that programs read, and a page."""
-    runs = [msgspec.structs.replace(waiting("x", 0, log()), policy=policy) for policy in COMPARED]
+    runs = [msgspec.structs.replace(waiting("x", 0, log(), BOTH), policy=policy) for policy in COMPARED]
     found = RealPreemption(predictions=predictions(log()), overheads=overheads(SLICES, "r", log()), waiting=runs)
     write(found, tmp_path)
     tables = {
@@ -161,7 +171,7 @@ def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_pat
 
 def test_the_page_has_a_picture_of_each_experiment_that_has_run(tmp_path: Path) -> None:
     """Predicted beside measured, and waiting by policy."""
-    runs = [msgspec.structs.replace(waiting("x", 0, log()), policy=policy) for policy in COMPARED]
+    runs = [msgspec.structs.replace(waiting("x", 0, log(), BOTH), policy=policy) for policy in COMPARED]
     found = RealPreemption(predictions=predictions(log()), overheads=overheads(SLICES, "r", log()), waiting=runs)
     write(found, tmp_path / "all")
     write(RealPreemption(waiting=runs), tmp_path / "waiting")
@@ -208,7 +218,7 @@ def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
 )
 def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Judged) -> None:
     """A shorter mean alone is no gain: the interval of the differences must not contain zero."""
-    one = waiting("x", 0, log())
+    one = waiting("x", 0, log(), BOTH)
     runs = [
         msgspec.structs.replace(one, policy=policy, repetition=number, mean_waiting_s=waited)
         for policy, all_of in (("fifo", (11.0, 12.0, 13.0)), ("pickyman", ours))
@@ -233,7 +243,7 @@ def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Judged) -> 
 )
 def test_makespans_are_compared_in_pairs(ours: Sequence[float], judged: Judged) -> None:
     """The same is no longer; a makespan that is longer in the mean alone is neither shown nor refuted."""
-    one = waiting("x", 0, log())
+    one = waiting("x", 0, log(), BOTH)
     runs = [
         msgspec.structs.replace(one, policy=policy, repetition=number, makespan_s=makespan)
         for policy, all_of in (("fifo", (110.0, 120.0, 130.0)), ("pickyman", ours))
@@ -273,7 +283,7 @@ def test_an_error_of_a_profiled_epoch_does_not_grow_in_predictions() -> None:
 
 def every_workload() -> list[DemoWorkload]:
     """Of the demo and of the experiments."""
-    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3, 9, 5), sliced_workload(3, 8)]
+    return [workload(3), predicted_workload(3, PROFILED, OTHERS), crowded_workload(3), sliced_workload(3, 8)]
 
 
 def test_the_workloads_fit_their_nodes() -> None:
@@ -288,3 +298,14 @@ def test_the_workloads_fit_their_nodes() -> None:
             asked = sum((role.requests.times(count) for role, count in counts), Resources())
             assert asked.fits(room), arrival.job
     assert len(workload(3).arrivals) == len(RECIPES)
+
+
+def test_the_crowd_comes_once_enough_of_its_model_are_profiled() -> None:
+    """Four in different sizes; each of the crowd knows that they end before it."""
+    given = crowded_workload(3).arrivals
+    first = [one for one in given if not one.after]
+    assert (len(first), len({one.spec.data_bytes for one in first})) == (ENOUGH, 3)
+    crowd = given[len(first) :]
+    assert len(crowd) == CROWD
+    assert {one.after for one in crowd} == {len(first)}
+    assert crowd[0].at_s == 0.0

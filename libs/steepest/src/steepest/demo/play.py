@@ -159,12 +159,13 @@ class Play:
         The pool is configured first: before that it takes no gangs.
         """
         await self._until(lambda: self.story.view.is_configured)
-        began = self._clock.monotonic()
+        began, over = self._clock.monotonic(), 0
         for arrival in self._workload.arrivals:
+            if arrival.after > over:
+                over = arrival.after
+                await self._until(lambda least=over: self.story.ended() >= least)  # type: ignore[misc]
+                began = self._clock.monotonic()
             if await self._interrupted_before(began + arrival.at_s):
-                break
-            await self._until(lambda least=arrival.after: self.story.ended() >= least)  # type: ignore[misc]
-            if self.interrupted.is_set():
                 break
             await send(JobSubmitted(job=arrival.job, request=f"demo-{arrival.job}", spec=arrival.spec))
             self._submitted.append(arrival.job)

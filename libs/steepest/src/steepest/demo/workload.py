@@ -131,9 +131,9 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """A job and when it is submitted.
 
     Attributes:
-        at_s: Seconds from the beginning of the demo.
+        at_s: Seconds from the beginning of the demo, or from the time when ``after`` jobs have ended.
         core_s: CPU time that it needs on the machine that the recipes were measured on.
-        after: It is submitted once so many jobs have ended, and no earlier.
+        after: So many jobs end before it is submitted.
     """
 
     at_s: float

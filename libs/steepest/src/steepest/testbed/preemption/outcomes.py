@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -126,22 +126,23 @@ def overheads(source: str, run: str, events: Records) -> list[MeasuredOverhead]:
     ]
 
 
-def waiting(policy: str, repetition: int, events: Records) -> WaitingOfRun:
-    """How long the jobs of a run waited."""
+def waiting(policy: str, repetition: int, events: Records, jobs: Collection[str]) -> WaitingOfRun:
+    """How long these jobs of a run waited."""
     submitted: dict[str, int] = {}
     since: dict[str, int] = {}
     waited: dict[str, int] = {}
     ended: dict[str, int] = {}
-    suspended = [one.event for one in events if isinstance(one.event, c.JobSuspended)]
+    suspended: list[c.JobSuspended] = []
     for one in events:
         match one.event:
-            case c.JobSubmitted(job=job):
+            case c.JobSubmitted(job=job) if job in jobs:
                 submitted[job] = since[job] = one.at_ms
-            case c.JobSuspended(job=job):
+            case c.JobSuspended(job=job) as event if job in jobs:
+                suspended.append(event)
                 since[job] = one.at_ms
             case c.JobPlaced(job=job) if job in since:
                 waited[job] = waited.get(job, 0) + one.at_ms - since.pop(job)
-            case c.JobEnded(job=job):
+            case c.JobEnded(job=job) if job in jobs:
                 ended[job] = one.at_ms
     return WaitingOfRun(
         policy=policy,

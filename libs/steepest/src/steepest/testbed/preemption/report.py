@@ -35,6 +35,7 @@ ASSUMPTIONS = (
     "Three epochs of a pool's first trainings must end before the traffic shows how long they are.",
     "Time slices are of trainings with epochs of 34 to 51 s and starts of 8 s; the pool knows the link's bandwidth.",
     "Only those are judged. Epochs and starts of the comparison last a few reports: their errors in % are also the clock's.",
+    "The comparison is of 16 trainings on four nodes, after four of their model were profiled; a start takes 5 s or more.",
     "Waiting is all of it, that of suspended jobs included. Pairs have the same jobs; the order of policies rotates.",
 )
 

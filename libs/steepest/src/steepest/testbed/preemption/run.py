@@ -35,8 +35,6 @@ SLICES = "time slices"
 OVERHEADS_WANTED = 40
 """Suspensions and resumptions together."""
 
-JOBS, GAP_S = 9, 5.0
-
 
 class RealPart(enum.StrEnum):
     """An experiment that runs alone."""
@@ -116,11 +114,13 @@ def _compared(
     repetitions: int, folder: Path, on_step: OnStep
 ) -> tuple[Sequence[WaitingOfRun], Sequence[MeasuredOverhead]]:
     names, waited, measured = list(COMPARED), list[WaitingOfRun](), list[MeasuredOverhead]()
+    bytes_s = trainings.CROWD_STORAGE_BYTES_S
     for number in range(repetitions):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            given = trainings.crowded_workload(100 + number, JOBS, GAP_S)
-            ran = run_once(given, parameters(COMPARED[name]), folder / f"{name}-{number}", on_step)
-            one = waiting(name, number, ran)
+            given = trainings.crowded_workload(100 + number)
+            pool = parameters(COMPARED[name], bytes_s)
+            ran = run_once(given, pool, folder / f"{name}-{number}", on_step, storage_bytes_s=bytes_s)
+            one = waiting(name, number, ran, {arrival.job for arrival in given.arrivals if arrival.after})
             on_step(f"{name}, repetition {number + 1}: mean waiting {one.mean_waiting_s:.1f} s")
             waited.append(one)
             measured += overheads(name, f"{name}-{number}", ran)

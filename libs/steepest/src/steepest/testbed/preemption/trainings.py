@@ -6,6 +6,7 @@ Each worker has an emulated node of its own, so that other trainings take no CPU
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import sys
 import tempfile
@@ -45,6 +46,16 @@ WIDE_FEATURES = 4096
 
 SLICED_STORAGE_BYTES_S = 3_000_000
 """Starts take as long as their reading; epochs do not."""
+
+CROWD, CROWD_GAP_S = 16, 4.0
+"""Trainings that are compared, and the mean time between two: they come 2.5 times as fast as four nodes can run them."""
+
+CROWD_IMAGES = (1_400, 2_000, 2_600)
+CROWD_EPOCHS = (2, 16)
+"""Log-uniform, so that most trainings are short and few are long."""
+
+CROWD_EVALUATIONS, CROWD_STORAGE_BYTES_S = 2, 5_000_000
+"""Epochs take 4 to 6 s, and a start 5 s or more: a preemption costs a quarter of a training of middle length."""
 
 
 class StreamedSetting(msgspec.Struct, frozen=True):
@@ -140,17 +151,31 @@ def predicted_workload(
     return DemoWorkload(nodes=nodes(), arrivals=(*first, *then))
 
 
-def crowded_workload(seed: int, jobs: int, gap_s: float) -> DemoWorkload:
-    """Trainings of very different lengths, more than there are nodes for; every third one is long."""
+def crowded_workload(seed: int) -> DemoWorkload:
+    """Trainings of very different lengths, more than the nodes can run; they come once four of their model are profiled."""
     rng = random.Random(seed)  # noqa: S311 - a workload is no secret
-    at_s, found = 0.0, []
-    for number in range(1, jobs + 1):
-        is_long = number % 3 == 1
-        setting = StreamedSetting(24_000 if is_long else 12_000, 64, 1)
-        epochs = rng.randint(8, 10) if is_long else rng.randint(2, 3)
-        found.append(training(f"job-{number}", setting, at_s=round(at_s, 1), epochs=epochs, seed=seed))
-        at_s += rng.expovariate(1 / gap_s)
-    return DemoWorkload(nodes=nodes()[:2], arrivals=tuple(found))
+
+    def one(job: str, images: int, epochs: int, *, at_s: float, after: int = 0) -> Arrival:
+        return training(
+            job,
+            StreamedSetting(images, 64, 1),
+            at_s=round(at_s, 1),
+            epochs=epochs,
+            seed=seed,
+            after=after,
+            features=WIDE_FEATURES,
+            work=SLICED_WORK,
+            evaluations=CROWD_EVALUATIONS,
+        )
+
+    profiled = [*CROWD_IMAGES, CROWD_IMAGES[-1]]
+    found = [one(f"profiled-{number}", images, PROFILED_EPOCHS, at_s=0.0) for number, images in enumerate(profiled, 1)]
+    at_s = 0.0
+    for number in range(1, CROWD + 1):
+        epochs = round(math.exp(rng.uniform(*map(math.log, CROWD_EPOCHS))))
+        found.append(one(f"job-{number}", rng.choice(CROWD_IMAGES), epochs, at_s=at_s, after=len(profiled)))
+        at_s += rng.expovariate(1 / CROWD_GAP_S)
+    return DemoWorkload(nodes=nodes(), arrivals=tuple(found))
 
 
 def sliced_workload(seed: int, epochs: int) -> DemoWorkload:
