@@ -33,7 +33,7 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.policies.steepest.fair_sharing import Load, run_fairly
+from steepest.policies.steepest.fair.fair_sharing import Load, run_fairly
 from steepest.policies.steepest.learning import SHARES, worth
 from steepest.sim.paired import half_width
 from steepest.sim.preemption.experiment import GIB_S, JOBS, TRACES, drawn

@@ -1,7 +1,7 @@
 """What the policy ``steepest`` gains over fair sharing, in simulated pools.
 
     python benchmarks/policies.py [--seeds N] [--first-seed N] [--case NAME[,NAME…]] [--policy NAME]
-        [--set NAME=VALUE]… [--out FILE]
+        [--set NAME=VALUE]… [--lengths-off SHARE] [--out FILE]
 
 Each case is a workload on a cluster. Under each seed the jobs run three times: under ``spread``, under the policy, and
 under the policy with every job's first node pinned to that of ``spread``. Changes are paired by seed, in %, with
@@ -9,7 +9,8 @@ the 95 % interval of their mean (Student's t). The tail is that of the pinned ru
 some jobs under any policy, ``spread`` against itself included.
 
 Numbers of the policy's rules are chosen under seeds from 100 on, so that the seeds that are reported, from 0 on, judge them.
-``--set NAME=VALUE`` tries another value of a parameter of the policy ``steepest``.
+``--set NAME=VALUE`` tries another value of a parameter of the policy ``steepest``. ``--policy spread --lengths-off 0.01``
+says what chance comes to: ``spread`` against itself, with jobs that are up to 1 % longer or shorter.
 
 ``--out FILE`` appends a JSON line a case and seed, and skips what the file holds already, so that the table can be made in
 pieces. Simulations run in virtual time: other load on the machine changes no figure.
@@ -63,6 +64,7 @@ class Case(msgspec.Struct, frozen=True):
         sized: By what their sizes are multiplied; None: by nothing.
         memory_mib: Of each node; None: more than its jobs reserve.
         suspends: Whether the policy may suspend jobs.
+        gangs: One job in so many is a gang of two, each of which has as much to do; None: none is.
     """
 
     workload: str
@@ -71,6 +73,7 @@ class Case(msgspec.Struct, frozen=True):
     sized: Sized | None = None
     memory_mib: int | None = None
     suspends: bool = True
+    gangs: int | None = None
 
     def nodes(self) -> ClusterSpec:
         """Its cluster."""
@@ -100,6 +103,8 @@ CASES: Mapping[str, Case] = {
     ),
     "room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB),
     "room for few without suspensions": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
+    "gangs among others": Case("thesis:mixed-50", "4x8cpu", gangs=4),
+    "gangs where there is room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, gangs=4),
 }
 """By name."""
 
@@ -112,6 +117,7 @@ def main() -> None:
     parser.add_argument("--case", default=",".join(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--policy", default="steepest", choices=sorted(POOL))
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of steepest")
+    parser.add_argument("--lengths-off", type=float, default=0.0, metavar="SHARE", help="of jobs under the policy")
     parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
@@ -124,7 +130,7 @@ def main() -> None:
     for name in cases:
         for seed in seeds:
             if (options.policy, name, seed) not in known:
-                row = measure(name, options.policy, parameters, seed)
+                row = measure(name, options.policy, parameters, seed, options.lengths_off)
                 known[options.policy, name, seed] = row
                 if options.out:
                     with options.out.open("a") as file:
@@ -142,7 +148,7 @@ def parameters_of(policy: str, changed: Sequence[str]) -> PoolParameters:
     return msgspec.structs.replace(parameters, steepest=steepest)
 
 
-def measure(name: str, policy: str, parameters: PoolParameters, seed: int) -> dict[str, Any]:
+def measure(name: str, policy: str, parameters: PoolParameters, seed: int, lengths_off: float = 0.0) -> dict[str, Any]:
     """The changes of one case under one seed, in %."""
     case = CASES[name]
     cluster, workload = case.nodes(), announcing(open_workload(case.workload, seed=seed), case, seed)
@@ -150,6 +156,10 @@ def measure(name: str, policy: str, parameters: PoolParameters, seed: int) -> di
         limits = msgspec.structs.replace(parameters.preemption, max_suspensions=0)
         parameters = msgspec.structs.replace(parameters, preemption=limits)
     spread = simulate_system(workload, cluster, "spread", parameters_of("spread", ()), seed)
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    if lengths_off:
+        jobs = [resized(job, 1 + lengths_off * rng.uniform(-1, 1)) for job in workload.jobs]
+        workload = msgspec.structs.replace(workload, jobs=jobs)
     free = simulate_system(workload, cluster, policy, parameters, seed)
     first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
     pinned = simulate_system(workload, cluster, policy, parameters, seed, first_nodes=first_nodes)
@@ -178,6 +188,10 @@ def announcing(workload: Workload, case: Case, seed: int) -> Workload:
     ]
     if case.sized is not None:
         jobs = [resized(job, case.sized(rng)) for job in jobs]
+    if case.gangs is not None:
+        jobs = [
+            msgspec.structs.replace(job, replicas=1 if number % case.gangs else 2) for number, job in enumerate(jobs)
+        ]
     return msgspec.structs.replace(workload, jobs=jobs)
 
 

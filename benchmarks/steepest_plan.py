@@ -20,7 +20,7 @@ from typing import Any
 
 from steepest.events.common import Resources
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.fair_pool import FairPool
+from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.node_plan import JobOnNode, plan_node
 
 CORES = 64.0

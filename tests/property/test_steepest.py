@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from steepest.events.common import Resources
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.fair_pool import FairPool
-from steepest.policies.steepest.fair_sharing import Load, fair_level, run_fairly
+from steepest.policies.steepest.fair.fair_pool import FairPool
+from steepest.policies.steepest.fair.fair_sharing import Load, fair_level, run_fairly
 from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.must_run import Promise, must_run
 from steepest.policies.steepest.node_plan import JobOnNode, plan_node

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from steepest.events.common import Resources
-from steepest.policies.steepest import fair_pool
-from steepest.policies.steepest.fair_pool import FairPool
-from steepest.policies.steepest.fair_sharing import FairRun, run_fairly
+from steepest.policies.steepest.fair import fair_pool
+from steepest.policies.steepest.fair.fair_pool import FairPool
+from steepest.policies.steepest.fair.fair_sharing import FairRun, run_fairly
 
 NODES = 100
 
@@ -119,15 +119,53 @@ def test_a_small_job_goes_before_one_that_has_no_room() -> None:
     assert list(pool.planned) == ["small"]
 
 
-def test_what_has_no_copy_takes_room() -> None:
-    """Gangs and jobs with GPUs hold room which no copy gets."""
+def test_replicas_of_gangs_take_room_where_they_are() -> None:
+    """Until they are gone."""
     pool = pool_for_one()
     pool.come("second", Resources(memory_mib=60), None, 1.0)
-    pool.admit(101.0, lambda _: Resources(memory_mib=50))
+    pool.pin("gang/n/0", "n", Resources(memory_mib=50), 2.0, trains=False)
+    pool.admit(101.0)
     assert list(pool.waiting) == ["second"]
-    pool.roomier = True
+    pool.unpin("gang/n/0", 102.0)
     pool.admit(102.0)
     assert not pool.waiting
+
+
+def test_replicas_of_gangs_share_the_node_while_they_train() -> None:
+    """Each like a job of its own: with two of them, a job of 30 core-seconds gets a third of the core."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1000), 0.0)
+    pool.come("job", Resources(), None, 0.0)
+    pool.start("job", 1.0, 0.0)
+    pool.know("job", 30.0, 1.0, 0.0)
+    for replica in ("gang/n/0", "gang/n/1"):
+        pool.pin(replica, "n", Resources(), 0.0, trains=True)
+    assert forecast(pool, "job", 0.0) == pytest.approx(90.0)
+    for replica in ("gang/n/0", "gang/n/1"):
+        pool.unpin(replica, 60.0)
+    assert forecast(pool, "job", 60.0) == pytest.approx(70.0)
+    assert list(pool.jobs) == ["job"]
+
+
+def test_a_copy_of_a_replica_that_has_ended_holds_nothing() -> None:
+    """What it held is not given back twice."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1000), 0.0)
+    pool.pin("gang/n/0", "n", Resources(cpu_m=400), 0.0, trains=True)
+    pool.know("gang/n/0", 10.0, 1.0, 0.0)
+    copy = pool.look("gang/n/0", 20.0)
+    assert copy is not None
+    assert copy.end_s == pytest.approx(10.0)
+    pool.unpin("gang/n/0", 30.0)
+    assert pool.nodes["n"].allocated == Resources()
+    assert not pool.jobs
+    pool.unpin("gang/n/0", 30.0)
+
+
+def forecast(pool: FairPool, job: str, now_s: float) -> float | None:
+    """When a copy ends."""
+    copy = pool.look(job, now_s)
+    return None if copy is None else copy.forecast_s
 
 
 def test_the_copy_of_a_job_without_a_place_runs() -> None:

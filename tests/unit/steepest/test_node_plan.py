@@ -49,6 +49,16 @@ def test_what_a_job_of_unknown_size_will_need_is_not_promised_to_others() -> Non
     assert shares["known"].must + shares["unknown"].must >= 0.9 * CORES
 
 
+def test_what_a_job_of_unknown_size_gets_now_is_not_taken_from_the_time_to_come() -> None:
+    """Both need half of the node until the other one is due, to the last core-second; with less, the other one can wait."""
+    known, owed = job("known", 40.0, due_s=20.0), job("unknown", None, fair_rate=2.0, owed=[(40.0, 20.0)])
+    plan = plan_node(CORES, [known, owed], SteepestParameters())
+    assert plan.late == pytest.approx(0.0)
+    assert sum(share.rate for share in plan.shares.values()) == pytest.approx(CORES)
+    spare = job("known", 20.0, due_s=20.0)
+    assert plan_node(CORES, [spare, owed], SteepestParameters()).shares["known"].must == 0.0
+
+
 def test_a_job_whose_total_proved_wrong_comes_after_promises() -> None:
     """The other one needs the whole node to be in time. Of what is to spare it gets its fair part."""
     wrong = job("wrong", None, fair_rate=2.0, proved_wrong=True)

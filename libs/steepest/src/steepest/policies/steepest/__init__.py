@@ -1,8 +1,8 @@
 """The policy ``steepest``: what fair sharing leaves to spare is spent where value per core-second is steepest.
 
-Every job is promised its end under fair sharing (:mod:`~steepest.policies.steepest.fair_pool`), plus a small share of its
-completion time. What must run now to keep all promises runs now (:mod:`~steepest.policies.steepest.must_run`); the rest of
-each node goes to the jobs whose next core-second is worth most, in learning or in their end
+Every job is promised its end under fair sharing (:mod:`~steepest.policies.steepest.fair.fair_pool`), plus a small share of
+its completion time. What must run now to keep all promises runs now (:mod:`~steepest.policies.steepest.must_run`); the rest
+of each node goes to the jobs whose next core-second is worth most, in learning or in their end
 (:func:`~steepest.policies.steepest.learning.worth`).
 
 Why this is safe. On one server whose jobs can each use all of it, an order in which no job ends after its end under

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -76,24 +76,15 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
             proved_wrong=self.proved_wrong,
             priority=self.priority,
             fair_rate=None if copy is None or self.left is not None else state.fair.rate(self.name),
-            owed=() if not self.unknown or self.proved_wrong else self._owed(state, job, dues_s),
+            owed=()
+            if not self.unknown or self.proved_wrong
+            else owed(
+                lambda until_s: state.fair.course(self.name, until_s), job.used_by(state.now_s), dues_s, state.now_s
+            ),
             behind=behind if self.unknown else max(behind, 0.0),
             young=young,
             steady=steady,
         )
-
-    def _owed(
-        self, state: SteepestPlannerState, job: ManagedJob, dues_s: Sequence[float]
-    ) -> Sequence[tuple[float, float]]:
-        """What a job of unknown size needs by the time at which others are due, so that it keeps up with its fair copy."""
-        later = [due_s for due_s in sorted(dues_s) if due_s > state.now_s]
-        checked = later[:: len(later) // COURSE_POINTS + 1]
-        used, owed = job.used_by(state.now_s), []
-        for due_s, work in zip(checked, state.fair.course(self.name, checked), strict=False):
-            if work > used:
-                owed.append((work - used, due_s - state.now_s))
-                used = work
-        return owed
 
     def standing(self, share: JobShare, at_ms: int, now_s: float) -> c.FairStanding:
         """It as a plan explains it."""
@@ -160,8 +151,29 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         priority=job.spec.priority,
         index=(1 / max(running.used_by(now_s), UNKNOWN_LEFT) if unknown else 0.0)
         if size is None or left is None
-        else worth(1 - left / size, left, parameters.learning_weight, _shares(state, running, job)),
+        else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running, job)),
     )
+
+
+def owed(
+    course: Callable[[Sequence[float]], Sequence[float]], used: float, dues_s: Sequence[float], now_s: float
+) -> Sequence[tuple[float, float]]:
+    """What a job of unknown size needs by the time at which others are due, so that it keeps up with its fair copy.
+
+    Args:
+        course: What the copy has got by some times (:meth:`FairPool.course`).
+        used: What the job has got so far.
+        dues_s: When jobs of known size are due, in counted time.
+        now_s: Counted time.
+    """
+    later = [due_s for due_s in sorted(dues_s) if due_s > now_s]
+    checked = later[:: len(later) // COURSE_POINTS + 1]
+    found = []
+    for due_s, work in zip(checked, course(checked), strict=False):
+        if work > used:
+            found.append((work - used, due_s - now_s))
+            used = work
+    return found
 
 
 def _announced(job: Job) -> bool:
@@ -169,7 +181,7 @@ def _announced(job: Job) -> bool:
     return any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
 
 
-def _shares(state: SteepestPlannerState, running: ManagedJob, job: Job) -> tuple[float, ...]:
+def shares_of(state: SteepestPlannerState, running: ManagedJob, job: Job) -> tuple[float, ...]:
     """At which shares of its steps it may have learned most: as its model did here, else as losses say."""
     shares, total = state.learned.shares(job.spec.model), total_steps(job)
     if shares is None and total:

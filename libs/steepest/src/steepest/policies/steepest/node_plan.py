@@ -131,9 +131,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for job in jobs:
         give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
     promised = _promised(jobs, shares, slot_s)
-    needed = must_run(
-        [Promise(left, job.demand, due_s) for job, left, due_s in promised], max(free, LEAST_FREE), slot_s
-    )
+    needed = must_run([Promise(left, job.demand, due_s) for job, left, due_s in promised], cores, slot_s)
     first_due = sorted(
         zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
     )
@@ -163,9 +161,13 @@ def _promised(
         for job in jobs
         if job.left is not None and job.due_s is not None and (left := job.left - slot_s * shares[job.name].must) > 0
     ]
-    keeps_up = [
-        (job, work, due_s) for job in jobs if job.left is None and not job.proved_wrong for work, due_s in job.owed
-    ]
+    keeps_up = []
+    for job in jobs:
+        given = slot_s * shares[job.name].rate
+        for work, due_s in job.owed if job.left is None and not job.proved_wrong else ():
+            if work > given:
+                keeps_up.append((job, work - given, due_s))
+            given = max(given - work, 0.0)
     return ends + keeps_up
 
 

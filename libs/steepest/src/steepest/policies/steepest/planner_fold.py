@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.policies.steepest.fair_pool import Held
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
+from steepest.policies.steepest.unmanaged import follow, is_divided, is_managed, uses_of, was_limited, was_refused
 from steepest.view.cluster_view import ClusterView
+from steepest.view.folds.fold_progress import CHIEF
 from steepest.view.progress import total_steps
 from steepest.view.state import Job
 
@@ -38,8 +39,10 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
             _join(state, node.name, node.capacity, now_s)
     for job in view.jobs:
         if is_managed(job) and (job.alive or (job.is_queued and job.admitted and not _is_held_back(view, job))):
-            _come(state, view, job, now_s)
+            _come(state, job, now_s)
             _train(state, view, job, now_s, launched=False)
+        elif not is_managed(job):
+            follow(state, view, job, now_s)
 
 
 def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, now_s: float) -> None:
@@ -59,41 +62,30 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
             _train(state, view, job, now_s)
         case c.NodeUsage():
             _measure(state, view, event, now_s)
-        case c.LimitsApplied() if (running := state.running.get(event.job)) is not None:
-            if running.incarnation == event.incarnation:
-                running.limit(event.cpu_m)
-        case c.LimitsRefused() if event.definite and (running := state.running.get(event.job)) is not None:
-            running.limit_m, running.unlimited_until_s = running.in_force_m, now_s + REFUSED_S
+        case c.LimitsApplied():
+            was_limited(state, event)
+        case c.LimitsRefused() if event.definite:
+            was_refused(state, event.job, now_s + REFUSED_S)
         case c.JobSuspended() if (running := state.running.get(event.job)) is not None:
             running.pause(now_s)
             state.suspended[event.job] = None
         case c.JobEnded() if job is not None:
             _end(state, job, now_s)
-    if isinstance(event, CHANGES) and job is not None:
+    if job is not None and not is_managed(job):
+        follow(state, view, job, now_s)
+    elif isinstance(event, CHANGES) and job is not None:
         _plan_soon(state, job)
 
 
 def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
     """Let the copies in, and run, whose jobs would have a place under fair sharing."""
     fair = state.fair
-    fair.admit(state.now_s, _held(view))
+    fair.admit(state.now_s)
     for name in fair.to_launch(state.launches[1], state.now_s):
         job = view.jobs[name]
         demand = state.learned.demand(job.spec.model) or state.demands[1] or state.largest
         fair.start(name, demand, state.now_s)
         fair.know(name, state.learned.size(job.spec.model), demand, state.now_s)
-
-
-def _held(view: ClusterView) -> Held:
-    """What jobs hold that are not managed."""
-
-    def held(name: str) -> Resources:
-        node, amount = view.nodes[name], Resources()
-        for job in [view.jobs[each] for each in node.jobs]:
-            amount += Resources() if is_managed(job) else view.nodes.held(job, name)
-        return amount
-
-    return held
 
 
 def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: float) -> None:
@@ -113,13 +105,13 @@ def _arrive(
     """A job comes when it is admitted, or when it has a place."""
     is_placed = isinstance(event, c.PlacementPlanned) and job.plan == event.plan
     if is_placed or (isinstance(event, c.JobAdmitted) and not _is_held_back(view, job)):
-        _come(state, view, job, now_s)
+        _come(state, job, now_s)
     if is_placed:
         state.fair.place(job.name)
 
 
-def _come(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
-    state.fair.come(job.name, job.spec.chief_requests, job.spec.first_node, now_s, _held(view))
+def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
+    state.fair.come(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
 
 
 def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float, *, launched: bool = True) -> None:
@@ -154,13 +146,20 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
         job = view.jobs.get(name)
         if cpu_m and job is not None and job.node == event.node:
             _train(state, view, job, now_s)
-    uses_m = {name: cpu_m for name, cpu_m in event.jobs.items() if is_here(state, name, event.node)}
-    state.other[event.node] = sum(cpu_m for name, cpu_m in event.jobs.items() if name not in uses_m) / 1000
-    here = {name: state.running[name] for name in uses_m}
-    for name in measure_node(here, event.jobs, node.capacity.cpu_m, now_s):
-        state.learn_demand(here[name])
+    here = {name: state.running[name] for name in event.jobs if is_here(state, name, event.node)}
+    divided = {
+        name: replicas.use
+        for name in event.jobs
+        if (replicas := state.unmanaged.get(name, {}).get(event.node)) is not None and is_divided(view, view.jobs[name])
+    }
+    not_divided = [cpu_m for name, cpu_m in event.jobs.items() if name not in here and name not in divided]
+    state.other[event.node] = sum(not_divided) / 1000
+    for name in measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s):
+        if name in here:
+            state.learn_demand(here[name])
     for progress in event.progress:
-        if (running := here.get(progress.job)) is not None and progress.incarnation == running.incarnation:
+        running = here.get(progress.job) or (divided.get(progress.job) if progress.replica == CHIEF else None)
+        if running is not None and progress.incarnation == running.incarnation:
             running.used_reported = running.used
             if progress.step is not None and progress.loss is not None:
                 running.losses.add(progress.step, progress.loss)
@@ -172,30 +171,26 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     running = state.running.pop(job.name, None)
     state.suspended.pop(job.name, None)
+    state.learned.leave(job.spec.model, job.name)
+    steps = job.stop_step or job.progress.step
+    losses = [one.losses for one in ([running] if running is not None else uses_of(state, job.name))]
+    if job.outcome is c.Outcome.FINISHED and steps:
+        for share in (one.learned_at(steps) for one in losses):
+            if share is not None:
+                state.learned.add(job.spec.model, share)
     if running is None:
         state.fair.finish(job.name, 0.0, now_s)
         return
-    state.learned.leave(running.model, job.name)
-    steps = job.stop_step or job.progress.step
     size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)
     if job.outcome is c.Outcome.FINISHED:
         state.learned.add_size(job.spec.model, size)
-    if job.outcome is c.Outcome.FINISHED and steps and (share := running.losses.learned_at(steps)) is not None:
-        state.learned.add(job.spec.model, share)
     state.due[running.node] = 0.0
 
 
 def _plan_soon(state: SteepestPlannerState, job: Job) -> None:
-    state.fair.roomier = state.fair.roomier or not is_managed(job)  # what it held may be free
     for node in dict.fromkeys((*job.nodes, *job.holds)):
         state.due[node] = 0.0
-
-
-def is_managed(job: Job) -> bool:
-    """Whether the job is one process that computes on CPUs."""
-    spec = job.spec
-    return not spec.is_gang and not any(role.requests.gpus or role.requests.gpu_m for role in spec.all_roles)
 
 
 def is_here(state: SteepestPlannerState, name: str, node: str) -> bool:

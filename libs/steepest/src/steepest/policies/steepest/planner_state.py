@@ -8,10 +8,11 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
-from steepest.policies.steepest.fair_pool import FairPool
+from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.residences import Residence
+from steepest.policies.steepest.unmanaged_replicas import UnmanagedReplicas
 from steepest.view.state import Job
 
 LAUNCHES_KEPT = 50
@@ -29,7 +30,8 @@ class SteepestPlannerState(Pending):
         fair: The virtual fair pool.
         running: The jobs that train, by name.
         suspended: Those of them that are suspended.
-        other: Measured cores that jobs use which are not managed, by node.
+        unmanaged: The replicas of jobs that are not managed, by job and node.
+        other: Measured cores that are not divided, by node.
         residences: Each node as it was planned last.
         learned: How long finished jobs ran, when they had learned most, and what jobs could use.
         announced: Whether a total of any job was ever believed. Before that, sizes of finished jobs count for nothing: where
@@ -47,6 +49,7 @@ class SteepestPlannerState(Pending):
     fair: FairPool = msgspec.field(default_factory=FairPool)
     running: dict[str, ManagedJob] = msgspec.field(default_factory=dict)
     suspended: dict[str, None] = msgspec.field(default_factory=dict)
+    unmanaged: dict[str, dict[str, UnmanagedReplicas]] = msgspec.field(default_factory=dict)
     other: dict[str, float] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
@@ -64,6 +67,10 @@ class SteepestPlannerState(Pending):
         since_ms = min(max(at_ms - self.tick_ms, 0), period_ms) if self.tick_ms else 0
         self.now_s = max(self.now_s, (counted_ms + since_ms) / 1000)
         return self.now_s
+
+    def limited(self, job: str) -> ManagedJob:
+        """Where the limit of a job is remembered: of one that is not managed, on its first node."""
+        return self.running.get(job) or next(iter(self.unmanaged[job].values())).use
 
     def lift(self, job: Job, node: str, plan: str, why: str) -> Iterator[c.LimitsPlanned]:
         """A running job leaves its node: it has no limit from here on, so that its next step ends soon."""
@@ -91,13 +98,18 @@ class SteepestPlannerState(Pending):
         self.learned.add_demand(job.model, job.cpu)
 
     def demand(self, job: ManagedJob, cores: float) -> float:
-        """Cores that a job can use; while that never showed, as others of its model.
+        """Cores that a job can use; while that never showed, as others of its model."""
+        known = job.demand if job.demand is not None else self.usual_demand(job.model, cores)
+        return min(max(known, job.most), cores)
 
-        Else it is halfway between the mean of all and the whole node, because jobs that can use the most never show it: with
-        the mean alone, jobs that run beside few others were promised too little, and got it.
+    def usual_demand(self, model: str, cores: float) -> float:
+        """Cores that a job of a model can use.
+
+        Where no such job showed it, halfway between the mean of all and the whole node, because jobs that can use the most
+        never show it: with the mean alone, jobs that run beside few others were promised too little, and got it.
         """
         count, mean = self.demands
-        known = job.demand if job.demand is not None else self.learned.demand(job.model)
+        known = self.learned.demand(model)
         if known is None:
             known = (mean + cores) / 2 if count else cores
-        return min(max(known, job.most), cores)
+        return known

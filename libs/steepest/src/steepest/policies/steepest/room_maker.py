@@ -32,9 +32,9 @@ from steepest.policies.queueing.wish import wish_of
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.moves import MOST_SOURCES, SPARE
 from steepest.policies.steepest.node_plan import JobShare
-from steepest.policies.steepest.planner_fold import is_managed
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences
+from steepest.policies.steepest.unmanaged import is_managed
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import void_transition

@@ -8,8 +8,9 @@ them is on at a time, so that a pool needs one process for both.
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
 * A plan is written where a limit changes by more than ``least_change`` of the node. For each job the newest plan holds.
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
-* Jobs of several replicas and jobs with GPUs are not managed: they are neither limited, moved nor suspended, and what they
-  use of a node's CPU is not divided.
+* Jobs of several replicas and jobs with GPUs are not managed: they are neither moved nor suspended, and what jobs with
+  GPUs use of a node's CPU is not divided. Gangs get their fair part (:mod:`~steepest.policies.steepest.unmanaged`). One that
+  is on several nodes is limited by the plan of its first one.
 * A pool in which no job's size is known is left as it is: no limits, no moves.
 
 Work: O(n log n) for each plan of a node with n jobs. A tick that plans a node also looks for moves and suspensions, among
@@ -19,7 +20,7 @@ a node costs the others nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
@@ -34,6 +35,7 @@ from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fa
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 from steepest.policies.steepest.room_maker import RoomMaker
+from steepest.policies.steepest.unmanaged import limit_of, part_of, take_part
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
@@ -52,7 +54,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 11
+    logic = 12
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -71,8 +73,8 @@ class SteepestPlanner:
                     if not self.state.on:
                         self.state.unlifted[limit.job] = None
                         self.reads = EVERY
-                    elif (running := self.state.running.get(limit.job)) is not None:
-                        running.planned = False
+                    elif limit.job in self.state.running or limit.job in self.state.unmanaged:
+                        self.state.limited(limit.job).planned = False
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at ticks the plans that are due, else nothing."""
@@ -125,39 +127,62 @@ class SteepestPlanner:
             for name in node.jobs
             if is_here(state, name, node.name) and view.jobs[name].alive
         }
-        dues_s = [one.due_s for one in facts.values() if one.left is not None and one.due_s is not None]
-        jobs = [
+        gangs = {
+            job.name: part_of(state, parameters, job, replicas, cores)
+            for job, replicas in take_part(state, view, node.name)
+        }
+        standing = facts | {name: part.facts for name, part in gangs.items()}
+        dues_s = [one.due_s for one in standing.values() if one.left is not None and one.due_s is not None]
+        jobs = [part.on_node(state, dues_s, steady=self._is_steady(part.job)) for part in gangs.values()]
+        jobs += [
             one.on_node(
                 state,
                 state.running[name],
                 young=self._is_young(view.jobs[name], one, parameters.young_ms / 1000),
-                steady=self._is_moving(view.jobs[name]) or state.now_s < state.running[name].unlimited_until_s,
+                steady=self._is_steady(view.jobs[name]),
                 dues_s=dues_s,
             )
             for name, one in facts.items()
         ]
         shares = plan_node(cores, jobs, parameters).shares
-        for name, share in shares.items():
-            state.running[name].rate = share.rate
+        for name in facts:
+            state.running[name].rate = shares[name].rate
+        for name, part in gangs.items():
+            part.divide(shares[name])
         state.residences[node.name] = self._residence(view, node, cores, facts)
+        state.residences[node.name].jobs += [part.resident(state) for part in gangs.values()]
+        limits = {name: shares[name].limit_m for name in facts} | self._limits_of(view, node, gangs)
         least_m = parameters.least_change * node.capacity.cpu_m
-        if not any(_differs(state.running[name], share, least_m) for name, share in shares.items()):
+        if not any(_differs(state.limited(name), limit_m, least_m) for name, limit_m in limits.items()):
             return
-        for name, share in shares.items():
-            state.running[name].limit_m, state.running[name].planned = share.limit_m, True
+        for name, limit_m in limits.items():
+            state.limited(name).limit_m, state.limited(name).planned = limit_m, True
         yield c.LimitsPlanned(
             plan=f"steepest-{received.offset}-{node.name}",
             node=node.name,
             limits=tuple(
-                c.JobLimit(name, state.running[name].incarnation, cpu_m=share.limit_m) for name, share in shares.items()
+                c.JobLimit(name, view.jobs[name].incarnation, cpu_m=limit_m) for name, limit_m in limits.items()
             ),
             because=c.LimitsBecause(
                 rule="what fair ends leave to spare, where it is worth most",
                 standing=tuple(
-                    facts[name].standing(share, received.at_ms, state.now_s) for name, share in shares.items()
+                    standing[name].standing(share, received.at_ms, state.now_s) for name, share in shares.items()
                 ),
             ),
         )
+
+    def _limits_of(self, view: ClusterView, node: Node, gangs: Iterable[str]) -> dict[str, int | None]:
+        """The limits of the gangs whose first node this is; those of the others are planned there, soon if they change."""
+        state, limits = self.state, {}
+        for name in gangs:
+            first, limit_m = view.jobs[name].nodes[0], limit_of(state, name)
+            if first == node.name:
+                limits[name] = limit_m
+            elif first in state.unmanaged[name]:
+                least_m = view.parameters.steepest.least_change * view.nodes[first].capacity.cpu_m
+                if _differs(state.limited(name), limit_m, least_m):
+                    state.due[first] = 0.0
+        return limits
 
     def _is_young(self, job: Job, facts: JobFacts, young_s: float) -> bool:
         """Whether it runs ahead of the others until its speed and its demand were measured."""
@@ -167,6 +192,10 @@ class SteepestPlanner:
 
     def _is_moving(self, job: Job) -> bool:
         return job.plan is not None or self.state.concerns(job)
+
+    def _is_steady(self, job: Job) -> bool:
+        """Whether it must not be limited now."""
+        return self._is_moving(job) or self.state.now_s < self.state.limited(job.name).unlimited_until_s
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
@@ -254,7 +283,7 @@ class SteepestPlanner:
     def _lift_all(self, view: ClusterView, offset: int) -> Sequence[c.LimitsPlanned]:
         """The policy is off: remove all limits and forget everything but what is on its way."""
         state = self.state
-        names = [name for name, running in state.running.items() if running.limit_m is not None]
+        names = [name for name in (*state.running, *state.unmanaged) if state.limited(name).limit_m is not None]
         places = still_limited(view, dict.fromkeys([*sorted(names), *sorted(state.unlifted)]))
         self.state = SteepestPlannerState(unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes)
         self._residences = Residences(self.state.residences)
@@ -262,9 +291,9 @@ class SteepestPlanner:
         return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")
 
 
-def _differs(running: ManagedJob, share: JobShare, least_m: float) -> bool:
+def _differs(running: ManagedJob, after: int | None, least_m: float) -> bool:
     """Whether a job's limit must be planned again."""
-    before, after = running.limit_m, share.limit_m
+    before = running.limit_m
     if before is None or after is None or not running.planned:
         return before != after or not running.planned
     return abs(before - after) > least_m

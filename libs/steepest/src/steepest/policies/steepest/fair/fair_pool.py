@@ -11,17 +11,20 @@ it. A job that has really ended keeps running here until its fair copy has used 
 Jobs wait for room here as they would under fair sharing: a copy has a place once a node has free what its job reserves.
 Those that came first go first, and where one has no room, those behind it may go. While it waits, nothing says when it would
 end. A copy whose job has no place yet runs as if that had one: the job falls behind it.
+
+Replicas of jobs that are not managed have copies where they really are, from when they have a place: they take what they
+reserve, and share the node with the others while they train.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from steepest.events.common import Resources
-from steepest.policies.steepest.fair_sharing import Load, fair_level, run_fairly
+from steepest.policies.steepest.fair.fair_sharing import Load, fair_level, run_fairly
 from steepest.view.nodes import allocation
 
 LEAST_DEMAND = 0.01
@@ -32,14 +35,6 @@ SAME_SIZE = 0.01
 
 SAME_DEMAND = 0.01
 """Likewise demands, in cores."""
-
-Held = Callable[[str], Resources]
-"""What jobs hold on a node that have no copy."""
-
-
-def nothing(_: str) -> Resources:
-    """All jobs have copies."""
-    return Resources()
 
 
 class FairJob(msgspec.Struct):
@@ -150,20 +145,20 @@ class FairPool(msgspec.Struct):
             copy.node = target
             self._enter(job, copy, running=job in self.jobs)
 
-    def come(self, job: str, requests: Resources, first_node: str | None, now_s: float, held: Held = nothing) -> None:
-        """A job is here; ``first_node``: where it must be placed first; ``held``: see :meth:`admit`."""
+    def come(self, job: str, requests: Resources, first_node: str | None, now_s: float) -> None:
+        """A job is here; ``first_node``: where it must be placed first."""
         if job in self.jobs or job in self.planned or job in self.waiting or not self.nodes:
             return
         self.waiting[job] = FairJob("", requests, now_s, 1.0, first_node=first_node)
         self.roomier = True
-        self.admit(now_s, held)
+        self.admit(now_s)
 
     def place(self, job: str) -> None:
         """A job has a place: its copy trains when it does."""
         if (copy := self.planned.get(job) or self.waiting.get(job)) is not None:
             copy.placed = True
 
-    def admit(self, now_s: float, held: Held = nothing) -> None:
+    def admit(self, now_s: float) -> None:
         """Give those places that wait for one, where there is room.
 
         Work: O(nodes), and as much for each thing that is asked for by any of them, once something has become free.
@@ -178,7 +173,7 @@ class FairPool(msgspec.Struct):
         in_vain: dict[tuple[Resources, str | None], None] = {}
         for job, copy in list(self.waiting.items()):
             asked = (copy.requests, copy.first_node)
-            node = None if asked in in_vain else self._room_for(copy, held)
+            node = None if asked in in_vain else self._room_for(copy)
             if node is None:
                 in_vain[asked] = None
                 continue
@@ -212,6 +207,28 @@ class FairPool(msgspec.Struct):
         self._bring_up(copy.node, now_s)
         self.jobs[job] = copy
         self._enter(job, copy, running=True)
+
+    def pin(self, replica: str, node: str, requests: Resources, now_s: float, *, trains: bool) -> None:
+        """A replica that is not managed holds a place on a node; ``trains``: and computes there."""
+        if node not in self.nodes:
+            return
+        self._bring_up(node, now_s)
+        copy = FairJob(node, requests, now_s, 1.0, placed=True, trains=trains)
+        (self.jobs if trains else self.planned)[replica] = copy
+        self._enter(replica, copy, running=trains)
+
+    def unpin(self, replica: str, now_s: float) -> None:
+        """It holds that place no longer."""
+        copy = self.jobs.get(replica) or self.planned.get(replica)
+        if copy is None:
+            return
+        self._bring_up(copy.node, now_s)
+        node = self.nodes[copy.node]
+        if replica in node.jobs or replica in node.planned:
+            node.allocated -= copy.requests
+        for copies in (self.jobs, self.planned, node.jobs, node.planned):
+            copies.pop(replica, None)
+        node.stale, self.roomier = True, True
 
     def know(self, job: str, size: float | None, demand: float, now_s: float) -> None:
         """What is known of a job's size and demand now; a copy that ended by too small a size goes on."""
@@ -288,13 +305,13 @@ class FairPool(msgspec.Struct):
 
         return min(self.nodes, key=fullness, default=None)
 
-    def _room_for(self, copy: FairJob, held: Held) -> str | None:
+    def _room_for(self, copy: FairJob) -> str | None:
         """The node that a copy gets now."""
         name = copy.first_node if copy.first_node in self.nodes else self._choose(copy.requests)
         if name is None:
             return None
         node = self.nodes[name]
-        return name if (node.allocated + copy.requests + held(name)).fits(node.capacity) else None
+        return name if (node.allocated + copy.requests).fits(node.capacity) else None
 
     def _enter(self, job: str, copy: FairJob, *, running: bool) -> None:
         node = self.nodes[copy.node]

@@ -1,0 +1,27 @@
+"""What the planner remembers of the replicas on a node of a job that it does not manage."""
+
+from __future__ import annotations
+
+import msgspec
+
+from steepest.events.common import Resources
+from steepest.policies.steepest.managed_job import ManagedJob
+
+
+class UnmanagedReplicas(msgspec.Struct):
+    """The replicas of a job on one node.
+
+    Attributes:
+        count: How many.
+        held: What they reserve, all together.
+        trains: Whether any of them computes.
+        use: What they use, all together; of the job's first node, the limit that was planned for each of its replicas.
+        limit_m: The limit of each replica that the node's newest plan wants, in millicores; None: none.
+    """
+
+    incarnation: int
+    count: int
+    held: Resources
+    trains: bool
+    use: ManagedJob
+    limit_m: int | None = None
