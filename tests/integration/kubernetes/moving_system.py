@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +22,13 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def lab_system(
-    lab: KubernetesLab, kubeconfig: Path, state: Path, nodes: Sequence[str], *options: str
+    lab: KubernetesLab, kubeconfig: Path, state: Path, nodes: tuple[str, str], *options: str
 ) -> Iterator[RunningSystem]:
     """A system over the lab; ``nodes``: as ``up --node`` has them; ``options``: of ``up``, beside these."""
     running = RunningSystem(
         state,
         *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO),
-        *chain.from_iterable(("--node", node) for node in nodes),
-        *("--heartbeat", "500ms", *options),
+        *("--node", nodes[0], "--node", nodes[1], "--heartbeat", "500ms", *options),
         env={"KUBECONFIG": str(kubeconfig)},
     )
     running.start()
