@@ -1,8 +1,10 @@
 """Replicas of jobs that the policy does not manage, gangs and jobs with GPUs: they share their nodes fairly with the others.
 
-Of a node's CPU, a gang's replicas get what they would get under fair sharing, and no more: the operating system would give
-them a part of all that limited jobs leave. All replicas of a gang have the same limit, that of the node that gives them
-least: they wait for the slowest of them. Jobs with GPUs are not limited; what they use is not divided.
+A gang on one node is one job of its node's plan: it has a fair end, a due time and an index. A gang on several nodes gets what
+it would get under fair sharing, now: nodes that put its work off each by itself would have it wait for one another. All its
+replicas have the same limit, that of the node that gives them least: they wait for the slowest of them. Without a limit, the
+operating system would give them a part of all that limited jobs leave. Jobs with GPUs are not limited; what they use is not
+divided.
 """
 
 from __future__ import annotations
@@ -26,9 +28,6 @@ from steepest.policies.steepest.unmanaged_replicas import UnmanagedReplicas
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left, total_steps
 from steepest.view.state import Job
-
-TOGETHER = 1.25
-"""Replicas can use at most this multiple of what those on other nodes are to have; with 1 they would never get more."""
 
 
 def is_managed(job: Job) -> bool:
@@ -144,7 +143,8 @@ class GangPart(msgspec.Struct, frozen=True):
     def on_node(self, state: SteepestPlannerState, dues_s: Sequence[float], *, steady: bool) -> JobOnNode:
         """They as the plan of the node needs them; the arguments are those of :meth:`JobFacts.on_node`.
 
-        Replicas of which nothing says how long they run keep up with their copies.
+        Replicas of a gang on several nodes, and those of which nothing says how long they run, keep up with their copies;
+        once those have ended, they have an equal part.
         """
         fair, facts = state.fair, self.facts
 
@@ -152,6 +152,7 @@ class GangPart(msgspec.Struct, frozen=True):
             return [sum(each) for each in zip(*(fair.course(copy, until_s) for copy in self.copies), strict=True)]
 
         used = sum(fair.jobs[copy].used for copy in self.copies)
+        keeps_up = facts.unknown and all(fair.jobs[copy].end_s is None for copy in self.copies)
         return JobOnNode(
             name=facts.name,
             left=facts.left,
@@ -160,8 +161,8 @@ class GangPart(msgspec.Struct, frozen=True):
             index=facts.index,
             needs=facts.needs(state.now_s),
             priority=facts.priority,
-            fair_rate=self._fair_rate(state) if facts.unknown else None,
-            owed=owed(course, used, dues_s, state.now_s) if facts.unknown else (),
+            fair_rate=self._fair_rate(state) if keeps_up else None,
+            owed=owed(course, used, dues_s, state.now_s) if keeps_up else (),
             steady=steady,
         )
 
@@ -180,7 +181,7 @@ class GangPart(msgspec.Struct, frozen=True):
         )
 
     def divide(self, share: JobShare) -> None:
-        """A plan of the node gives them a share."""
+        """A plan of the node gives them a share; of several roles each may use all of it: nothing says how they divide it."""
         self.replicas.use.rate = share.rate
         each = share.limit_m
         if each is not None and len(self.job.spec.all_roles) == 1:
@@ -203,17 +204,17 @@ def part_of(
     They have as large a part of the gang's work as of its replicas, and end with the last of all its copies.
     """
     use, now_s = replicas.use, state.now_s
-    demand, left = _demand(state, job, replicas, cores), _left_of_each(job)
+    demand, left = _demand(state, replicas, cores), _left_of_each(job)
     size = None if left is None else use.used_by(now_s) / replicas.count + left
     copies = [name for name in _copies(job.name, use.node, replicas.count) if name in state.fair.jobs]
     for copy in copies:
         state.fair.know(copy, size, demand / replicas.count, now_s)
     began_s, end_s = _fair_span(state, job)
     facts = JobFacts(name=job.name, demand=demand, unknown=True, priority=job.spec.priority)
-    if left is not None and size is not None and not math.isinf(end_s):
+    is_on_one = len(state.unmanaged[job.name]) == 1
+    if is_on_one and left is not None and size is not None and not math.isinf(end_s):
         total, deadline_ms = total_steps(job) or 1, job.spec.deadline_ms
         done = min((job.progress.step or 0) / total, 1 - LEAST_LEFT)
-        chief = state.unmanaged[job.name].get(job.nodes[0], replicas).use
         facts = msgspec.structs.replace(
             facts,
             unknown=False,
@@ -221,7 +222,7 @@ def part_of(
             left=left * replicas.count,
             fair_end_s=end_s,
             due_s=began_s + (1 + parameters.lateness) * (end_s - began_s),
-            index=worth(done, left * len(job.replicas), parameters.learning_weight, shares_of(state, chief, job)),
+            index=worth(done, left * replicas.count, parameters.learning_weight, shares_of(state, use, job)),
             deadline_s=None if deadline_ms is None else now_s + (job.submitted_ms + deadline_ms - state.tick_ms) / 1000,
         )
     return GangPart(job, replicas, facts, copies)
@@ -244,21 +245,11 @@ def _left_of_each(job: Job) -> float | None:
     return max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
 
 
-def _demand(state: SteepestPlannerState, job: Job, replicas: UnmanagedReplicas, cores: float) -> float:
+def _demand(state: SteepestPlannerState, replicas: UnmanagedReplicas, cores: float) -> float:
     """Cores that the replicas on a node can use, all together."""
     use = replicas.use
     known = replicas.count * state.usual_demand(use.model, cores) if use.demand is None else use.demand
-    return min(max(known, use.most), cores, replicas.count * _together(state, job.name, use.node))
-
-
-def _together(state: SteepestPlannerState, job: str, node: str) -> float:
-    """Cores that each replica on a node can use at most, because those elsewhere are to have so little."""
-    others = [
-        one.use.rate / one.count
-        for name, one in state.unmanaged[job].items()
-        if name != node and one.trains and one.use.rate
-    ]
-    return TOGETHER * min(others, default=math.inf)
+    return min(max(known, use.most), cores)
 
 
 def limit_of(state: SteepestPlannerState, job: str) -> int | None:
