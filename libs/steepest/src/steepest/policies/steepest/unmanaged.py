@@ -1,10 +1,10 @@
 """Replicas of jobs that the policy does not manage, gangs and jobs with GPUs: they share their nodes fairly with the others.
 
-A gang on one node is one job of its node's plan: it has a fair end, a due time and an index. A gang on several nodes gets what
-it would get under fair sharing, now: nodes that put its work off each by itself would have it wait for one another. All its
-replicas have the same limit, that of the node that gives them least: they wait for the slowest of them. Without a limit, the
-operating system would give them a part of all that limited jobs leave. Jobs with GPUs are not limited; what they use is not
-divided.
+A gang on one node is one job of its node's plan: it has a fair end, a due time and an index. A gang on several nodes gets
+what it would get under fair sharing, now: nodes that put its work off each by itself would have it wait for one another. All
+its replicas have the same limit, that of the node that gives them least: they wait for the slowest of them. Without a limit,
+the operating system would give them a part of all that limited jobs leave. Jobs with GPUs are not limited; what they use is
+not divided.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class GangPart(msgspec.Struct, frozen=True):
         )
 
     def divide(self, share: JobShare) -> None:
-        """A plan of the node gives them a share; of several roles each may use all of it: nothing says how they divide it."""
+        """A plan of the node gives them a share; each of several roles may use all: nothing says how they divide it."""
         self.replicas.use.rate = share.rate
         each = share.limit_m
         if each is not None and len(self.job.spec.all_roles) == 1:
