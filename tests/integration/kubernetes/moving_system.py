@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,14 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def lab_system(
-    lab: KubernetesLab, kubeconfig: Path, state: Path, nodes: tuple[str, str], *options: str
+    lab: KubernetesLab, kubeconfig: Path, state: Path, nodes: Sequence[str], *options: str
 ) -> Iterator[RunningSystem]:
     """A system over the lab; ``nodes``: as ``up --node`` has them; ``options``: of ``up``, beside these."""
     running = RunningSystem(
         state,
         *("--cluster", f"kubernetes={NAMESPACE}/{CLAIM}:{lab.folder.volume}", "--image", DEMO),
-        *("--node", nodes[0], "--node", nodes[1], "--heartbeat", "500ms", *options),
+        *chain.from_iterable(("--node", node) for node in nodes),
+        *("--heartbeat", "500ms", *options),
         env={"KUBECONFIG": str(kubeconfig)},
     )
     running.start()

@@ -157,6 +157,20 @@ class GangContract:
 
         assert [one.restored_step for one in found if one] == [saved.step, saved.step]
 
+    # Limits
+
+    async def test_each_replica_has_a_limit_of_its_own(self, stage: ClusterFixture) -> None:
+        """Of two that compute all the time, the one with a twentieth of the other's cap uses clearly less."""
+        node = max(stage.harness.nodes, key=lambda name: stage.harness.nodes[name].cpu_m)
+        capacity_m = min(stage.harness.nodes[node].cpu_m, 1000)
+        await stage.start_gang([node, node], "--burn")
+        await stage.reach_all(1, 2)
+        await stage.cluster.limit(JOB, 1, capacity_m * 4 // 10)
+        await stage.cluster.limit(SECOND, 1, capacity_m // 50)
+        used = await stage.use_on(node)
+
+        assert used[SECOND] * 2 < used[JOB], used
+
     # Reports
 
     async def test_heartbeats_tell_of_each_replica(self, stage: ClusterFixture) -> None:

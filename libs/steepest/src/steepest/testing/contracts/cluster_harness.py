@@ -113,6 +113,20 @@ class ClusterFixture:
             spec = msgspec.structs.replace(self.harness.job(*arguments), gang=place)
             await self.cluster.start(ReplicaId(job, rank), incarnation, nodes[rank], spec, restore)
 
+    async def use_on(self, node: str) -> dict[ReplicaId, int]:
+        """What each replica on a node uses, from now on, by the reports of several heartbeats; in no particular unit."""
+        used: dict[ReplicaId, int] = {}
+        beats = 0
+        async for beat in self.cluster.heartbeats():
+            beats += beat.node == node
+            if beats > 4 and beat.node == node:
+                for report in beat.replicas:
+                    replica = ReplicaId(report.job, report.replica)
+                    used[replica] = used.get(replica, 0) + (report.cpu_m or 0)
+            if beats == 10:
+                break
+        return used
+
     async def reach_all(self, step: int, count: int, *, job: str = JOB.job, incarnation: int = 1) -> None:
         """Wait until every replica of a gang reports a step."""
         for index in range(count):

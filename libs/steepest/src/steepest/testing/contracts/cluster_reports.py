@@ -56,18 +56,9 @@ class ReportsContract:
         await stage.train("--burn", replica=OTHER, node=node)
         await stage.cluster.limit(JOB, 1, capacity_m // 50)
         await stage.cluster.limit(OTHER, 1, capacity_m * 4 // 10)
-        used = {JOB.job: 0, OTHER.job: 0}
-        beats = 0
-        async for beat in stage.cluster.heartbeats():
-            # The first of them measure a time before the limits.
-            beats += beat.node == node
-            if beats > 4 and beat.node == node:
-                for report in beat.replicas:
-                    used[report.job] += report.cpu_m or 0
-            if beats == 10:
-                break
+        used = await stage.use_on(node)
 
-        assert used[JOB.job] * 2 < used[OTHER.job], used
+        assert used[JOB] * 2 < used[OTHER], used
         status = await stage.cluster.lookup(JOB)
         assert status is not None
         assert await stage.reach((status.step or 0) + 1)
