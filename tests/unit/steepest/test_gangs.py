@@ -14,10 +14,10 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.policies.named import under
+from steepest.policies.steepest.gangs.gang_part import limit_of
+from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.unmanaged import limit_of
-from steepest.policies.steepest.unmanaged_replicas import UnmanagedReplicas
 from steepest.sim.clusters import open_cluster
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workload import Workload

@@ -33,7 +33,7 @@ from steepest.policies.pickyman.run_time import unpredicted
 from steepest.policies.pickyman.running import BY_PREDICTION
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
-from steepest.policies.steepest.unmanaged import is_managed
+from steepest.policies.steepest.gangs.unmanaged import is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView

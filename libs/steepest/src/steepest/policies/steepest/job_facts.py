@@ -135,7 +135,6 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
     end_s = None if copy is None else copy.end_s if copy.end_s is not None else copy.forecast_s
-    deadline_ms = job.spec.deadline_ms
     return JobFacts(
         name=job.name,
         demand=demand,
@@ -143,7 +142,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         size=size,
         left=left,
         fair_end_s=end_s,
-        deadline_s=None if deadline_ms is None else now_s + (job.submitted_ms + deadline_ms - state.tick_ms) / 1000,
+        deadline_s=deadline_of(state, job),
         due_s=None
         if end_s is None or copy is None
         else copy.began_s + (1 + parameters.lateness) * (end_s - copy.began_s),
@@ -153,6 +152,12 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         if size is None or left is None
         else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running, job)),
     )
+
+
+def deadline_of(state: SteepestPlannerState, job: Job) -> float | None:
+    """When a job's user wants it to have ended, in counted time; None: its user does not say."""
+    deadline_ms = job.spec.deadline_ms
+    return None if deadline_ms is None else state.now_s + (job.submitted_ms + deadline_ms - state.tick_ms) / 1000
 
 
 def owed(

@@ -21,9 +21,6 @@ ENOUGH = 0.05
 FULL = 1 - 1e-6
 """Of a slot, so much is all of it: sums of floats."""
 
-LEAST_FREE = 0.01
-"""Cores for promises, where others take all of the node."""
-
 
 class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan needs to know of a job. CPU is in cores, work in core-seconds, times in seconds from now.

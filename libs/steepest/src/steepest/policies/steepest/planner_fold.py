@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed, uses_of, was_limited, was_refused
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.unmanaged import follow, is_divided, is_managed, uses_of, was_limited, was_refused
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_progress import CHIEF
 from steepest.view.progress import total_steps

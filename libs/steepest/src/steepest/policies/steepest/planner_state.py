@@ -9,10 +9,10 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair.fair_pool import FairPool
+from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.residences import Residence
-from steepest.policies.steepest.unmanaged_replicas import UnmanagedReplicas
 from steepest.view.state import Job
 
 LAUNCHES_KEPT = 50

@@ -29,12 +29,12 @@ from steepest.policies.placement.preemption import suspension
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.room import has_room
 from steepest.policies.queueing.wish import wish_of
+from steepest.policies.steepest.gangs.unmanaged import is_managed
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.moves import MOST_SOURCES, SPARE
 from steepest.policies.steepest.node_plan import JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences
-from steepest.policies.steepest.unmanaged import is_managed
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import void_transition

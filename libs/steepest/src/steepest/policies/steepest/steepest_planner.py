@@ -9,8 +9,8 @@ them is on at a time, so that a pool needs one process for both.
 * A plan is written where a limit changes by more than ``least_change`` of the node. For each job the newest plan holds.
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
 * Jobs of several replicas and jobs with GPUs are not managed: they are neither moved nor suspended, and what jobs with
-  GPUs use of a node's CPU is not divided. Gangs get their fair part (:mod:`~steepest.policies.steepest.unmanaged`). One that
-  is on several nodes is limited by the plan of its first one.
+  GPUs use of a node's CPU is not divided. Gangs take part in the plans of their nodes
+  (:mod:`~steepest.policies.steepest.gangs.gang_part`); one that is on several is limited by the plan of its first one.
 * A pool in which no job's size is known is left as it is: no limits, no moves.
 
 Work: O(n log n) for each plan of a node with n jobs. A tick that plans a node also looks for moves and suspensions, among
@@ -20,13 +20,14 @@ a node costs the others nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
+from steepest.policies.steepest.gangs.gang_part import limit_of, part_of, take_part
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
@@ -35,7 +36,6 @@ from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fa
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 from steepest.policies.steepest.room_maker import RoomMaker
-from steepest.policies.steepest.unmanaged import limit_of, part_of, take_part
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
@@ -153,21 +153,35 @@ class SteepestPlanner:
         state.residences[node.name].jobs += [part.resident(state) for part in gangs.values()]
         limits = {name: shares[name].limit_m for name in facts} | self._limits_of(view, node, gangs)
         least_m = parameters.least_change * node.capacity.cpu_m
-        if not any(_differs(state.limited(name), limit_m, least_m) for name, limit_m in limits.items()):
-            return
+        if any(_differs(state.limited(name), limit_m, least_m) for name, limit_m in limits.items()):
+            yield self._limits_planned(
+                view,
+                node,
+                received,
+                limits,
+                [standing[name].standing(share, received.at_ms, state.now_s) for name, share in shares.items()],
+            )
+
+    def _limits_planned(
+        self,
+        view: ClusterView,
+        node: Node,
+        received: Received[c.ClusterEvent],
+        limits: Mapping[str, int | None],
+        standing: Sequence[c.FairStanding],
+    ) -> c.LimitsPlanned:
+        """The plan, which is remembered as the newest of its jobs."""
         for name, limit_m in limits.items():
-            state.limited(name).limit_m, state.limited(name).planned = limit_m, True
-        yield c.LimitsPlanned(
+            planned = self.state.limited(name)
+            planned.limit_m, planned.planned = limit_m, True
+        return c.LimitsPlanned(
             plan=f"steepest-{received.offset}-{node.name}",
             node=node.name,
             limits=tuple(
                 c.JobLimit(name, view.jobs[name].incarnation, cpu_m=limit_m) for name, limit_m in limits.items()
             ),
             because=c.LimitsBecause(
-                rule="what fair ends leave to spare, where it is worth most",
-                standing=tuple(
-                    standing[name].standing(share, received.at_ms, state.now_s) for name, share in shares.items()
-                ),
+                rule="what fair ends leave to spare, where it is worth most", standing=tuple(standing)
             ),
         )
 
