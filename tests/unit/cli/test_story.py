@@ -5,6 +5,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters, SteepestParameters
+from steepest.events.registry import FLAGS, GANGS_RUN, READS
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
 from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.cluster_view import ClusterView
@@ -240,6 +241,39 @@ def test_a_job_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
     )
     assert "; no job on its node had to be limited since it began" in timeline(divided()).now
     assert "moves are switched off" not in timeline(divided(known)).now
+
+
+def gang_on(*nodes: str, flags: tuple[int, ...] = tuple(FLAGS)) -> LogBuilder:
+    """A gang of two under the policy steepest, each of which has a limit, and a plan of its first node."""
+    parameters = PoolParameters(steepest=SteepestParameters(on=True))
+    spec = c.JobSpec(command=("train",), replicas=2, requests=Resources(200))
+    standing = c.FairStanding("a", 200, 800, 100, 50_000, 90_000, 92_000, 0.02)
+    if len(set(nodes)) > 1:
+        standing = c.FairStanding("a", 200, 800)
+    because = c.LimitsBecause(rule="by worth", standing=(standing,))
+    return LogBuilder().add(
+        c.PoolConfigured(reads=READS, flags=flags, parameters=parameters),
+        *(c.NodeJoined(node=node, capacity=Resources(500)) for node in dict.fromkeys(nodes)),
+        c.JobSubmitted(job="a", request="r", spec=spec),
+        c.JobAdmitted(job="a", request="r"),
+        c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=nodes, because=SPREAD),
+        c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node=nodes[0], nodes=nodes),
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node=nodes[0], nodes=nodes),
+        c.LimitsPlanned(plan="l", node=nodes[0], limits=(c.JobLimit("a", 1, cpu_m=200),), because=because),
+        c.LimitsApplied(plan="l", node=nodes[0], job="a", incarnation=1, cpu_m=200),
+    )
+
+
+def test_a_gang_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
+    """On one node; on several it keeps up, and without the flag nothing is planned for it."""
+    on_one, on_two = timeline(gang_on("n1", "n1")).now, timeline(gang_on("n1", "n2")).now
+    before = timeline(gang_on("n1", "n1", flags=(GANGS_RUN,))).now
+
+    assert "200m CPU each" in on_one
+    assert "it ends under fair sharing in" in on_one
+    assert "it is on several nodes, so that it keeps up with what fair sharing would give it" in on_two
+    assert "steepest neither limits nor moves it, because it is a gang or uses GPUs" in before
+    assert "200m" not in before
 
 
 def test_a_plan_of_a_crowded_node_shows_the_job_itself_and_those_that_are_worth_most() -> None:

@@ -33,7 +33,7 @@ from steepest.policies.pickyman.run_time import unpredicted
 from steepest.policies.pickyman.running import BY_PREDICTION
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
-from steepest.policies.steepest.gangs.unmanaged import is_managed
+from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
@@ -392,7 +392,8 @@ def _limited(job: Job) -> str:
     limit = job.limit
     if limit is None:
         return ""
-    in_force = f" with {cpu_limit(limit.in_force_m)}"
+    each = " each" if job.spec.is_gang and limit.in_force_m is not None else ""
+    in_force = f" with {cpu_limit(limit.in_force_m)}{each}"
     if not limit.answered:
         return f"{in_force} ({cpu_limit(limit.cpu_m)} is requested)"
     return f"{in_force} ({cpu_limit(limit.cpu_m)} was refused: {limit.refused})" if limit.refused else in_force
@@ -409,7 +410,7 @@ def _growth(job: Job) -> str:
 def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """Why a running job is left where it is."""
     if view.parameters.steepest.on:
-        stands = _under_steepest(job, standing, at_ms)
+        stands = _under_steepest(view, job, standing, at_ms)
         return f"{stands}; it is not moved: {fixed.sentence}" if (fixed := immovable(job)) else stands
     refusal = undecided(view, job)
     if refusal is Undecided.MOVES_OFF:
@@ -424,12 +425,14 @@ def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_
     return f"{waits}{refusal.sentence}"
 
 
-def _under_steepest(job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
+def _under_steepest(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """What the newest plan of its node says of it."""
-    if not is_managed(job):
+    if not is_managed(job) and not is_divided(view, job):
         return "steepest neither limits nor moves it, because it is a gang or uses GPUs"
     if standing is None:
         return "no job on its node had to be limited since it began"
+    if standing.due_ms is None and len(dict.fromkeys(job.nodes)) > 1:
+        return "it is on several nodes, so that it keeps up with what fair sharing would give it"
     if standing.due_ms is None:
         return "it is unknown how much is left of it, so it keeps up with what fair sharing would give it"
     cannot_wait = f"{standing.must_m}m of the {standing.demand_m}m CPU that it can use cannot wait"
