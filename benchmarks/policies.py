@@ -46,6 +46,9 @@ LIARS = 3
 HEAVY = 1.5
 """σ of the lognormal sizes: the largest percent of the jobs is then a fifth of the work."""
 
+CONTENTION = 0.12
+"""What FlowCon's published runs come to (docs/reproduction.md)."""
+
 FEW_MIB = 2_560
 """Memory of a node that three or four of the thesis's jobs reserve."""
 
@@ -64,6 +67,7 @@ class Case(msgspec.Struct, frozen=True):
         sized: By what their sizes are multiplied; None: by nothing.
         memory_mib: Of each node; None: more than its jobs reserve.
         suspends: Whether the policy may suspend jobs.
+        contention: Of its nodes: how much jobs that want more CPU than there is slow each other down.
         gangs: One job in so many is a gang of two, each of which has as much to do; None: none is.
     """
 
@@ -74,16 +78,19 @@ class Case(msgspec.Struct, frozen=True):
     memory_mib: int | None = None
     suspends: bool = True
     gangs: int | None = None
+    contention: float = 0.0
 
     def nodes(self) -> ClusterSpec:
         """Its cluster."""
         cluster = open_cluster(self.cluster)
-        if self.memory_mib is None:
-            return cluster
-        nodes = [
-            msgspec.structs.replace(node, capacity=msgspec.structs.replace(node.capacity, memory_mib=self.memory_mib))
-            for node in cluster.nodes
-        ]
+        nodes = [msgspec.structs.replace(node, contention=self.contention) for node in cluster.nodes]
+        if self.memory_mib is not None:
+            nodes = [
+                msgspec.structs.replace(
+                    node, capacity=msgspec.structs.replace(node.capacity, memory_mib=self.memory_mib)
+                )
+                for node in nodes
+            ]
         return msgspec.structs.replace(cluster, nodes=nodes)
 
 
@@ -103,6 +110,7 @@ CASES: Mapping[str, Case] = {
     ),
     "room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB),
     "room for few without suspensions": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
+    "contention": Case("thesis:mixed-50", "4x8cpu", contention=CONTENTION),
     "gangs among others": Case("thesis:mixed-50", "4x8cpu", gangs=4),
     "gangs where there is room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, gangs=4),
 }
