@@ -164,8 +164,8 @@ def measure(name: str, policy: str, parameters: PoolParameters, seed: int, lengt
         limits = msgspec.structs.replace(parameters.preemption, max_suspensions=0)
         parameters = msgspec.structs.replace(parameters, preemption=limits)
     spread = simulate_system(workload, cluster, "spread", parameters_of("spread", ()), seed)
-    rng = random.Random(seed)  # noqa: S311 - no secret
     if lengths_off:
+        rng = random.Random(seed)  # noqa: S311 - no secret
         jobs = [resized(job, 1 + lengths_off * rng.uniform(-1, 1)) for job in workload.jobs]
         workload = msgspec.structs.replace(workload, jobs=jobs)
     free = simulate_system(workload, cluster, policy, parameters, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -66,15 +67,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
         """It as the plan of its node needs it; ``dues_s``: when the jobs of known size there are due."""
         copy = state.fair.jobs.get(self.name)
         behind = 0.0 if copy is None else copy.used - job.used_by(state.now_s)
-        return JobOnNode(
-            name=self.name,
-            left=self.left,
-            demand=self.demand,
-            due_s=None if self.due_s is None else self.due_s - state.now_s,
-            index=self.index,
-            needs=self.needs(state.now_s),
-            proved_wrong=self.proved_wrong,
-            priority=self.priority,
+        return self.as_on_node(
+            state.now_s,
             fair_rate=None if copy is None or self.left is not None else state.fair.rate(self.name),
             owed=()
             if not self.unknown or self.proved_wrong
@@ -84,6 +78,20 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
             behind=behind if self.unknown else max(behind, 0.0),
             young=young,
             steady=steady,
+        )
+
+    def as_on_node(self, now_s: float, **more: Any) -> JobOnNode:
+        """What of it does not depend on how it stands to its copies; ``more``: fields that do."""
+        return JobOnNode(
+            name=self.name,
+            left=self.left,
+            demand=self.demand,
+            due_s=None if self.due_s is None else self.due_s - now_s,
+            index=self.index,
+            needs=self.needs(now_s),
+            proved_wrong=self.proved_wrong,
+            priority=self.priority,
+            **more,
         )
 
     def standing(self, share: JobShare, at_ms: int, now_s: float) -> c.FairStanding:
@@ -143,15 +151,18 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         left=left,
         fair_end_s=end_s,
         deadline_s=deadline_of(state, job),
-        due_s=None
-        if end_s is None or copy is None
-        else copy.began_s + (1 + parameters.lateness) * (end_s - copy.began_s),
+        due_s=None if end_s is None or copy is None else due_by(copy.began_s, end_s, parameters.lateness),
         proved_wrong=unknown and _announced(job),
         priority=job.spec.priority,
         index=(1 / max(running.used_by(now_s), UNKNOWN_LEFT) if unknown else 0.0)
         if size is None or left is None
         else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running, job)),
     )
+
+
+def due_by(began_s: float, end_s: float, lateness: float) -> float:
+    """When a job is due whose copy began and ends then: such a share of its completion time later."""
+    return began_s + (1 + lateness) * (end_s - began_s)
 
 
 def deadline_of(state: SteepestPlannerState, job: Job) -> float | None:

@@ -69,7 +69,7 @@ class SteepestPlannerState(Pending):
         return self.now_s
 
     def limited(self, job: str) -> ManagedJob:
-        """Where the limit of a job is remembered: of one that is not managed, on its first node."""
+        """Where the limit of a job is remembered: of one that is not managed, on the first of its nodes here."""
         return self.running.get(job) or next(iter(self.unmanaged[job].values())).use
 
     def lift(self, job: Job, node: str, plan: str, why: str) -> Iterator[c.LimitsPlanned]:
@@ -97,19 +97,15 @@ class SteepestPlannerState(Pending):
         self.demands = (count, mean + (job.cpu - mean) / count)
         self.learned.add_demand(job.model, job.cpu)
 
-    def demand(self, job: ManagedJob, cores: float) -> float:
-        """Cores that a job can use; while that never showed, as others of its model."""
-        known = job.demand if job.demand is not None else self.usual_demand(job.model, cores)
-        return min(max(known, job.most), cores)
+    def demand(self, job: ManagedJob, cores: float, replicas: int = 1) -> float:
+        """Cores that a job can use; while that never showed, each of its replicas as others of its model.
 
-    def usual_demand(self, model: str, cores: float) -> float:
-        """Cores that a job of a model can use.
-
-        Where no such job showed it, halfway between the mean of all and the whole node, because jobs that can use the most
-        never show it: with the mean alone, jobs that run beside few others were promised too little, and got it.
+        Else it is halfway between the mean of all and the whole node, because jobs that can use the most never show it: with
+        the mean alone, jobs that run beside few others were promised too little, and got it.
         """
         count, mean = self.demands
-        known = self.learned.demand(model)
+        known = job.demand
         if known is None:
-            known = (mean + cores) / 2 if count else cores
-        return known
+            usual = self.learned.demand(job.model)
+            known = replicas * (usual if usual is not None else (mean + cores) / 2 if count else cores)
+        return min(max(known, job.most), cores)

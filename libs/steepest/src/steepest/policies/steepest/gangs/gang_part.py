@@ -17,7 +17,7 @@ import msgspec
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.gangs.unmanaged import copies_of, is_divided
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
-from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, owed, shares_of
+from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, due_by, owed, shares_of
 from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -53,14 +53,8 @@ class GangPart(msgspec.Struct, frozen=True):
 
         used = sum(fair.jobs[copy].used for copy in self.copies)
         keeps_up = facts.unknown and all(fair.jobs[copy].end_s is None for copy in self.copies)
-        return JobOnNode(
-            name=facts.name,
-            left=facts.left,
-            demand=facts.demand,
-            due_s=None if facts.due_s is None else facts.due_s - state.now_s,
-            index=facts.index,
-            needs=facts.needs(state.now_s),
-            priority=facts.priority,
+        return facts.as_on_node(
+            state.now_s,
             fair_rate=self._fair_rate(state) if keeps_up else None,
             owed=owed(course, used, dues_s, state.now_s) if keeps_up else (),
             steady=steady,
@@ -103,7 +97,7 @@ def part_of(
 
     They have as large a part of the gang's work as of its replicas.
     """
-    demand, left = _demand(state, replicas, cores), _left_of_each(job)
+    demand, left = state.demand(replicas.use, cores, replicas.count), _left_of_each(job)
     size = None if left is None else replicas.use.used_by(state.now_s) / replicas.count + left
     copies = [name for name in copies_of(job.name, replicas.use.node, replicas.count) if name in state.fair.jobs]
     for copy in copies:
@@ -121,7 +115,7 @@ def part_of(
         size=size,
         left=left,
         fair_end_s=end_s,
-        due_s=began_s + (1 + parameters.lateness) * (end_s - began_s),
+        due_s=due_by(began_s, end_s, parameters.lateness),
         index=worth(done, left, parameters.learning_weight, shares_of(state, replicas.use, job)),
         deadline_s=deadline_of(state, job),
     )
@@ -142,13 +136,6 @@ def _left_of_each(job: Job) -> float | None:
     if left_ms is None or total is None or total == job.progress.step:
         return None
     return max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
-
-
-def _demand(state: SteepestPlannerState, replicas: UnmanagedReplicas, cores: float) -> float:
-    """Cores that the replicas on a node can use, all together."""
-    use = replicas.use
-    known = replicas.count * state.usual_demand(use.model, cores) if use.demand is None else use.demand
-    return min(max(known, use.most), cores)
 
 
 def limit_of(state: SteepestPlannerState, job: str) -> int | None:

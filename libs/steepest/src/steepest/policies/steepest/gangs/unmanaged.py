@@ -49,10 +49,10 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         use = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
         if old is not None and old.count == count:
             use.most, use.demand = old.use.most, old.use.demand
+        after[node] = UnmanagedReplicas(job.incarnation, count, held, trains, use)
         if job.limit is not None:
             use.limit_m = job.limit.cpu_m
-            use.limit(None if job.limit.in_force_m is None else job.limit.in_force_m * count)
-        after[node] = UnmanagedReplicas(job.incarnation, count, held, trains, use)
+            after[node].limit(job.limit.in_force_m)
         for number, copy in enumerate(copies_of(job.name, node, count)):
             state.fair.pin(copy, node, Resources() if number else held, now_s, trains=trains)
         state.due[node] = 0.0
@@ -84,7 +84,7 @@ def was_limited(state: SteepestPlannerState, event: c.LimitsApplied) -> None:
         running.limit(event.cpu_m)
     for replicas in state.unmanaged.get(event.job, {}).values():
         if replicas.incarnation == event.incarnation:
-            replicas.use.limit(None if event.cpu_m is None else event.cpu_m * replicas.count)
+            replicas.limit(event.cpu_m)
 
 
 def was_refused(state: SteepestPlannerState, job: str, until_s: float) -> None:

@@ -25,3 +25,7 @@ class UnmanagedReplicas(msgspec.Struct):
     trains: bool
     use: ManagedJob
     limit_m: int | None = None
+
+    def limit(self, each_m: int | None) -> None:
+        """This limit of each replica is in force from here on."""
+        self.use.limit(None if each_m is None else each_m * self.count)
