@@ -126,7 +126,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
     on: bool = False
     learning_weight: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.45
-    lateness: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.04
+    lateness: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.03
     slot_ms: Positive = 5_000
     floor: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.02
     plan_every_ms: Positive = 2_000

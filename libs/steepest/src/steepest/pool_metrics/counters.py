@@ -29,7 +29,7 @@ ERROR = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5)
 """Shares of what was measured."""
 
 LATENESS = (0, 0.05, 0.1, 0.25, 0.5, 1, 2)
-"""Shares of a fair completion time; 0.04 is what `steepest` allows itself."""
+"""Shares of a fair completion time; 0.03 is what `steepest` allows itself."""
 
 OUTCOMES = tuple(status for status in PlanStatus if status is not PlanStatus.IN_FLIGHT)
 CPU_TIME = "cpu_time"
