@@ -39,9 +39,9 @@ import msgspec
 import numpy as np
 
 from steepest.policies.steepest.learning import SHARES, chance_to_learn
-from steepest.policies.steepest.learning_history import LossCourse
+from steepest.policies.steepest.learning_history import LEARNED, LossCourse
 from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
-from steepest.sim.losses.reduction import REACHED, learned_at
+from steepest.sim.losses.reduction import learned_at
 
 REPOSITORY = Path(__file__).parents[1]
 SEEN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
@@ -189,13 +189,13 @@ def prior(reached: float, shares: Sequence[float]) -> float:
 
 def exponential(rate: float) -> tuple[Callable[[float], float], float]:
     """A shape, and the share at which it has 90 % of its fall."""
-    level = 1 - REACHED * (1 - math.exp(-rate))
+    level = 1 - LEARNED * (1 - math.exp(-rate))
     return lambda share: math.exp(-rate * share), -math.log(level) / rate
 
 
 def power(rate: float, exponent: float) -> tuple[Callable[[float], float], float]:
     """As :func:`exponential`."""
-    level = 1 - REACHED * (1 - (1 + rate) ** -exponent)
+    level = 1 - LEARNED * (1 - (1 + rate) ** -exponent)
     return lambda share: (1 + rate * share) ** -exponent, (level ** (-1 / exponent) - 1) / rate
 
 
@@ -266,11 +266,11 @@ def print_ahead(runs: Mapping[str, Sequence[Sequence[Report]]]) -> None:
 def falling(runs: Sequence[Sequence[Report]]) -> Iterator[Falling]:
     """The moments of a workload's runs."""
     for run in runs:
-        course, reached = LossCourse(), learned_at(run)
-        for number, (done, loss) in enumerate(run, 1):
+        course, reached, steps = LossCourse(), learned_at(run), len(run) - 1
+        for number, (done, loss) in enumerate(run[1:], 1):
             course.add(number, loss)
             if reached is not None and done < reached and course.falls:
-                yield Falling(1 / len(runs), done, course.lowest, reached, course.expected(number, len(run)))
+                yield Falling(1 / len(runs), done, course.lowest, reached, course.expected(number, steps))
 
 
 def multiple(moments: Sequence[Falling]) -> float:

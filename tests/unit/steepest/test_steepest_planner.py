@@ -8,12 +8,14 @@ import msgspec
 import pytest
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.policies.named import POLICIES, named, under
+from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
-from steepest.policies.steepest.planner_fold import fold
+from steepest.policies.steepest.planner_fold import REFUSED_S, fold
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.sim.clusters import open_cluster
 from steepest.sim.system.simulate import simulate_system
@@ -137,6 +139,20 @@ def test_a_suspended_job_works_on_nothing() -> None:
     fold(state, ClusterView(), c.JobSuspended(plan="p", job="a", step=10), 60.0)
     assert used == 10.0
     assert job.used_by(600.0) == used
+
+
+def test_a_refused_limit_is_not_planned_again_soon() -> None:
+    """What was in force before stays so: for a job of one replica, and for each replica of a gang."""
+    state = SteepestPlannerState(tick_ms=1_000)
+    state.running["a"] = job = running(limit_m=500)
+    gang = UnmanagedReplicas(1, 2, Resources(), trains=True, use=running(limit_m=500))
+    state.unmanaged["gang"] = {"n": gang}
+    for name in ("a", "gang"):
+        of_it: dict[str, Any] = {"plan": "p", "node": "n", "job": name, "incarnation": 1}
+        fold(state, ClusterView(), c.LimitsApplied(**of_it, cpu_m=800), 59.0)
+        fold(state, ClusterView(), c.LimitsRefused(**of_it, code="EINVAL", definite=True, message="too low"), 60.0)
+    assert (job.limit_m, gang.use.limit_m) == (800, 800)
+    assert job.unlimited_until_s == gang.use.unlimited_until_s == 60.0 + REFUSED_S
 
 
 def test_the_size_of_a_job_that_is_moved_stays_known() -> None:

@@ -18,12 +18,12 @@ from itertools import islice
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST
 from steepest.events.parameters import PickyManParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pending import Pending
+from steepest.policies.pickyman.because import RULES, because_of
 from steepest.policies.pickyman.division import (
     EndingJob,
     Victim,
@@ -33,7 +33,6 @@ from steepest.policies.pickyman.division import (
     best_block,
     room_in_ms,
     saved_and_cost,
-    waits_ms,
 )
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level, remaining_ms
@@ -54,20 +53,11 @@ LOOKED_AT = 4 * CANDIDATES
 ENDING = LOOKED_AT
 """Running jobs that end first, among which it is looked for those that leave room."""
 
-OTHERS_SHOWN = 4
-
 PLANS = (c.PlacementPlanned, c.TransitionPlanned)
 OVERHEADS = (c.OverheadPredicted, c.OverheadMeasured)
 """Records that change what it remembers, switched on or off. As tuples they are built once; a union is at each use."""
 
 WHILE_OFF = SWITCHES.union(PLANS, OVERHEADS)
-
-RULES: Mapping[PreemptionRule, str] = {
-    PreemptionRule.PICKYMAN: "PickyMan: it saves more waiting than it costs",
-    PreemptionRule.SRTF: "srtf: the shortest remaining time first; what a suspension costs is not looked at",
-    PreemptionRule.TIRESIAS: "tiresias: the least attained service first, in levels",
-    PreemptionRule.ROUND_ROBIN: "round-robin: its time slice is over",
-}
 
 
 class PreemptionPlannerState(Pending):
@@ -171,7 +161,7 @@ class PreemptionPlanner:
                     hopeless[wish] = None  # those behind it that ask for the same are longer
                 continue
             taken.update(dict.fromkeys(one.name for one in block.victims))
-            because = _because(parameters.rule, wanted, block, candidates)
+            because = because_of(parameters.rule, wanted, block, candidates)
             yield from self._carry_out(view, job, block, because, received.offset)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(block.places.nodes))
 
@@ -287,44 +277,3 @@ def _is_due(parameters: PickyManParameters, view: ClusterView, waiting: Job, run
         case PreemptionRule.ROUND_ROBIN:
             return now_ms - running.placed_counted_ms >= parameters.slice_ms
     return True
-
-
-def _because(rule: PreemptionRule, wanted: Wanted, block: VictimBlock, candidates: Sequence[Victim]) -> c.Because:
-    saves, costs = saved_and_cost(wanted, block.victims)
-    chosen = {one.name: None for one in block.victims}
-    others = sorted(
-        (one for one in candidates if one.name not in chosen),
-        key=lambda one: (one.suspension_ms + one.resumption_ms, one.name),
-    )
-    return c.Because(
-        rule=RULES[rule],
-        preemption=c.PreemptionSeen(
-            saves_ms=_ms(saves),
-            costs_ms=_ms(costs),
-            victims=tuple(_seen(wanted, one) for one in block.victims),
-            others=tuple(_seen(wanted, one, _why_spared(wanted, one, block)) for one in others[:OTHERS_SHOWN]),
-        ),
-    )
-
-
-def _seen(wanted: Wanted, one: Victim, spared: str = "") -> c.VictimSeen:
-    return c.VictimSeen(
-        job=one.name,
-        remaining_ms=_ms(one.remaining_ms),
-        suspension_ms=_ms(one.suspension_ms),
-        resumption_ms=_ms(one.resumption_ms),
-        cost_ms=_ms(wanted.remaining_ms + one.suspension_ms + one.resumption_ms),
-        spared=spared,
-    )
-
-
-def _why_spared(wanted: Wanted, one: Victim, block: VictimBlock) -> str:
-    if one.remaining_ms < waits_ms(wanted, block.victims):
-        return "less waiting would be saved"
-    if one.suspension_ms > block.suspension_ms:
-        return "it would take longer to suspend"
-    return "its places are not needed" if wanted.wish.roles else "another block is worth more"
-
-
-def _ms(value: float) -> int:
-    return min(max(round(value), 0), LARGEST)

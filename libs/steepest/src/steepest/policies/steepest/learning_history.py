@@ -34,6 +34,7 @@ SMOOTHED = 2
 """Losses on each side over which the median is taken."""
 
 LEARNED = 0.9
+"""Of the reduction of its loss, so much is most of it (T90)."""
 
 LATELY = 0.7
 """A loss still falls if 90 % of its reduction so far was reached after this share of the steps so far. A loss that falls

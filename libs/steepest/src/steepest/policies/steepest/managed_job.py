@@ -110,6 +110,10 @@ class ManagedJob(msgspec.Struct):
         if limit_m is None or (self.loosest_m is not None and limit_m > self.loosest_m):
             self.loosest_m = limit_m
 
+    def refuse(self, until_s: float) -> None:
+        """A limit was refused: until then none is planned."""
+        self.limit_m, self.unlimited_until_s = self.in_force_m, until_s
+
     def forget_limits(self) -> None:
         """Only the limit in force counts for the next measurement."""
         self.tightest_m = self.loosest_m = self.in_force_m

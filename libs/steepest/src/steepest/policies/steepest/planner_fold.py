@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed, uses_of, was_limited, was_refused
+from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed, uses_of
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
@@ -63,9 +63,9 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
         case c.NodeUsage():
             _measure(state, view, event, now_s)
         case c.LimitsApplied():
-            was_limited(state, event)
+            _limit(state, event)
         case c.LimitsRefused() if event.definite:
-            was_refused(state, event.job, now_s + REFUSED_S)
+            _refuse(state, event.job, now_s + REFUSED_S)
         case c.JobSuspended() if (running := state.running.get(event.job)) is not None:
             running.pause(now_s)
             state.suspended[event.job] = None
@@ -166,6 +166,22 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
                 job = view.jobs[progress.job]
                 step = job.progress.step or 0
                 state.learned.report(running.model, job.name, running.losses, step, total_steps(job))
+
+
+def _limit(state: SteepestPlannerState, event: c.LimitsApplied) -> None:
+    """A limit is in force from here on."""
+    if (running := state.running.get(event.job)) is not None and running.incarnation == event.incarnation:
+        running.limit(event.cpu_m)
+    for replicas in state.unmanaged.get(event.job, {}).values():
+        if replicas.incarnation == event.incarnation:
+            replicas.limit(event.cpu_m)
+
+
+def _refuse(state: SteepestPlannerState, job: str, until_s: float) -> None:
+    if (running := state.running.get(job)) is not None:
+        running.refuse(until_s)
+    for replicas in state.unmanaged.get(job, {}).values():
+        replicas.refuse(until_s)
 
 
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-REACHED = 0.9
-"""Of the reduction, so much is most of it (T90)."""
+from steepest.policies.steepest.learning_history import LEARNED
 
 BESIDE = 2
 """Losses on each side over which the median is taken: those of single batches scatter."""
@@ -22,5 +21,5 @@ def learned_at(run: Sequence[tuple[float, float]]) -> float | None:
     smooth = [statistics.median(losses[max(0, at - BESIDE) : at + BESIDE + 1]) for at in range(len(losses))]
     if not smooth or smooth[0] <= min(smooth):
         return None
-    goal = smooth[0] - REACHED * (smooth[0] - min(smooth))
+    goal = smooth[0] - LEARNED * (smooth[0] - min(smooth))
     return next(at for (at, _), loss in zip(run, smooth, strict=True) if loss <= goal)

@@ -28,8 +28,8 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.events.requests import SERVER_ROLES
 from steepest.log.base import TopicPartition
+from steepest.policies.steepest.learning_history import LEARNED
 from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.losses.reduction import REACHED
 from steepest.sim.losses.training import JobLosses
 from steepest.sim.result import JobResult, SimulationResult
 from steepest.sim.system.collector import SimulatedCollector
@@ -137,7 +137,7 @@ def simulate_system(
         )
 
     schedule = pod_schedule(pods) if pod_by_pod else Schedule()
-    schedule.to_learn = {job.name: JobLosses(job, seed).steps_to_learn(REACHED) for job in workload.jobs}
+    schedule.to_learn = {job.name: JobLosses(job, seed).steps_to_learn(LEARNED) for job in workload.jobs}
 
     def see(received: Received[Any]) -> None:
         schedule.add(received)

@@ -5,7 +5,6 @@ Their places are copies in the virtual pool from when they are promised, and sha
 
 from __future__ import annotations
 
-from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.registry import GANGS_ARE_LIMITED
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
@@ -76,22 +75,3 @@ def _unpin(state: SteepestPlannerState, job: str, node: str, old: UnmanagedRepli
 def uses_of(state: SteepestPlannerState, job: str) -> list[ManagedJob]:
     """What a job that is not managed uses, on each of its nodes."""
     return [replicas.use for replicas in state.unmanaged.get(job, {}).values()]
-
-
-def was_limited(state: SteepestPlannerState, event: c.LimitsApplied) -> None:
-    """A limit is in force from here on."""
-    if (running := state.running.get(event.job)) is not None and running.incarnation == event.incarnation:
-        running.limit(event.cpu_m)
-    for replicas in state.unmanaged.get(event.job, {}).values():
-        if replicas.incarnation == event.incarnation:
-            replicas.limit(event.cpu_m)
-
-
-def was_refused(state: SteepestPlannerState, job: str, until_s: float) -> None:
-    """A limit was refused: until then none is planned."""
-    if (running := state.running.get(job)) is not None:
-        running.limit_m, running.unlimited_until_s = running.in_force_m, until_s
-    for replicas in state.unmanaged.get(job, {}).values():
-        use = replicas.use
-        use.limit_m = None if use.in_force_m is None else use.in_force_m // replicas.count
-        use.unlimited_until_s = until_s

@@ -29,3 +29,9 @@ class UnmanagedReplicas(msgspec.Struct):
     def limit(self, each_m: int | None) -> None:
         """This limit of each replica is in force from here on."""
         self.use.limit(None if each_m is None else each_m * self.count)
+
+    def refuse(self, until_s: float) -> None:
+        """A limit was refused: until then none is planned."""
+        in_force_m = self.use.in_force_m
+        self.use.limit_m = None if in_force_m is None else in_force_m // self.count
+        self.use.unlimited_until_s = until_s
