@@ -42,8 +42,8 @@ exponentially has then 92 % of its whole reduction."""
 
 OF_DONE, OF_LOSS = 0.4, 0.8
 """A job whose loss still falls is taken to have learned most at the share d^0.4 · r^0.8 of its steps, where d is the share
-that is done, and r its lowest loss over its first one. On real trainings this is wrong by 30 %, and the same multiple of d
-for all by 50 % (``benchmarks/learning.py --ahead --reports 200``). The exponents that fit them best are 0.4 and 0.6; with
+that is done, and r its lowest loss over its first one. On real trainings this is wrong by 31 %, and the same multiple of d
+for all by 52 % (``benchmarks/learning.py --ahead --reports 200``). The exponents that fit them best are 0.4 and 0.6; with
 the larger one jobs learn a little sooner in simulations, and end as soon."""
 
 ONWARD = 1.1
