@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from steepest.cluster.port import ReplicaFiles
 from steepest.collector.losses import LossCollector
 from steepest.events.cluster import LogOpened
 from steepest.events.loss import JobUnwatched, LossReported
@@ -13,9 +16,17 @@ from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 
-def agent(rig: Rig, node: str) -> RigProcess:
+class FilledMeanwhile(FakeCluster):
+    """Jobs are placed after all nodes' files were listed, and before one node's are."""
+
+    def files(self, node: str | None = None, *, job: str | None = None) -> Sequence[ReplicaFiles]:
+        """See ``Cluster.files``."""
+        return [] if node is None else super().files(node, job=job)
+
+
+def agent(rig: Rig, node: str, kind: type[FakeCluster] = FakeCluster) -> RigProcess:
     """The log-collector of one node; all share one folder."""
-    cluster = FakeCluster(rig.nodes, POOL, rig.clock)
+    cluster = kind(rig.nodes, POOL, rig.clock)
     folder = rig.folder / "collector"
     collector = Service(
         name=f"log-collector of {node}",
@@ -69,6 +80,15 @@ async def test_a_job_that_moves_is_read_on_both_nodes_and_ends_once(rig: Rig) ->
     assert len(set(found)) == len(found)
     assert {step for _, step in found} == set(range(1, 61))
     assert [one for one in await sent(rig) if isinstance(one, JobUnwatched)] == [JobUnwatched(job="a")]
+
+
+async def test_a_job_that_is_placed_while_an_agent_begins_is_read(rig: Rig) -> None:
+    """An agent that lists what there is twice does not rely on finding the same."""
+    other = agent(rig, "n2")
+    await rig.submit("a", "--steps", "6", "--step-s", "1", "--flat-after", "5", node="n1")
+    await until(lambda: "a" in other.view.jobs and other.view.jobs["a"].alive)
+    await over(rig, agent(rig, "n1", FilledMeanwhile), "a")
+    assert await steps(rig, "a") == [(1, step) for step in range(1, 7)]
 
 
 async def test_an_agent_that_was_away_reads_the_rest_and_leaves_others_cursors(rig: Rig) -> None:

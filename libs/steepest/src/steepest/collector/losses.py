@@ -180,7 +180,7 @@ class LossCollector(Effector):
                 self._begin(group, follow, kept[job, incarnation], send)
         names = await asyncio.to_thread(_names, self._folder)
         last = dict(sorted(everywhere))
-        ours = [job for job, incarnation in sorted(kept) if last[job] == incarnation]
+        ours = [job for job, incarnation in sorted(kept) if last.get(job) == incarnation]  # None: placed meanwhile
         for job in dict.fromkeys([*ours, *(names if self._node is None else ())]):
             if job in missed.jobs and missed.jobs[job][1]:
                 group.create_task(self._unwatch(job, send))
