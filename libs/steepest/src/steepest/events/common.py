@@ -28,6 +28,12 @@ Positive = Annotated[int, msgspec.Meta(gt=0, le=LARGEST)]
 Millis = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 """A time of the wall clock, or a span of time, in integer milliseconds."""
 
+
+def bounded_millis(value: float) -> int:
+    """The nearest number of milliseconds that an event can hold."""
+    return min(max(round(value), 0), LARGEST)
+
+
 ExitStatus = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """0–255, or minus the signal's number; or any other value of 32 bits."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST
+from steepest.events.common import bounded_millis
 from steepest.events.parameters import PreemptionRule
 from steepest.policies.pickyman.division import Victim, VictimBlock, Wanted, saved_and_cost, waits_ms
 
@@ -37,8 +37,8 @@ def because_of(rule: PreemptionRule, wanted: Wanted, block: VictimBlock, candida
     return c.Because(
         rule=RULES[rule],
         preemption=c.PreemptionSeen(
-            saves_ms=_ms(saves),
-            costs_ms=_ms(costs),
+            saves_ms=bounded_millis(saves),
+            costs_ms=bounded_millis(costs),
             victims=tuple(_seen(wanted, one) for one in block.victims),
             others=tuple(_seen(wanted, one, _why_spared(wanted, one, block)) for one in others[:OTHERS_SHOWN]),
         ),
@@ -48,10 +48,10 @@ def because_of(rule: PreemptionRule, wanted: Wanted, block: VictimBlock, candida
 def _seen(wanted: Wanted, one: Victim, spared: str = "") -> c.VictimSeen:
     return c.VictimSeen(
         job=one.name,
-        remaining_ms=_ms(one.remaining_ms),
-        suspension_ms=_ms(one.suspension_ms),
-        resumption_ms=_ms(one.resumption_ms),
-        cost_ms=_ms(wanted.remaining_ms + one.suspension_ms + one.resumption_ms),
+        remaining_ms=bounded_millis(one.remaining_ms),
+        suspension_ms=bounded_millis(one.suspension_ms),
+        resumption_ms=bounded_millis(one.resumption_ms),
+        cost_ms=bounded_millis(wanted.remaining_ms + one.suspension_ms + one.resumption_ms),
         spared=spared,
     )
 
@@ -62,7 +62,3 @@ def _why_spared(wanted: Wanted, one: Victim, block: VictimBlock) -> str:
     if one.suspension_ms > block.suspension_ms:
         return "it would take longer to suspend"
     return "its places are not needed" if wanted.wish.roles else "another block is worth more"
-
-
-def _ms(value: float) -> int:
-    return min(max(round(value), 0), LARGEST)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from steepest.describe.units import count
 from steepest.events.cluster import PredictedSpan, PredictionMethod, RunTimePredicted
-from steepest.events.common import LARGEST
+from steepest.events.common import bounded_millis
 from steepest.policies.pickyman.profiles import ProfileDatabase, comparable
 from steepest.policies.pickyman.time_model import TrainingSetting
 from steepest.view.folds.fold_forecasts import epochs_done
@@ -134,7 +134,7 @@ def _by_totals(job: Job) -> RunTimePredicted:
             job=job.name, incarnation=job.incarnation, method=PredictionMethod.UNKNOWN, model=job.spec.model
         )
     remaining = PredictedSpan(
-        _bounded(min(max(left.p50, left.low), left.high)), _bounded(left.low), _bounded(left.high)
+        bounded_millis(min(max(left.p50, left.low), left.high)), bounded_millis(left.low), bounded_millis(left.high)
     )
     return RunTimePredicted(
         job=job.name,
@@ -146,8 +146,4 @@ def _by_totals(job: Job) -> RunTimePredicted:
 
 
 def _span(ms: float, error: float) -> PredictedSpan:
-    return PredictedSpan(_bounded(ms), _bounded(ms * (1 - error)), _bounded(ms * (1 + error)))
-
-
-def _bounded(ms: float) -> int:
-    return min(max(round(ms), 0), LARGEST)
+    return PredictedSpan(bounded_millis(ms), bounded_millis(ms * (1 - error)), bounded_millis(ms * (1 + error)))

@@ -32,6 +32,6 @@ class UnmanagedReplicas(msgspec.Struct):
 
     def refuse(self, until_s: float) -> None:
         """A limit was refused: until then none is planned."""
-        in_force_m = self.use.in_force_m
-        self.use.limit_m = None if in_force_m is None else in_force_m // self.count
-        self.use.unlimited_until_s = until_s
+        self.use.refuse(until_s)
+        if self.use.limit_m is not None:
+            self.use.limit_m //= self.count
