@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from steepest.events.common import Resources
 from steepest.events.parameters import SteepestParameters
+from steepest.events.requests import Role
 from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.fair.fair_sharing import Load, fair_level, run_fairly
 from steepest.policies.steepest.learning import worth
@@ -180,14 +181,17 @@ def test_the_virtual_pool_equals_a_run_under_fair_sharing(
         assert found == pytest.approx(end, rel=1e-6, abs=1e-6)
 
 
-ROOMS = st.lists(st.tuples(st.floats(0, 60), WORK, st.integers(1, 100)), min_size=1, max_size=10).map(sorted)
+ROOMS = st.lists(
+    st.tuples(st.floats(0, 60), WORK, st.integers(1, 100), st.integers(1, 3)), min_size=1, max_size=10
+).map(sorted)
+"""When jobs come, their work, the memory of each replica, and how many replicas they have."""
 
 
 @given(st.integers(1, 3), ROOMS)
 def test_no_node_of_the_virtual_pool_holds_more_than_it_has(
-    nodes: int, arrivals: list[tuple[float, float, int]]
+    nodes: int, arrivals: list[tuple[float, float, int, int]]
 ) -> None:
-    """Copies reserve no more than there is, none waits where there is room, and all end."""
+    """Copies reserve no more than there is, none waits where there is room, and all end; gangs have all copies or none."""
     pool, capacity = FairPool(), Resources(cpu_m=4000, memory_mib=100)
     for number in range(nodes):
         pool.join(f"n{number}", capacity, 0.0)
@@ -196,12 +200,21 @@ def test_no_node_of_the_virtual_pool_holds_more_than_it_has(
         for node in pool.nodes.values():
             copies = [pool.jobs[job] for job in node.jobs] + [pool.planned[job] for job in node.planned]
             assert sum(copy.requests.memory_mib for copy in copies) == node.allocated.memory_mib <= 100
-            assert not any((node.allocated + copy.requests).fits(capacity) for copy in pool.waiting.values())
+        for name, copy in pool.waiting.items():
+            room = sum((100 - node.allocated.memory_mib) // copy.requests.memory_mib for node in pool.nodes.values())
+            assert room < replicas[name]
+        for name, names in pool.gangs.items():
+            assert len(names) <= replicas[name]
 
-    for number, (at_s, work, memory_mib) in enumerate(arrivals):
-        name = f"job-{number}"
+    replicas: dict[str, int] = {}
+    for number, (at_s, work, memory_mib, count) in enumerate(arrivals):
+        name, requests = f"job-{number}", Resources(memory_mib=memory_mib)
+        if count > nodes * (100 // memory_mib):
+            continue
+        replicas[name] = count
         pool.admit(at_s)
-        pool.come(name, Resources(memory_mib=memory_mib), None, at_s)
+        roles = (Role(name="worker", replicas=count, requests=requests),) if count > 1 else ()
+        pool.come(name, requests, None, at_s, roles)
         pool.start(name, 2.0, at_s)
         pool.know(name, work, 2.0, at_s)
         check()

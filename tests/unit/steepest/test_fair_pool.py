@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from steepest.events.common import Resources
+from steepest.events.requests import Role
 from steepest.policies.steepest.fair import fair_pool
 from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.fair.fair_sharing import FairRun, run_fairly
@@ -119,7 +120,7 @@ def test_a_small_job_goes_before_one_that_has_no_room() -> None:
     assert list(pool.planned) == ["small"]
 
 
-def test_replicas_of_gangs_take_room_where_they_are() -> None:
+def test_pinned_replicas_take_room_where_they_are() -> None:
     """Until they are gone."""
     pool = pool_for_one()
     pool.come("second", Resources(memory_mib=60), None, 1.0)
@@ -131,7 +132,7 @@ def test_replicas_of_gangs_take_room_where_they_are() -> None:
     assert not pool.waiting
 
 
-def test_replicas_of_gangs_share_the_node_while_they_train() -> None:
+def test_pinned_replicas_share_the_node_while_they_train() -> None:
     """Each like a job of its own: with two of them, a job of 30 core-seconds gets a third of the core."""
     pool = FairPool()
     pool.join("n", Resources(cpu_m=1000), 0.0)
@@ -147,7 +148,7 @@ def test_replicas_of_gangs_share_the_node_while_they_train() -> None:
     assert list(pool.jobs) == ["job"]
 
 
-def test_a_copy_of_a_replica_that_has_ended_holds_nothing() -> None:
+def test_a_pinned_copy_that_has_ended_holds_nothing() -> None:
     """What it held is not given back twice."""
     pool = FairPool()
     pool.join("n", Resources(cpu_m=1000), 0.0)
@@ -160,6 +161,91 @@ def test_a_copy_of_a_replica_that_has_ended_holds_nothing() -> None:
     assert pool.nodes["n"].allocated == Resources()
     assert not pool.jobs
     pool.unpin("gang/n/0", 30.0)
+
+
+def pool_for_a_gang() -> FairPool:
+    """Two nodes of one core with room for two replicas each; a job is on the first, and holds as much as one."""
+    pool = FairPool()
+    for name in ("n1", "n2"):
+        pool.join(name, Resources(cpu_m=1000, memory_mib=100), 0.0)
+    come(pool, "single", 100.0, 50, 0.0)
+    return pool
+
+
+def come_as_gang(pool: FairPool, name: str, replicas: int, memory_mib: int, now_s: float) -> None:
+    """A gang comes, and waits until its real replicas train."""
+    requests = Resources(memory_mib=memory_mib)
+    pool.come(name, requests, None, now_s, (Role(name="worker", replicas=replicas, requests=requests),))
+
+
+def test_a_gang_has_places_for_all_replicas_or_none() -> None:
+    """On one node where there is one with room for all."""
+    pool = pool_for_a_gang()
+    come_as_gang(pool, "four", 4, 50, 1.0)
+    come_as_gang(pool, "two", 2, 50, 1.0)
+    assert list(pool.waiting) == ["four"]
+    assert [pool.planned[name].node for name in pool.copies_of("two")] == ["n2", "n2"]
+
+    pool.finish("two", 0.0, 2.0)
+    pool.finish("single", 0.0, 2.0)
+    pool.admit(3.0)
+    assert [pool.planned[name].node for name in pool.copies_of("four")] == ["n1", "n1", "n2", "n2"]
+
+
+def test_a_gang_ends_with_its_last_replica() -> None:
+    """One replica shares its node with another job: the others wait for that one."""
+    pool = pool_for_a_gang()
+    come_as_gang(pool, "gang", 3, 50, 0.0)
+    pool.start("gang", 1.0, 0.0)
+    pool.know("gang", 90.0, 1.0, 0.0)
+
+    copy = pool.look("gang", 0.0)
+    assert copy is not None
+    assert copy.ends_s == pytest.approx(60.0)
+    assert pool.rate("gang") == pytest.approx(0.5)
+    assert pool.course("gang", [10.0, 20.0]) == pytest.approx([5.0, 10.0])
+    assert pool.size("gang") == pytest.approx(90.0)
+
+
+def test_a_gang_that_has_really_ended_goes_on_until_its_copies_got_as_much() -> None:
+    """The others share their nodes with it until then."""
+    pool = pool_for_a_gang()
+    come_as_gang(pool, "gang", 3, 50, 0.0)
+    pool.start("gang", 1.0, 0.0)
+    pool.know("gang", 90.0, 1.0, 0.0)
+    pool.finish("gang", 60.0, 10.0)
+
+    assert forecast(pool, "single", 10.0) == pytest.approx(120.0)
+    pool.come("next", Resources(memory_mib=50), None, 41.0)
+    assert list(pool.jobs) == ["single"]
+    assert pool.planned["next"].node == "n2"
+    assert not pool.gangs
+
+
+def test_a_gang_that_has_really_ended_before_it_had_room_runs_when_it_has() -> None:
+    """Each copy does an equal part of what it did."""
+    pool = pool_for_a_gang()
+    come_as_gang(pool, "gang", 4, 50, 0.0)
+    pool.start("gang", 1.0, 1.0)
+    pool.finish("gang", 80.0, 5.0)
+    pool.look("single", 101.0)
+    pool.admit(101.0)
+
+    assert pool.size("gang") == pytest.approx(80.0)
+    assert forecast(pool, "gang", 101.0) == pytest.approx(141.0)
+
+
+def test_copies_of_a_gang_go_on_where_another_node_has_room() -> None:
+    """Their node is gone."""
+    pool = pool_for_a_gang()
+    come_as_gang(pool, "gang", 3, 30, 0.0)
+    assert {pool.planned[name].node for name in pool.copies_of("gang")} == {"n2"}
+    pool.start("gang", 1.0, 0.0)
+    pool.leave("n2", 1.0)
+    assert {pool.jobs[name].node for name in pool.copies_of("gang")} == {"n1"}
+    pool.leave("n1", 2.0)
+    assert not pool.jobs
+    assert not pool.gangs
 
 
 def forecast(pool: FairPool, job: str, now_s: float) -> float | None:

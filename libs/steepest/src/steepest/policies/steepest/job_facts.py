@@ -11,7 +11,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.learning import worth
-from steepest.policies.steepest.learning_history import FIRST
+from steepest.policies.steepest.learning_history import FIRST, LossCourse
 from steepest.policies.steepest.managed_job import UNKNOWN_LEFT, ManagedJob
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -140,9 +140,10 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         running.size, running.left = size, left
     copy = state.fair.jobs.get(job.name)
     if copy is not None:
-        state.fair.know(job.name, size, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
+        taken = size if size is not None or unknown else state.fair.size(job.name)
+        state.fair.know(job.name, taken, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
-    end_s = None if copy is None else copy.end_s if copy.end_s is not None else copy.forecast_s
+    end_s = None if copy is None else copy.ends_s
     return JobFacts(
         name=job.name,
         demand=demand,
@@ -156,7 +157,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         priority=job.spec.priority,
         index=(1 / max(running.used_by(now_s), UNKNOWN_LEFT) if unknown else 0.0)
         if size is None or left is None
-        else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running, job)),
+        else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running.losses, job)),
     )
 
 
@@ -197,9 +198,9 @@ def _announced(job: Job) -> bool:
     return any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
 
 
-def shares_of(state: SteepestPlannerState, running: ManagedJob, job: Job) -> tuple[float, ...]:
+def shares_of(state: SteepestPlannerState, losses: LossCourse, job: Job) -> tuple[float, ...]:
     """At which shares of its steps it may have learned most: as its model did here, else as losses say."""
     shares, total = state.learned.shares(job.spec.model), total_steps(job)
     if shares is None and total:
-        return (state.learned.expected(job.spec.model, running.losses, job.progress.step or 0, total),)
+        return (state.learned.expected(job.spec.model, losses, job.progress.step or 0, total),)
     return shares or (FIRST,)

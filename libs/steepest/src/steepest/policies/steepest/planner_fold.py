@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed, uses_of
+from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
@@ -38,10 +38,12 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
         if node.takes_jobs:
             _join(state, node.name, node.capacity, now_s)
     for job in view.jobs:
-        if is_managed(job) and (job.alive or (job.is_queued and job.admitted and not _is_held_back(view, job))):
+        waits = job.is_queued and job.admitted and not _is_held_back(view, job)
+        if _is_copied(view, job) and (job.alive or waits):
             _come(state, job, now_s)
+        if is_managed(job):
             _train(state, view, job, now_s, launched=False)
-        elif not is_managed(job):
+        else:
             follow(state, view, job, now_s)
 
 
@@ -56,7 +58,7 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
             state.residences.pop(event.node, None)
             state.other.pop(event.node, None)
             state.due.pop(event.node, None)
-        case c.JobAdmitted() | c.PlacementPlanned() if job is not None and is_managed(job):
+        case c.JobAdmitted() | c.PlacementPlanned() if job is not None and _is_copied(view, job):
             _arrive(state, view, job, event, now_s)
         case c.CheckpointModeDeclared() if job is not None:
             _train(state, view, job, now_s)
@@ -83,9 +85,10 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
     fair.admit(state.now_s)
     for name in fair.to_launch(state.launches[1], state.now_s):
         job = view.jobs[name]
-        demand = state.learned.demand(job.spec.model) or state.demands[1] or state.largest
+        demand = state.usual_demand(job.spec.model)
         fair.start(name, demand, state.now_s)
-        fair.know(name, state.learned.size(job.spec.model), demand, state.now_s)
+        size = state.learned.size(job.spec.model) or state.learned.usual_size()
+        fair.know(name, None if size is None else job.spec.world * size, demand, state.now_s)
 
 
 def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: float) -> None:
@@ -110,8 +113,14 @@ def _arrive(
         state.fair.place(job.name)
 
 
+def _is_copied(view: ClusterView, job: Job) -> bool:
+    """Whether a job is in the virtual pool as ``spread`` would have placed it, and not where it really is."""
+    return is_managed(job) or is_divided(view, job)
+
+
 def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
-    state.fair.come(job.name, job.spec.chief_requests, job.spec.first_node, now_s)
+    spec = job.spec
+    state.fair.come(job.name, spec.chief_requests, spec.first_node, now_s, spec.all_roles if spec.is_gang else ())
 
 
 def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float, *, launched: bool = True) -> None:
@@ -162,10 +171,11 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
         if running is not None and progress.incarnation == running.incarnation:
             running.used_reported = running.used
             if progress.step is not None and progress.loss is not None:
-                running.losses.add(progress.step, progress.loss)
+                losses = running.losses if progress.job in here else state.gangs[progress.job].losses
+                losses.add(progress.step, progress.loss)
                 job = view.jobs[progress.job]
                 step = job.progress.step or 0
-                state.learned.report(running.model, job.name, running.losses, step, total_steps(job))
+                state.learned.report(running.model, job.name, losses, step, total_steps(job))
 
 
 def _limit(state: SteepestPlannerState, event: c.LimitsApplied) -> None:
@@ -189,13 +199,15 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     state.suspended.pop(job.name, None)
     state.learned.leave(job.spec.model, job.name)
     steps = job.stop_step or job.progress.step
-    losses = [one.losses for one in ([running] if running is not None else uses_of(state, job.name))]
-    if job.outcome is c.Outcome.FINISHED and steps:
-        for share in (one.learned_at(steps) for one in losses):
-            if share is not None:
-                state.learned.add(job.spec.model, share)
+    gang = state.gangs.get(job.name)
+    work = running or gang
+    if job.outcome is c.Outcome.FINISHED and steps and work is not None:
+        share = work.losses.learned_at(steps)
+        if share is not None:
+            state.learned.add(job.spec.model, share)
     if running is None:
-        state.fair.finish(job.name, 0.0, now_s)
+        size = None if gang is None else gang.size(steps)
+        state.fair.finish(job.name, size or 0.0, now_s)
         return
     size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)

@@ -9,6 +9,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair.fair_pool import FairPool
+from steepest.policies.steepest.gangs.gang_work import GangWork
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import ManagedJob
@@ -31,6 +32,7 @@ class SteepestPlannerState(Pending):
         running: The jobs that train, by name.
         suspended: Those of them that are suspended.
         unmanaged: The replicas of jobs that are not managed, by job and node.
+        gangs: The work of these jobs.
         other: Measured cores that are not divided, by node.
         residences: Each node as it was planned last.
         learned: How long finished jobs ran, when they had learned most, and what jobs could use.
@@ -50,6 +52,7 @@ class SteepestPlannerState(Pending):
     running: dict[str, ManagedJob] = msgspec.field(default_factory=dict)
     suspended: dict[str, None] = msgspec.field(default_factory=dict)
     unmanaged: dict[str, dict[str, UnmanagedReplicas]] = msgspec.field(default_factory=dict)
+    gangs: dict[str, GangWork] = msgspec.field(default_factory=dict)
     other: dict[str, float] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
@@ -96,6 +99,10 @@ class SteepestPlannerState(Pending):
         count = min(count + 1, DEMANDS_KEPT)
         self.demands = (count, mean + (job.cpu - mean) / count)
         self.learned.add_demand(job.model, job.cpu)
+
+    def usual_demand(self, model: str) -> float:
+        """Cores that a process of a job is taken to use that has not begun yet."""
+        return self.learned.demand(model) or self.demands[1] or self.largest
 
     def demand(self, job: ManagedJob, cores: float, replicas: int = 1) -> float:
         """Cores that a job can use; while that never showed, each of its replicas as others of its model.

@@ -12,90 +12,25 @@ Jobs wait for room here as they would under fair sharing: a copy has a place onc
 Those that came first go first, and where one has no room, those behind it may go. While it waits, nothing says when it would
 end. A copy whose job has no place yet runs as if that had one: the job falls behind it.
 
-Replicas of jobs that are not managed have copies where they really are, from when they have a place: they take what they
-reserve, and share the node with the others while they train.
+A gang has a copy for each replica, which get places by the rule for gangs: all of them at the same time, or none. Jobs of
+which the policy divides nothing are *pinned*: each replica has a copy where it really is, from when it has a place, that
+takes what it reserves, and shares the node with the others while it trains.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from steepest.events.common import Resources
-from steepest.policies.steepest.fair.fair_sharing import Load, fair_level, run_fairly
+from steepest.events.requests import Role
+from steepest.policies.placement.gangs import choose
+from steepest.policies.placement.slots import Slots
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, FairJob, FairNode
+from steepest.policies.steepest.fair.fair_sharing import fair_level, run_fairly
 from steepest.view.nodes import allocation
-
-LEAST_DEMAND = 0.01
-"""Cores; a job that can use nothing would never end."""
-
-SAME_SIZE = 0.01
-"""Estimates that differ by less than this share are the same: the ends are not computed again."""
-
-SAME_DEMAND = 0.01
-"""Likewise demands, in cores."""
-
-
-class FairJob(msgspec.Struct):
-    """A job's fair copy. Times are seconds of counted time.
-
-    Attributes:
-        began_s: When the job came: its completion time counts from there.
-        demand: Cores that it can use.
-        used: Core-seconds that it has got here.
-        size: Core-seconds of the whole job; None: unknown.
-        end_s: When it ended here; None: it has not.
-        forecast_s: When it will end if no other job comes; None: nothing says when.
-        over: Whether the real job has ended.
-        first_node: Where it has to begin; None: anywhere.
-        placed: Whether the real job has a place, or had one.
-        trains: Whether it has begun to train.
-        ready_s: When the copy of a job without a place would have been launched.
-    """
-
-    node: str
-    requests: Resources
-    began_s: float
-    demand: float
-    used: float = 0.0
-    size: float | None = None
-    end_s: float | None = None
-    forecast_s: float | None = None
-    over: bool = False
-    first_node: str | None = None
-    placed: bool = False
-    trains: bool = False
-    ready_s: float = 0.0
-
-
-class FairNode(msgspec.Struct):
-    """A node under fair sharing.
-
-    Attributes:
-        now_s: Up to when its jobs have run.
-        jobs: The copies that have not ended, and those that are on their way (``planned``).
-        stale: Whether the forecasts must be made again.
-        next_s: When the next of its copies ends, by the forecasts.
-    """
-
-    capacity: Resources
-    now_s: float = 0.0
-    jobs: dict[str, None] = {}
-    planned: dict[str, None] = {}
-    allocated: Resources = Resources()
-    stale: bool = False
-    next_s: float = math.inf
-
-    @property
-    def cores(self) -> float:
-        """CPU that is shared."""
-        return max(self.capacity.cpu_m / 1000, LEAST_DEMAND)
-
-    @property
-    def count(self) -> int:
-        """How many jobs are here or on their way."""
-        return len(self.jobs) + len(self.planned)
 
 
 class FairPool(msgspec.Struct):
@@ -105,7 +40,8 @@ class FairPool(msgspec.Struct):
         nodes: By name.
         jobs: Copies of the jobs that run, and of those that have ended but would not yet under fair sharing.
         planned: Copies that have a place and do not train yet.
-        waiting: Copies that wait for room, in the order in which their jobs came.
+        waiting: The copies of jobs that wait for room, in the order in which these came; of a gang, one for all replicas.
+        gangs: The copies of each gang that has a place.
         roomier: Whether any of them may have room now that had none.
     """
 
@@ -113,6 +49,7 @@ class FairPool(msgspec.Struct):
     jobs: dict[str, FairJob] = {}
     planned: dict[str, FairJob] = {}
     waiting: dict[str, FairJob] = {}
+    gangs: dict[str, tuple[str, ...]] = {}
     roomier: bool = False
 
     # --- what happens ------------------------------------------------------------------------------------------------
@@ -138,25 +75,28 @@ class FairPool(msgspec.Struct):
             copy = self.jobs.get(job) or self.planned[job]
             target = self._choose(copy.requests)
             if target is None:
-                self.jobs.pop(job, None)
-                self.planned.pop(job, None)
+                self._forget(job)
                 continue
             self._bring_up(target, now_s)
             copy.node = target
             self._enter(job, copy, running=job in self.jobs)
 
-    def come(self, job: str, requests: Resources, first_node: str | None, now_s: float) -> None:
-        """A job is here; ``first_node``: where it must be placed first."""
-        if job in self.jobs or job in self.planned or job in self.waiting or not self.nodes:
+    def come(
+        self, job: str, requests: Resources, first_node: str | None, now_s: float, roles: tuple[Role, ...] = ()
+    ) -> None:
+        """A job is here; ``first_node``: where it must be placed first; ``roles``: of a gang."""
+        known = (self.jobs, self.planned, self.waiting, self.gangs)
+        if any(job in copies for copies in known) or not self.nodes:
             return
-        self.waiting[job] = FairJob("", requests, now_s, 1.0, first_node=first_node)
+        self.waiting[job] = FairJob("", requests, now_s, 1.0, first_node=first_node, roles=roles)
         self.roomier = True
         self.admit(now_s)
 
     def place(self, job: str) -> None:
-        """A job has a place: its copy trains when it does."""
-        if (copy := self.planned.get(job) or self.waiting.get(job)) is not None:
-            copy.placed = True
+        """A job has a place: its copies train when it does."""
+        for name in self.copies_of(job):
+            if (copy := self.planned.get(name) or self.waiting.get(name)) is not None:
+                copy.placed = True
 
     def admit(self, now_s: float) -> None:
         """Give those places that wait for one, where there is room.
@@ -170,46 +110,49 @@ class FairPool(msgspec.Struct):
         if not self.roomier:
             return
         self.roomier = False
-        in_vain: dict[tuple[Resources, str | None], None] = {}
+        in_vain: dict[tuple[Resources, str | None, tuple[Role, ...]], None] = {}
         for job, copy in list(self.waiting.items()):
-            asked = (copy.requests, copy.first_node)
-            node = None if asked in in_vain else self._room_for(copy)
-            if node is None:
+            asked = (copy.requests, copy.first_node, copy.roles)
+            places = () if asked in in_vain else self._room_for(job, copy)
+            if not places:
                 in_vain[asked] = None
                 continue
             del self.waiting[job]
-            copy.node = node
-            if copy.trains:
-                self._bring_up(node, now_s)
-            (self.jobs if copy.trains else self.planned)[job] = copy
-            self._enter(job, copy, running=copy.trains)
+            if copy.roles:
+                self.gangs[job] = tuple(places)
+            for name, place in places.items():
+                if copy.trains:
+                    self._bring_up(place.node, now_s)
+                (self.jobs if copy.trains else self.planned)[name] = place
+                self._enter(name, place, running=copy.trains)
 
-    def to_launch(self, launch_s: float, now_s: float) -> dict[str, FairJob]:
-        """The copies of jobs without a place that would train by now."""
-        due = {}
-        for job, copy in self.planned.items():
+    def to_launch(self, launch_s: float, now_s: float) -> dict[str, None]:
+        """The jobs without a place whose copies would train by now."""
+        due: dict[str, None] = {}
+        for name, copy in self.planned.items():
             if not copy.placed:
                 copy.ready_s = copy.ready_s or now_s + launch_s
                 if copy.ready_s <= now_s:
-                    due[job] = copy
+                    due[copy.gang or name] = None
         return due
 
     def start(self, job: str, demand: float, now_s: float, used: float = 0.0) -> None:
-        """A planned job trains from here on; ``used``: core-seconds that it has got already."""
-        copy = self.planned.pop(job, None) or self.waiting.get(job)
-        if copy is None:
-            return
-        copy.demand, copy.used, copy.trains = max(demand, LEAST_DEMAND), used, True
-        if job in self.waiting:
-            return
-        del self.nodes[copy.node].planned[job]
-        self.nodes[copy.node].allocated -= copy.requests
-        self._bring_up(copy.node, now_s)
-        self.jobs[job] = copy
-        self._enter(job, copy, running=True)
+        """A planned job trains from here on; ``demand`` and ``used``: of each copy, core-seconds that it has got already."""
+        for name in self.copies_of(job):
+            copy = self.planned.pop(name, None) or self.waiting.get(name)
+            if copy is None:
+                continue
+            copy.demand, copy.used, copy.trains = max(demand, LEAST_DEMAND), used, True
+            if name in self.waiting:
+                continue
+            del self.nodes[copy.node].planned[name]
+            self.nodes[copy.node].allocated -= copy.requests
+            self._bring_up(copy.node, now_s)
+            self.jobs[name] = copy
+            self._enter(name, copy, running=True)
 
     def pin(self, replica: str, node: str, requests: Resources, now_s: float, *, trains: bool) -> None:
-        """A replica that is not managed holds a place on a node; ``trains``: and computes there."""
+        """A replica holds a place on a node, wherever it would be under fair sharing; ``trains``: and computes there."""
         if node not in self.nodes:
             return
         self._bring_up(node, now_s)
@@ -231,67 +174,75 @@ class FairPool(msgspec.Struct):
         node.stale, self.roomier = True, True
 
     def know(self, job: str, size: float | None, demand: float, now_s: float) -> None:
-        """What is known of a job's size and demand now; a copy that ended by too small a size goes on."""
-        copy = self.jobs.get(job)
-        if copy is None or (copy.end_s is not None and not _outlives(copy, size)):
-            return
-        demand = max(demand, LEAST_DEMAND)
-        if copy.end_s is not None:
-            copy.end_s = copy.forecast_s = None
-            self._bring_up(copy.node, now_s)
-            self._enter(job, copy, running=True)
-        if _is_same(copy.size, size) and abs(copy.demand - demand) < SAME_DEMAND:
-            return
-        self._bring_up(copy.node, now_s)
-        if copy.end_s is None:
-            copy.size, copy.demand = size, demand
-            self.nodes[copy.node].stale = True
+        """What is known of a job's size, and of the demand of each of its copies, now.
+
+        Copies that ended by too small a size go on.
+        """
+        names = self.copies_of(job)
+        for name in names:
+            self._know(name, None if size is None else size / len(names), max(demand, LEAST_DEMAND), now_s)
 
     def finish(self, job: str, size: float, now_s: float) -> None:
         """The real job has ended after ``size`` core-seconds."""
-        if (waiting := self.waiting.get(job)) is not None:
-            waiting.size, waiting.over = size, True
-            if size <= 0:
-                del self.waiting[job]
-            return
-        if (planned := self.planned.pop(job, None)) is not None:
-            del self.nodes[planned.node].planned[job]
-            self.nodes[planned.node].allocated -= planned.requests
-            self.roomier = True
-        copy = self.jobs.get(job)
-        if copy is None:
-            return
-        self.know(job, size, copy.demand, now_s)
-        copy.over = True
-        if job not in self.nodes[copy.node].jobs:
-            del self.jobs[job]
+        names = self.copies_of(job)
+        for name in names:
+            self._finish(name, size / len(names), now_s)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
 
+    def copies_of(self, job: str) -> tuple[str, ...]:
+        """A job's copies: of a gang with a place, one for each replica."""
+        return self.gangs.get(job, (job,))
+
+    def runs(self, job: str) -> bool:
+        """Whether a job's copies train, or have ended."""
+        return any(name in self.jobs for name in self.copies_of(job))
+
+    def size(self, job: str) -> float | None:
+        """Core-seconds of a job, as they are taken now; None: unknown, or its copies do not train yet."""
+        sizes = [copy.size for name in self.copies_of(job) if (copy := self.jobs.get(name)) is not None]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if sizes and len(known) == len(sizes) else None
+
     def look(self, job: str, now_s: float) -> FairJob | None:
-        """Bring a job's copy up to date, with its end or the forecast of it."""
-        copy = self.jobs.get(job)
-        if copy is not None and copy.end_s is None:
-            self._bring_up(copy.node, now_s)
-            self._forecast(copy.node)
-        return copy
+        """Bring a job's copies up to date, with their ends or the forecasts of them: the one that ends last.
+
+        None: they do not train yet.
+        """
+        copies = [self.jobs[name] for name in self.copies_of(job) if name in self.jobs]
+        for copy in copies:
+            if copy.end_s is None:
+                self._bring_up(copy.node, now_s)
+                self._forecast(copy.node)
+        return max(copies, key=lambda copy: math.inf if copy.ends_s is None else copy.ends_s, default=None)
 
     def course(self, job: str, until_s: Sequence[float]) -> list[float]:
-        """Core-seconds that a copy will have got by each of some times, if no other job comes; none of them is past."""
-        copy = self.jobs.get(job)
-        if copy is None or copy.end_s is not None:
-            return []
-        node = self.nodes[copy.node]
-        at, loads = list(node.jobs).index(job), [_load(self.jobs[name]) for name in node.jobs]
-        return [copy.used + run_fairly(node.cores, loads, end_s - node.now_s).used[at] for end_s in until_s]
+        """Core-seconds that each copy will have got by each of some times, if no other job comes; none of them is past.
+
+        Of a gang, of the one that gets least: the others wait for it.
+        """
+        courses = []
+        for name in self.copies_of(job):
+            copy = self.jobs.get(name)
+            if copy is None or copy.end_s is not None:
+                continue
+            node = self.nodes[copy.node]
+            at, loads = list(node.jobs).index(name), [self.jobs[other].load for other in node.jobs]
+            courses.append(
+                [copy.used + run_fairly(node.cores, loads, end_s - node.now_s).used[at] for end_s in until_s]
+            )
+        return [min(each) for each in zip(*courses, strict=True)]
 
     def rate(self, job: str) -> float:
-        """Cores that a job's copy gets now; 0 once it has ended."""
-        copy = self.jobs.get(job)
-        if copy is None or copy.end_s is not None:
-            return 0.0
-        node = self.nodes[copy.node]
-        return min(copy.demand, fair_level(node.cores, [self.jobs[name].demand for name in node.jobs]))
+        """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""
+        rates = []
+        for name in self.copies_of(job):
+            copy = self.jobs.get(name)
+            if copy is not None and copy.end_s is None:
+                node = self.nodes[copy.node]
+                level = fair_level(node.cores, [self.jobs[other].demand for other in node.jobs])
+                rates.append(min(copy.demand, level))
+        return min(rates, default=0.0)
 
     # --- how it runs -------------------------------------------------------------------------------------------------
 
@@ -305,13 +256,74 @@ class FairPool(msgspec.Struct):
 
         return min(self.nodes, key=fullness, default=None)
 
-    def _room_for(self, copy: FairJob) -> str | None:
-        """The node that a copy gets now."""
+    def _room_for(self, job: str, copy: FairJob) -> Mapping[str, FairJob]:
+        """The copies of a job that waits, each on the node that it gets now; empty: there is no room."""
+        if copy.roles:
+            return self._room_for_gang(job, copy)
         name = copy.first_node if copy.first_node in self.nodes else self._choose(copy.requests)
         if name is None:
-            return None
+            return {}
         node = self.nodes[name]
-        return name if (node.allocated + copy.requests).fits(node.capacity) else None
+        copy.node = name
+        return {job: copy} if (node.allocated + copy.requests).fits(node.capacity) else {}
+
+    def _room_for_gang(self, job: str, copy: FairJob) -> Mapping[str, FairJob]:
+        slots = Slots({name: node.free for name, node in self.nodes.items()})
+        first_node = copy.first_node if copy.first_node in self.nodes else None
+        places = choose(copy.roles, slots, first_node=first_node)
+        if places is None:
+            return {}
+        roles = [role for role, count in zip(copy.roles, places.sizes, strict=True) for _ in range(count)]
+        each = msgspec.structs.replace(
+            copy, gang=job, roles=(), size=None if copy.size is None else copy.size / len(roles)
+        )
+        return {
+            f"{job}/{number}": msgspec.structs.replace(each, node=node, requests=role.requests)
+            for number, (node, role) in enumerate(zip(places.nodes, roles, strict=True))
+        }
+
+    def _know(self, name: str, size: float | None, demand: float, now_s: float) -> None:
+        copy = self.jobs.get(name)
+        if copy is None or (copy.end_s is not None and not copy.outlives(size)):
+            return
+        if copy.end_s is not None:
+            copy.end_s = copy.forecast_s = None
+            self._bring_up(copy.node, now_s)
+            self._enter(name, copy, running=True)
+        if copy.is_known_as(size, demand):
+            return
+        self._bring_up(copy.node, now_s)
+        if copy.end_s is None:
+            copy.size, copy.demand = size, demand
+            self.nodes[copy.node].stale = True
+
+    def _finish(self, name: str, size: float, now_s: float) -> None:
+        if (waiting := self.waiting.get(name)) is not None:
+            waiting.size, waiting.over = size, True
+            if size <= 0:
+                del self.waiting[name]
+            return
+        if (planned := self.planned.get(name)) is not None:
+            del self.nodes[planned.node].planned[name]
+            self.nodes[planned.node].allocated -= planned.requests
+            self.roomier = True
+            self._forget(name)
+        copy = self.jobs.get(name)
+        if copy is None:
+            return
+        self._know(name, size, copy.demand, now_s)
+        copy.over = True
+        if name not in self.nodes[copy.node].jobs:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        """A copy is over; its gang is too, if it is the last one."""
+        copy = self.jobs.pop(name, None) or self.planned.pop(name)
+        left = tuple(other for other in self.gangs.get(copy.gang, ()) if other != name)
+        if left:
+            self.gangs[copy.gang] = left
+        else:
+            self.gangs.pop(copy.gang, None)
 
     def _enter(self, job: str, copy: FairJob, *, running: bool) -> None:
         node = self.nodes[copy.node]
@@ -329,7 +341,7 @@ class FairPool(msgspec.Struct):
         if seconds <= 0:
             return
         copies = {job: self.jobs[job] for job in node.jobs}
-        run = run_fairly(node.cores, [_load(copy) for copy in copies.values()], seconds)
+        run = run_fairly(node.cores, [copy.load for copy in copies.values()], seconds)
         for (job, copy), end, used in zip(copies.items(), run.ends, run.used, strict=True):
             copy.used += used
             if end <= seconds:
@@ -338,7 +350,7 @@ class FairPool(msgspec.Struct):
                 del node.jobs[job]
                 node.allocated -= copy.requests
                 if copy.over:
-                    del self.jobs[job]
+                    self._forget(job)
         node.now_s = now_s
 
     def _let_end(self, name: str, now_s: float) -> None:
@@ -358,23 +370,8 @@ class FairPool(msgspec.Struct):
         if not node.stale:
             return
         copies = [self.jobs[job] for job in node.jobs]
-        run = run_fairly(node.cores, [_load(copy) for copy in copies])
+        run = run_fairly(node.cores, [copy.load for copy in copies])
         for copy, end in zip(copies, run.ends, strict=True):
             copy.forecast_s = None if math.isinf(end) else node.now_s + end
         node.stale = False
         self._find_next(name)
-
-
-def _load(copy: FairJob) -> Load:
-    return Load(None if copy.size is None else max(copy.size - copy.used, 0.0), copy.demand)
-
-
-def _outlives(copy: FairJob, size: float | None) -> bool:
-    """Whether a copy that has ended would not have, had the size been known."""
-    return size is None or size > (1 + SAME_SIZE) * copy.used
-
-
-def _is_same(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= SAME_SIZE * one

@@ -1,21 +1,20 @@
 """A gang's replicas on a node that is planned: what they are to have, and the limit of the whole gang.
 
-A gang on one node is one job of its node's plan: it has a fair end, a due time and an index. A gang on several nodes gets
-what it would get under fair sharing, now: nodes that put its work off each by itself would have it wait for one another. All
-its replicas have the same limit, that of the node that gives them least: they wait for the slowest of them. Without a limit,
-the operating system would give them a part of all that limited jobs leave. Jobs with GPUs are not limited; what they use is
-not divided.
+A gang on one node is one job of its node's plan: it has a fair end, a due time and an index. A gang on several nodes keeps
+up with its copies under fair sharing, and gets by its index of what is to spare: nodes that put its work off each by itself
+would have it wait for one another. All its replicas have the same limit, that of the node that gives them least: they wait
+for the slowest of them. Without a limit, the operating system would give them a part of all that limited jobs leave. Jobs
+with GPUs are not limited; what they use is not divided.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.gangs.unmanaged import copies_of, is_divided
+from steepest.policies.steepest.gangs.unmanaged import is_divided, pins_of
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, due_by, owed, shares_of
 from steepest.policies.steepest.learning import worth
@@ -32,27 +31,28 @@ class GangPart(msgspec.Struct, frozen=True):
 
     Attributes:
         facts: What is known of them; what is left is the work of these replicas, and the end is that of the whole gang.
-        copies: Theirs under fair sharing.
+        copies: How many of the gang's copies under fair sharing are theirs: as large a part as of its replicas.
     """
 
     job: Job
     replicas: UnmanagedReplicas
     facts: JobFacts
-    copies: Sequence[str]
+    copies: float
 
     def on_node(self, state: SteepestPlannerState, dues_s: Sequence[float], *, steady: bool) -> JobOnNode:
         """They as the plan of the node needs them; the arguments are those of :meth:`JobFacts.on_node`.
 
-        Replicas of a gang on several nodes, and those of which nothing says how long they run, keep up with their copies;
-        once those have ended, they have an equal part.
+        Replicas of a gang on several nodes, and those of which nothing says how long they run, keep up with their copies,
+        which owe them nothing until they have room; once those have ended, they have an equal part.
         """
         fair, facts = state.fair, self.facts
+        copy = fair.look(facts.name, state.now_s)
+        keeps_up = facts.unknown and (copy is None or copy.end_s is None)
 
         def course(until_s: Sequence[float]) -> list[float]:
-            return [sum(each) for each in zip(*(fair.course(copy, until_s) for copy in self.copies), strict=True)]
+            return [self.copies * each for each in fair.course(facts.name, until_s)]
 
-        used = sum(fair.jobs[copy].used for copy in self.copies)
-        keeps_up = facts.unknown and all(fair.jobs[copy].end_s is None for copy in self.copies)
+        used = 0.0 if copy is None else self.copies * copy.used
         return facts.as_on_node(
             state.now_s,
             fair_rate=self._fair_rate(state) if keeps_up else None,
@@ -83,7 +83,7 @@ class GangPart(msgspec.Struct, frozen=True):
         self.replicas.limit_m = each
 
     def _fair_rate(self, state: SteepestPlannerState) -> float:
-        return sum(state.fair.rate(copy) for copy in self.copies)
+        return self.copies * state.fair.rate(self.job.name)
 
 
 def part_of(
@@ -93,41 +93,36 @@ def part_of(
     replicas: UnmanagedReplicas,
     cores: float,
 ) -> GangPart:
-    """What is known of a gang's replicas on a node with so many cores; the fair pool learns it too.
-
-    They have as large a part of the gang's work as of its replicas.
-    """
-    demand, left = state.demand(replicas.use, cores, replicas.count), _left_of_each(job)
-    size = None if left is None else replicas.use.used_by(state.now_s) / replicas.count + left
-    copies = [name for name in copies_of(job.name, replicas.use.node, replicas.count) if name in state.fair.jobs]
-    for copy in copies:
-        state.fair.know(copy, size, demand / replicas.count, state.now_s)
+    """What is known of a gang's replicas on a node with so many cores; the fair pool learns it too."""
+    demand, left, total = state.demand(replicas.use, cores, replicas.count), _left_of_each(job), total_steps(job)
+    fair, work, everywhere = state.fair, state.gangs[job.name], state.unmanaged[job.name]
+    work.measure(job)
+    size = None if left is None else work.size(total)
+    copies = len(fair.copies_of(job.name)) * replicas.count / sum(one.count for one in everywhere.values())
+    is_fresh = state.now_s - replicas.use.since_s < parameters.young_ms / 1000
+    taken = fair.size(job.name) if size is None and is_fresh else size
+    fair.know(job.name, taken, demand / copies, state.now_s)
+    copy = fair.look(job.name, state.now_s)
     facts = JobFacts(name=job.name, demand=demand, unknown=True, priority=job.spec.priority)
-    began_s, end_s = _fair_span(state, copies)
-    is_whole = len(state.unmanaged[job.name]) == 1
-    if not is_whole or left is None or size is None or math.isinf(end_s):
+    if left is None or size is None:
         return GangPart(job, replicas, facts, copies)
-    done = min((job.progress.step or 0) / (total_steps(job) or 1), 1 - LEAST_LEFT)
-    left, size = left * replicas.count, size * replicas.count
+    left *= replicas.count
+    done = min((job.progress.step or 0) / (total or 1), 1 - LEAST_LEFT)
+    index = worth(done, left, parameters.learning_weight, shares_of(state, work.losses, job))
+    if len(everywhere) > 1:
+        return GangPart(job, replicas, msgspec.structs.replace(facts, index=index), copies)
+    end_s = None if copy is None else copy.ends_s
     facts = msgspec.structs.replace(
         facts,
         unknown=False,
         size=size,
         left=left,
         fair_end_s=end_s,
-        due_s=due_by(began_s, end_s, parameters.lateness),
-        index=worth(done, left, parameters.learning_weight, shares_of(state, replicas.use, job)),
+        due_s=None if copy is None or end_s is None else due_by(copy.began_s, end_s, parameters.lateness),
+        index=index,
         deadline_s=deadline_of(state, job),
     )
     return GangPart(job, replicas, facts, copies)
-
-
-def _fair_span(state: SteepestPlannerState, copies: Sequence[str]) -> tuple[float, float]:
-    """When copies began, and when the last of them ends; infinite where nothing says when."""
-    found = [copy for name in copies if (copy := state.fair.look(name, state.now_s)) is not None]
-    ends = [copy.forecast_s if copy.end_s is None else copy.end_s for copy in found]
-    last_s = max((math.inf if end_s is None else end_s for end_s in ends), default=math.inf)
-    return min((copy.began_s for copy in found), default=state.now_s), last_s
 
 
 def _left_of_each(job: Job) -> float | None:
@@ -156,5 +151,5 @@ def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iter
         if is_divided(view, view.jobs[name]):
             yield view.jobs[name], replicas
             continue
-        for copy in copies_of(name, node, replicas.count):
+        for copy in pins_of(name, node, replicas.count):
             state.fair.know(copy, None, replicas.use.cpu / replicas.count, state.now_s)

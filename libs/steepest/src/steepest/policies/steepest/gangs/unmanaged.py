@@ -1,12 +1,14 @@
 """Jobs that the policy does not manage, gangs and jobs with GPUs: where their replicas are, what they use, and their limits.
 
-Their places are copies in the virtual pool from when they are promised, and share their node there while they train.
+What gangs without GPUs use is divided, and their copies in the virtual pool are where fair sharing would place them. The
+copies of other jobs are pinned there: they are where these are.
 """
 
 from __future__ import annotations
 
 from steepest.events.common import Resources
 from steepest.events.registry import GANGS_ARE_LIMITED
+from steepest.policies.steepest.gangs.gang_work import GangWork
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -29,7 +31,7 @@ def _has_gpus(job: Job) -> bool:
 
 
 def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
-    """Something happened to a job that is not managed: its copies are where its replicas have places."""
+    """Something happened to a job that is not managed: this is where its replicas have places now."""
     before = state.unmanaged.pop(job.name, {})
     after: dict[str, UnmanagedReplicas] = {}
     running = dict.fromkeys(job.running_on)
@@ -52,26 +54,27 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         if job.limit is not None:
             use.limit_m = job.limit.cpu_m
             after[node].limit(job.limit.in_force_m)
-        for number, copy in enumerate(copies_of(job.name, node, count)):
-            state.fair.pin(copy, node, Resources() if number else held, now_s, trains=trains)
+        if not is_divided(view, job):
+            for number, copy in enumerate(pins_of(job.name, node, count)):
+                state.fair.pin(copy, node, Resources() if number else held, now_s, trains=trains)
         state.due[node] = 0.0
     for node, old in before.items():
         _unpin(state, job.name, node, old, now_s)
         state.due[node] = 0.0
     if after:
         state.unmanaged[job.name] = after
+        state.gangs.setdefault(job.name, GangWork())
+    elif job.outcome is not None:
+        state.gangs.pop(job.name, None)
+    if running and is_divided(view, job) and not state.fair.runs(job.name):
+        state.fair.start(job.name, state.usual_demand(job.spec.model), now_s)
 
 
-def copies_of(job: str, node: str, count: int) -> list[str]:
-    """The names of the copies of a job's replicas on a node."""
+def pins_of(job: str, node: str, count: int) -> list[str]:
+    """The names of the pinned copies of a job's replicas on a node."""
     return [f"{job}/{node}/{number}" for number in range(count)]
 
 
 def _unpin(state: SteepestPlannerState, job: str, node: str, old: UnmanagedReplicas, now_s: float) -> None:
-    for copy in copies_of(job, node, old.count):
+    for copy in pins_of(job, node, old.count):
         state.fair.unpin(copy, now_s)
-
-
-def uses_of(state: SteepestPlannerState, job: str) -> list[ManagedJob]:
-    """What a job that is not managed uses, on each of its nodes."""
-    return [replicas.use for replicas in state.unmanaged.get(job, {}).values()]

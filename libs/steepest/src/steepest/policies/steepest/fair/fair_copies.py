@@ -1,0 +1,112 @@
+"""The copies of jobs under fair sharing, and the nodes that they are on."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from steepest.events.common import Resources
+from steepest.events.requests import Role
+from steepest.policies.steepest.fair.fair_sharing import Load
+
+LEAST_DEMAND = 0.01
+"""Cores; a job that can use nothing would never end."""
+
+SAME_SIZE = 0.01
+"""Estimates that differ by less than this share are the same: the ends are not computed again."""
+
+SAME_DEMAND = 0.01
+"""Likewise demands, in cores."""
+
+
+class FairJob(msgspec.Struct):
+    """A job's fair copy. Times are seconds of counted time.
+
+    Attributes:
+        began_s: When the job came: its completion time counts from there.
+        demand: Cores that it can use.
+        used: Core-seconds that it has got here.
+        size: Core-seconds of the whole job; None: unknown.
+        end_s: When it ended here; None: it has not.
+        forecast_s: When it will end if no other job comes; None: nothing says when.
+        over: Whether the real job has ended.
+        first_node: Where it has to begin; None: anywhere.
+        placed: Whether the real job has a place, or had one.
+        trains: Whether it has begun to train.
+        ready_s: When the copy of a job without a place would have been launched.
+        roles: Of a gang that waits.
+        gang: The gang of whose copies it is one.
+    """
+
+    node: str
+    requests: Resources
+    began_s: float
+    demand: float
+    used: float = 0.0
+    size: float | None = None
+    end_s: float | None = None
+    forecast_s: float | None = None
+    over: bool = False
+    first_node: str | None = None
+    placed: bool = False
+    trains: bool = False
+    ready_s: float = 0.0
+    roles: tuple[Role, ...] = ()
+    gang: str = ""
+
+    @property
+    def ends_s(self) -> float | None:
+        """When it ended here, or will; None: nothing says when."""
+        return self.forecast_s if self.end_s is None else self.end_s
+
+    @property
+    def load(self) -> Load:
+        """It as fair sharing sees it."""
+        return Load(None if self.size is None else max(self.size - self.used, 0.0), self.demand)
+
+    def outlives(self, size: float | None) -> bool:
+        """Whether a copy that has ended would not have, had this size been known."""
+        return size is None or size > (1 + SAME_SIZE) * self.used
+
+    def is_known_as(self, size: float | None, demand: float) -> bool:
+        """Whether this says no more of it than is known: the ends are not computed again."""
+        if abs(self.demand - demand) >= SAME_DEMAND:
+            return False
+        if size is None or self.size is None:
+            return size is self.size
+        return abs(self.size - size) <= SAME_SIZE * self.size
+
+
+class FairNode(msgspec.Struct):
+    """A node under fair sharing.
+
+    Attributes:
+        now_s: Up to when its jobs have run.
+        jobs: The copies that have not ended, and those that are on their way (``planned``).
+        stale: Whether the forecasts must be made again.
+        next_s: When the next of its copies ends, by the forecasts.
+    """
+
+    capacity: Resources
+    now_s: float = 0.0
+    jobs: dict[str, None] = {}
+    planned: dict[str, None] = {}
+    allocated: Resources = Resources()
+    stale: bool = False
+    next_s: float = math.inf
+
+    @property
+    def cores(self) -> float:
+        """CPU that is shared."""
+        return max(self.capacity.cpu_m / 1000, LEAST_DEMAND)
+
+    @property
+    def free(self) -> Resources:
+        """What is not reserved."""
+        return self.capacity - self.allocated
+
+    @property
+    def count(self) -> int:
+        """How many jobs are here or on their way."""
+        return len(self.jobs) + len(self.planned)
