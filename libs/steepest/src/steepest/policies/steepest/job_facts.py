@@ -140,30 +140,24 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         running.size, running.left = size, left
     copy = state.fair.jobs.get(job.name)
     if copy is not None:
-        taken = size if size is not None or unknown else state.fair.size(job.name)
+        taken = size if size is not None or unknown else copy.size
         state.fair.know(job.name, taken, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
-    end_s = None if copy is None else copy.ends_s
     return JobFacts(
         name=job.name,
         demand=demand,
         unknown=unknown,
         size=size,
         left=left,
-        fair_end_s=end_s,
+        fair_end_s=None if copy is None else copy.ends_s,
         deadline_s=deadline_of(state, job),
-        due_s=None if end_s is None or copy is None else due_by(copy.began_s, end_s, parameters.lateness),
+        due_s=None if copy is None else copy.due_s(parameters.lateness),
         proved_wrong=unknown and _announced(job),
         priority=job.spec.priority,
         index=(1 / max(running.used_by(now_s), UNKNOWN_LEFT) if unknown else 0.0)
         if size is None or left is None
         else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running.losses, job)),
     )
-
-
-def due_by(began_s: float, end_s: float, lateness: float) -> float:
-    """When a job is due whose copy began and ends then: such a share of its completion time later."""
-    return began_s + (1 + lateness) * (end_s - began_s)
 
 
 def deadline_of(state: SteepestPlannerState, job: Job) -> float | None:

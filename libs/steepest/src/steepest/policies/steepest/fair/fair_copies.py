@@ -60,6 +60,10 @@ class FairJob(msgspec.Struct):
         """When it ended here, or will; None: nothing says when."""
         return self.forecast_s if self.end_s is None else self.end_s
 
+    def due_s(self, lateness: float) -> float | None:
+        """When its job is due: such a share of the copy's completion time after its end; None: nothing says when it ends."""
+        return None if self.ends_s is None else self.began_s + (1 + lateness) * (self.ends_s - self.began_s)
+
     @property
     def load(self) -> Load:
         """It as fair sharing sees it."""

@@ -152,7 +152,7 @@ class FairPool(msgspec.Struct):
             self._enter(name, copy, running=True)
 
     def pin(self, replica: str, node: str, requests: Resources, now_s: float, *, trains: bool) -> None:
-        """A replica holds a place on a node, wherever it would be under fair sharing; ``trains``: and computes there."""
+        """A replica takes a place on this node, whichever fair sharing would choose; ``trains``: it computes there too."""
         if node not in self.nodes:
             return
         self._bring_up(node, now_s)
@@ -210,10 +210,9 @@ class FairPool(msgspec.Struct):
         None: they do not train yet.
         """
         copies = [self.jobs[name] for name in self.copies_of(job) if name in self.jobs]
-        for copy in copies:
-            if copy.end_s is None:
-                self._bring_up(copy.node, now_s)
-                self._forecast(copy.node)
+        for _, copy in self._training(job):
+            self._bring_up(copy.node, now_s)
+            self._forecast(copy.node)
         return max(copies, key=lambda copy: math.inf if copy.ends_s is None else copy.ends_s, default=None)
 
     def course(self, job: str, until_s: Sequence[float]) -> list[float]:
@@ -222,10 +221,7 @@ class FairPool(msgspec.Struct):
         Of a gang, of the one that gets least: the others wait for it.
         """
         courses = []
-        for name in self.copies_of(job):
-            copy = self.jobs.get(name)
-            if copy is None or copy.end_s is not None:
-                continue
+        for name, copy in self._training(job):
             node = self.nodes[copy.node]
             at, loads = list(node.jobs).index(name), [self.jobs[other].load for other in node.jobs]
             courses.append(
@@ -236,13 +232,16 @@ class FairPool(msgspec.Struct):
     def rate(self, job: str) -> float:
         """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""
         rates = []
-        for name in self.copies_of(job):
-            copy = self.jobs.get(name)
-            if copy is not None and copy.end_s is None:
-                node = self.nodes[copy.node]
-                level = fair_level(node.cores, [self.jobs[other].demand for other in node.jobs])
-                rates.append(min(copy.demand, level))
+        for _, copy in self._training(job):
+            node = self.nodes[copy.node]
+            level = fair_level(node.cores, [self.jobs[other].demand for other in node.jobs])
+            rates.append(min(copy.demand, level))
         return min(rates, default=0.0)
+
+    def _training(self, job: str) -> list[tuple[str, FairJob]]:
+        """A job's copies that train, with their names."""
+        copies = [(name, self.jobs.get(name)) for name in self.copies_of(job)]
+        return [(name, copy) for name, copy in copies if copy is not None and copy.end_s is None]
 
     # --- how it runs -------------------------------------------------------------------------------------------------
 

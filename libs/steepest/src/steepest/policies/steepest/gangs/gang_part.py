@@ -16,7 +16,7 @@ import msgspec
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.gangs.unmanaged import is_divided, pins_of
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
-from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, due_by, owed, shares_of
+from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, owed, shares_of
 from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -111,14 +111,13 @@ def part_of(
     index = worth(done, left, parameters.learning_weight, shares_of(state, work.losses, job))
     if len(everywhere) > 1:
         return GangPart(job, replicas, msgspec.structs.replace(facts, index=index), copies)
-    end_s = None if copy is None else copy.ends_s
     facts = msgspec.structs.replace(
         facts,
         unknown=False,
         size=size,
         left=left,
-        fair_end_s=end_s,
-        due_s=None if copy is None or end_s is None else due_by(copy.began_s, end_s, parameters.lateness),
+        fair_end_s=None if copy is None else copy.ends_s,
+        due_s=None if copy is None else copy.due_s(parameters.lateness),
         index=index,
         deadline_s=deadline_of(state, job),
     )
