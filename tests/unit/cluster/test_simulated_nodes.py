@@ -186,6 +186,22 @@ def test_reports_come_every_so_many_steps_and_at_the_end() -> None:
     assert world.ends.reported == [("a", step) for step in (30, 60, 90, 100)]
 
 
+def test_heartbeats_name_no_step_before_the_first_and_then_those_that_are_done_though_none_was_reported() -> None:
+    """As of a real job: 0 would say that its first step has taken as long as it has run."""
+    world = World({"a": msgspec.structs.replace(BURN, report_every=30)})
+    world.start("a")
+    steps: dict[float, int | None] = {}
+
+    def beat() -> None:
+        (replica,) = world.nodes.beat("n", "pool", 0).replicas
+        steps[world.timeline.now_s()] = replica.step
+
+    for at_s in (0.5, 1.5, 12.5):
+        world.timeline.call_at(at_s, beat)
+    world.run()
+    assert steps == {0.5: None, 1.5: 1, 12.5: 12}
+
+
 @given(
     st.floats(1, 1e5),
     st.lists(st.tuples(st.floats(0, 1e5), st.none() | st.floats(0, 1e5)), min_size=1, max_size=12),

@@ -195,10 +195,11 @@ class Training:
             self._train_on()
 
     def step_at(self, now_s: float) -> int | None:
-        """The last step that it has completed by now, also where it has not reported it; None before its first report."""
+        """The last step that it has completed by now, also where it has not reported it; None before its first one."""
         if self.mode is None or self.phase is not ReplicaPhase.RUNNING:
             return self.step
-        return max(self.step or 0, int(self.done + (now_s - self.since_s) * self.pace + STEP_TOLERANCE))
+        completed = int(self.done + (now_s - self.since_s) * self.pace + STEP_TOLERANCE)
+        return max(self.step or 0, completed) or self.step
 
     # --- what a supervisor does ----------------------------------------------------------------------------------------
 
