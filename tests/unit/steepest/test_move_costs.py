@@ -28,7 +28,7 @@ def chosen(takes_s: Mapping[tuple[str, str], float], due_s: float | None = None)
     residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
     nodes = Residences(residences)
     nodes.look(pool.view.nodes)
-    terms = MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target])
+    terms = MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target], lambda _: ())
     return list(choose_moves(nodes, SteepestParameters(on=True), terms, 0.0))
 
 

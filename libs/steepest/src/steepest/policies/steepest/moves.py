@@ -5,7 +5,10 @@ both nodes are kept as well as before:
 
 * *room*: a node has CPU to spare, and a job that waits elsewhere would end earlier there;
 * *balance*: the node with the most work left for its CPU gives a job that waits to the one with the least;
-* *rescue*: promises cannot be kept on a node, and a move lessens what is late.
+* *rescue*: promises cannot be kept on a node, and a move lessens what is late. Of those that lessen it about as much, the
+  first is one that brings a job to the node of its fair copy, then one to the node that lacks most of the jobs that it has
+  under fair sharing. Where nodes have the jobs of their virtual ones, they can keep what is promised, and whoever comes next
+  finds the room that its copy has.
 
 A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared, which
 :mod:`steepest.policies.steepest.residences` keeps in order.
@@ -14,7 +17,7 @@ A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_T
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -46,6 +49,9 @@ of the gains is less."""
 LESS_LATE = 0.05
 """A rescue lessens what is late by at least this share, and by a core-second."""
 
+NEARLY = 0.9
+"""A rescue that lessens what is late by at least this share of what the best one does is as good."""
+
 LEAST_CORES = 0.01
 """Cores for promises, where jobs of unknown size take all of a node."""
 
@@ -58,10 +64,12 @@ class MoveTerms(NamedTuple):
     Attributes:
         fits: Whether the reservation of a job fits a node.
         takes_s: Seconds that a move of a job from a node to another one takes.
+        copies: The jobs that a node has under fair sharing.
     """
 
     fits: Callable[[str, str], bool]
     takes_s: Callable[[str, str, str], float]
+    copies: Callable[[str], Collection[str]]
 
 
 class Reason(enum.StrEnum):
@@ -120,7 +128,7 @@ class _Search:
             for source in self._sources:
                 if source is not target and source.load > OVERFULL * source.cores and len(source.jobs) > 1:
                     found += [move for job in source.jobs if (move := self._to_room(job, source, target))]
-            yield from self._best(found)
+            yield from self._first(sorted(found, key=_by_gain))
 
     def _to_room(self, job: Resident, source: Residence, target: Residence) -> MoveChoice | None:
         cpu = min(job.demand, target.cores - target.load)
@@ -155,7 +163,7 @@ class _Search:
             after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
             if gap_s - after_s > self._parameters.pays * cost_s:
                 found.append(MoveChoice(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
-        yield from self._best(found)
+        yield from self._first(sorted(found, key=_by_gain))
 
     def rescue(self) -> Iterator[MoveChoice]:
         """From nodes where promises cannot be kept."""
@@ -179,7 +187,20 @@ class _Search:
                     gain = late + before[target.name] - without - self._late(target, with_job=job, ready_s=cost_s)
                     if gain > LESS_LATE * late + 1:
                         found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
-            yield from self._best(found, is_safe=True)
+            yield from self._first(self._towards_copies(found), is_safe=True)
+
+    def _towards_copies(self, found: Sequence[MoveChoice]) -> list[MoveChoice]:
+        """Those that gain nearly most by how much they make nodes like the virtual ones; then the others by gain."""
+        most = max((move.gain_s for move in found), default=0.0)
+        copies = {move.target: self._terms.copies(move.target) for move in found}
+
+        def distance(move: MoveChoice) -> tuple[bool, bool, int]:
+            there = copies[move.target]
+            if move.gain_s < NEARLY * most:
+                return (True, True, 0)
+            return (False, move.job.name not in there, len(self._nodes[move.target].jobs) - len(there))
+
+        return sorted(found, key=lambda move: (*distance(move), *_by_gain(move)))
 
     def _may(self, job: Resident, source: Residence, cost_s: float) -> bool:
         if job.left is None:
@@ -190,9 +211,8 @@ class _Search:
         needs_s = cost_s + job.backlog / min(job.demand, target.cores)
         return job.due_s is None or job.due_s - self._now_s >= (1 + SPARE) * needs_s
 
-    def _best(self, found: list[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
-        """The first of the best moves that breaks no promise, with the next ones beside it."""
-        ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
+    def _first(self, ranked: Sequence[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
+        """The first of the moves that breaks no promise, with the next ones beside it."""
         for rank, move in enumerate(ranked):
             source, target = self._nodes[move.source], self._nodes[move.target]
             if target.awaits or not self._terms.fits(move.job.name, target.name):
@@ -230,3 +250,7 @@ class _Search:
 
     def _promise(self, job: Resident, ready_s: float) -> Promise:
         return Promise(job.left or EQUAL, job.demand, (job.due_s or 0.0) - self._now_s, ready_s)
+
+
+def _by_gain(move: MoveChoice) -> tuple[float, str, str]:
+    return (-move.gain_s, move.job.name, move.target)

@@ -54,7 +54,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 14
+    logic = 15
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -258,7 +258,8 @@ class SteepestPlanner:
             predicted_ms = view.move_ms(view.jobs[job], source, target) or 0
             return max(predicted_ms, view.parameters.steepest.move_cost_ms) / 1000
 
-        moves = choose_moves(self._residences, view.parameters.steepest, MoveTerms(fits, takes_s), state.now_s)
+        terms = MoveTerms(fits, takes_s, state.fair.jobs_on)
+        moves = choose_moves(self._residences, view.parameters.steepest, terms, state.now_s)
         for number, move in enumerate(moves):
             yield from self._move(view, move, received, number)
 

@@ -37,6 +37,7 @@ class FairJob(msgspec.Struct):
         ready_s: When the copy of a job without a place would have been launched.
         roles: Of a gang that waits.
         gang: The gang of whose copies it is one.
+        pinned: Whether it is where its replica is, whichever node fair sharing would choose.
     """
 
     node: str
@@ -54,6 +55,7 @@ class FairJob(msgspec.Struct):
     ready_s: float = 0.0
     roles: tuple[Role, ...] = ()
     gang: str = ""
+    pinned: bool = False
 
     @property
     def ends_s(self) -> float | None:

@@ -156,7 +156,7 @@ class FairPool(msgspec.Struct):
         if node not in self.nodes:
             return
         self._bring_up(node, now_s)
-        copy = FairJob(node, requests, now_s, 1.0, placed=True, trains=trains)
+        copy = FairJob(node, requests, now_s, 1.0, placed=True, trains=trains, pinned=True)
         (self.jobs if trains else self.planned)[replica] = copy
         self._enter(replica, copy, running=trains)
 
@@ -197,6 +197,11 @@ class FairPool(msgspec.Struct):
     def runs(self, job: str) -> bool:
         """Whether a job's copies train, or have ended."""
         return any(name in self.jobs for name in self.copies_of(job))
+
+    def jobs_on(self, node: str) -> dict[str, None]:
+        """The jobs whose copies train on a node, but for those that are pinned there."""
+        names = self.nodes[node].jobs if node in self.nodes else ()
+        return {copy.gang or name: None for name in names if not (copy := self.jobs[name]).pinned}
 
     def size(self, job: str) -> float | None:
         """Core-seconds of a job, as they are taken now; None: unknown, or its copies do not train yet."""
