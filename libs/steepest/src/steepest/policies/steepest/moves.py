@@ -7,8 +7,8 @@ both nodes are kept as well as before:
 * *balance*: the node with the most work left for its CPU gives a job that waits to the one with the least;
 * *rescue*: promises cannot be kept on a node, and a move lessens what is late. Of those that lessen it about as much, the
   first is one that brings a job to the node of its fair copy, then one to the node that lacks most of the jobs that it has
-  under fair sharing. Where nodes have the jobs of their virtual ones, they can keep what is promised, and a job that comes later
-  finds the room that its copy has.
+  under fair sharing. Where nodes have the jobs of their virtual ones, they can keep what is promised, and a job that comes
+  later finds the room that its copy has.
 
 A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared, which
 :mod:`steepest.policies.steepest.residences` keeps in order.
