@@ -17,6 +17,9 @@ DOCUMENTED = Path(__file__).parents[3] / "docs" / "mosquitto.conf"
 
 PATIENCE_S = 30.0
 
+CONNECT = bytes((0x10, 12, 0, 4, *b"MQTT", 4, 2, 0, 60, 0, 0))
+"""Of MQTT 3.1.1: a clean session, without a client's id."""
+
 
 class Mosquitto:
     """A broker with a folder of its own.
@@ -52,15 +55,25 @@ class Mosquitto:
         with self._output.open("ab") as output:
             self._process = subprocess.Popen([self._program, "-c", str(self._config)], stdout=output, stderr=output)
         deadline = time.monotonic() + PATIENCE_S
-        while True:
+        while not self._answers():
             assert self._process.poll() is None, self._output.read_text()
             assert time.monotonic() < deadline, self._output.read_text()
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            except OSError:
-                time.sleep(0.02)
-            else:
-                return
+            time.sleep(0.02)
+
+    def _answers(self) -> bool:
+        """Whether its loop runs: it replies, or hangs up where it wants TLS.
+
+        Connections are accepted earlier, and a SIGTERM that comes before the loop is lost.
+        """
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as connection:
+                connection.sendall(CONNECT)
+                connection.recv(1)
+        except ConnectionResetError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """Stop it: with SIGTERM it writes what it holds to disk."""
