@@ -22,13 +22,17 @@ def resident(name: str, due_s: float | None) -> Resident:
 
 def chosen(takes_s: Mapping[tuple[str, str], float], due_s: float | None = None) -> list[MoveChoice]:
     """The moves from a full node to two empty ones, where moves take these times by job and target."""
-    pool = FoldedPool(full=1_000, near=1_000, far=1_000)
     jobs = [resident(name, due_s) for name in ("light", "heavy", "third")]
+    return searched(jobs, MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target], lambda _: ()))
+
+
+def searched(jobs: list[Resident], terms: MoveTerms) -> list[MoveChoice]:
+    """The moves from a full node with these jobs to two empty ones."""
+    pool = FoldedPool(full=1_000, near=1_000, far=1_000)
     residences = {"full": Residence("full", 1.0, jobs)}
     residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
     nodes = Residences(residences)
     nodes.look(pool.view.nodes)
-    terms = MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target], lambda _: ())
     return list(choose_moves(nodes, SteepestParameters(on=True), terms, 0.0))
 
 

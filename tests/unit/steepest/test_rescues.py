@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.moves import MoveChoice, MoveTerms, Reason, choose_moves
-from steepest.policies.steepest.residences import Residence, Residences, Resident
-from steepest.testing.scenarios.folded_pool import FoldedPool
+from tests.unit.steepest.test_move_costs import searched
+
+from steepest.policies.steepest.moves import MoveChoice, MoveTerms, Reason
+from steepest.policies.steepest.residences import Resident
 
 LEFT_S = 300.0
 DUE_S = 400.0
@@ -23,13 +23,8 @@ def resident(name: str, left_s: float = LEFT_S) -> Resident:
 
 def rescued(copies: Mapping[str, Collection[str]], *jobs: Resident) -> MoveChoice:
     """The move from a full node to one of two empty ones, where nodes have these jobs under fair sharing."""
-    pool = FoldedPool(full=1_000, near=1_000, far=1_000)
-    residences = {"full": Residence("full", 1.0, list(jobs) or [resident(name) for name in ("a", "b", "c")])}
-    residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
-    nodes = Residences(residences)
-    nodes.look(pool.view.nodes)
     terms = MoveTerms(lambda *_: True, lambda *_: MOVE_S, lambda node: copies.get(node, ()))
-    first, *_ = choose_moves(nodes, SteepestParameters(on=True), terms, 0.0)
+    first, *_ = searched(list(jobs) or [resident(name) for name in ("a", "b", "c")], terms)
     assert first.reason is Reason.RESCUE
     return first
 
