@@ -14,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes bench-kubernetes images chaos faults lock clean
+.PHONY: help setup dev demo test test-all test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes bench-kubernetes images chaos faults lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ demo: $(STAMP)/$(if $(findstring --compare,$(DEMO)),dev,runtime) ## Real trainin
 
 test: $(STAMP)/dev ## All tests in short form, on all cores; TEST=--long: the long form
 	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=8 --dist=loadgroup --durations=20 $(TEST)
+
+test-all: ## CI's run with all tests of every real component, chaos and the other targets; prints what it covered
+	bash .ci/run --all
 
 test-fresh: $(STAMP)/dev ## Examples of every property test that were never tried: EXAMPLES=50000 SECONDS=600 (of each test)
 	$(BIN)/python -m pytest --numprocesses=logical --maxprocesses=8 --dist=load -p tests.harness.fresh \
@@ -274,7 +277,8 @@ kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .ka
 kubernetes-stop: ## Stop it, and remove what it left on this machine
 	@$(BIN)/python -m steepest.kubernetes_lab stop
 
-test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(KUBERNETES)/jobset $(KUBERNETES)/trainer $(KUBERNETES)/training-operator .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
+CONTROLLERS := $(addprefix $(KUBERNETES)/,jobset trainer training-operator)
+test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(if $(findstring end_to_end,$(TEST)),,$(CONTROLLERS)) .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
 	$(BIN)/python -m pytest tests/integration/kubernetes $(TEST)
 
 # Kueue takes longer to build than all that CI builds besides.

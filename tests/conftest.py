@@ -21,7 +21,7 @@ pytest.register_assert_rewrite(
 pytest_plugins = [
     "tests.harness.limit",
     "tests.harness.signals",
-    "tests.harness.long_form",
+    "tests.harness.forms",
     "tests.harness.examples",
     "tests.harness.workers",
     "tests.harness.garbage",

@@ -12,7 +12,7 @@ from typing import Literal
 
 import psutil
 import pytest
-from tests.harness.long_form import WHY
+from tests.harness.forms import WHY
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, StartRecord
 from steepest.cluster.local import LocalCluster, LocalNode

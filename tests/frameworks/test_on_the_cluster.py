@@ -36,6 +36,7 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
     running.end()
 
 
+@pytest.mark.end_to_end
 def test_examples_finish_and_a_moved_one_ends_where_it_would_have(
     system: RunningSystem, supervisor: Supervisor, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """Which examples Hypothesis runs: the same in every run, or new ones each time with ``--hypothesis-profile=fresh``.
 
-The long form of a run (``tests.harness.long_form``) has four times as many as the short one.
+The long form of a run (``tests.harness.forms``) has four times as many as the short one.
 
 Hypothesis also draws the constants of modules that are loaded, and which those are depends on what ran before. They are left
 out, so that a test's examples depend on the test alone.

@@ -1,17 +1,20 @@
 """A test of real components or processes that fails in CI runs once more: a broker, an engine, a busy machine may be late.
 
-The first failure stands in the summary as RERUN, so that it can be mended. All other tests have one try.
+The summary names each test that passed in its second try, with its first failure, and says which of them ``tests/flaky.md``
+does not list with a reason. All other tests have one try.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from tests.harness.garbage import REAL
 
 STARTING_PROCESSES = ("cli", "cluster", "collector", "demo_jobs", "log", "runtime")
 TRIED_AGAIN = (*REAL, "tests/frameworks/", *(f"tests/unit/{folder}/" for folder in STARTING_PROCESSES))
+LISTED = Path(__file__).parents[1] / "flaky.md"
 
 
 @pytest.hookimpl(trylast=True)
@@ -21,3 +24,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.nodeid.startswith(TRIED_AGAIN):
                 item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which tests have to be listed."""
+    listed = LISTED.read_text()
+    names = dict.fromkeys(report.nodeid for report in terminalreporter.stats.get("rerun", ()))
+    for name in names:
+        if f"`{name}`" not in listed:
+            terminalreporter.line(f"tests/flaky.md does not list {name}: mend it, or add it with the reason")

@@ -39,7 +39,7 @@ PATIENCE_S = 240.0
 JOBS_OF_THE_DEMO = 8
 OWN = "own"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.end_to_end, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def why_not() -> str:

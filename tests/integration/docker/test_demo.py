@@ -23,6 +23,7 @@ def temporary() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.end_to_end
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_demo_runs_in_containers(tmp_path: Path, temporary: Path) -> None:

@@ -28,6 +28,7 @@ def system(tmp_path: Path, kafka: KafkaSettings) -> Iterator[KafkaSystem]:
     found.end()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_job_is_submitted_run_explained_and_recorded(system: KafkaSystem, tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def test_no_fault_loses_or_doubles_a_job(release: Release, figures: Figures) -> 
     assert twice == []
 
 
+@pytest.mark.end_to_end
 def test_jobs_move_are_resized_and_outlive_the_release(release: Release, figures: Figures, tmp_path: Path) -> None:
     """A job continues on another node at its saved step, a limit is in the control group, and nothing ends with Steepest.
 

@@ -13,6 +13,7 @@ import yaml
 from .faults import FAULTS
 from .prometheus_server import RULES
 
+pytestmark = pytest.mark.end_to_end
 UNIT_TESTS = Path(__file__).with_name("rules_test.yml")
 DOCS = RULES.parents[2] / "docs"
 

@@ -18,7 +18,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Run tests, given as source, with some plugins and options; before it stands the command that starts pytest."""
+    """Run tests, given as source, or what is named, with some plugins and options, by a command that may start pytest."""
 
     def done(
         source: str,
@@ -26,6 +26,7 @@ def run(tmp_path: Path) -> Run:
         plugins: Sequence[str],
         before: Sequence[str] = (),
         at: str = "test_made.py",
+        run: str = "",
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> Done:
         made = tmp_path / at
@@ -34,7 +35,7 @@ def run(tmp_path: Path) -> Run:
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
         named = [argument for plugin in plugins for argument in ("-p", plugin)]
         return subprocess.run(
-            [*before, sys.executable, "-m", "pytest", "-rA", *named, *options, at],
+            [*before, sys.executable, "-m", "pytest", "-rA", *named, *options, run or at],
             capture_output=True,
             text=True,
             check=False,

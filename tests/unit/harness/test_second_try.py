@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from .conftest import Run
+import pytest
+from tests.harness.second_try import LISTED, TRIED_AGAIN
+
+from .conftest import ROOT, Run
 
 PLUGINS = ("pytest_rerunfailures", "tests.harness.second_try")
 LATE = """
@@ -25,6 +28,20 @@ def test_what_was_late_passes_and_is_named(run: Run) -> None:
 
     assert done.returncode == 0
     assert "RERUN tests/integration/test_made.py::test_late" in done.stdout
+    assert "tests/flaky.md does not list tests/integration/test_made.py::test_late" in done.stdout
+
+
+def test_every_flaky_test_is_there_and_has_a_reason() -> None:
+    """The list names tests of this repository that have a second try, each with a day and a reason."""
+    rows = [line.split("|")[1:-1] for line in LISTED.read_text().splitlines() if line.startswith("| `")]
+
+    for name, since, why in rows:
+        path, _, test = name.strip(" `").partition("::")
+        function = test.rpartition("::")[2].partition("[")[0]
+        assert path.startswith(TRIED_AGAIN), name
+        assert f"def {function}(" in (ROOT / path).read_text(), name
+        assert re.fullmatch(r" \d{4}-\d\d-\d\d ", since), name
+        assert why.strip(), name
 
 
 LEFT_OPEN = """
