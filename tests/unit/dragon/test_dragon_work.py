@@ -59,9 +59,12 @@ def calls(policy: str, waiting: int, *, small: bool = False, rule: NodeRule | No
     return count_calls(lambda: driver.deciders[0].step(driver.view, received))[0]
 
 
+KINDRED = ("dragon", "dragon-paper-era")
+
+
 @pytest.mark.parametrize("rule", [None, ZONE_A], ids=["anywhere", "in a zone"])
 @pytest.mark.parametrize("small", [False, True], ids=["tick", "submission"])
-@pytest.mark.parametrize("policy", ["dragon", "dragon-paper-era", "dragon-fixed"])
+@pytest.mark.parametrize("policy", [*(pytest.param(each, marks=pytest.mark.long) for each in KINDRED), "dragon-fixed"])
 def test_a_pass_costs_the_same_however_many_gangs_wait(policy: str, *, small: bool, rule: NodeRule | None) -> None:
     """Of those that starve, the first ones are looked at; of the others, none for which there is no new room."""
     few = calls(policy, 2 * LOOKED_AT, small=small, rule=rule)
