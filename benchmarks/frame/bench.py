@@ -42,7 +42,8 @@ def options(doc: str | None, more: Callable[[argparse.ArgumentParser], object] |
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--smallest", dest="size", action="store_const", const=0, help="only show that it works")
-    size.add_argument("--full", dest="size", action="store_const", const=2, default=1, help="as the documentation says")
+    parser.set_defaults(size=1)
+    size.add_argument("--full", dest="size", action="store_const", const=2, help="as the documentation says")
     parser.add_argument("--json", action="store_true", help="print a JSON object a figure")
     for name, values in sizes.items():
         one, several = values[1], isinstance(values[1], tuple)
