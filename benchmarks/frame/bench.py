@@ -108,9 +108,8 @@ def cpu_s(run: Callable[[], object]) -> float:
 def kept(file: Path | None, of: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """What a file holds as measured under exactly these parameters, or what is measured now, which it holds then."""
     of = json.loads(json.dumps(of))
-    rows: list[dict[str, Any]] = (
-        [json.loads(line) for line in file.open()] if file is not None and file.exists() else []
-    )
+    lines = file.read_text().splitlines() if file is not None and file.exists() else []
+    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
     if known := [row for row in rows if row.get("of") == of]:
         return known[-1]
     row = {"of": of, **measure()}
