@@ -38,8 +38,7 @@ from benchmarks.frame.bench import data, doing, figure, options
 
 from steepest.policies.steepest.learning import SHARES, chance_to_learn
 from steepest.policies.steepest.learning_history import LEARNED, LossCourse
-from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
-from steepest.sim.losses.reduction import learned_at
+from tools.real_curves import RealCurve, algoperf_curves, learned_at, pollux_curves, taskset_curves
 
 SEEN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 """Shares of a run that the rules see."""

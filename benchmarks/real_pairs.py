@@ -40,7 +40,6 @@ from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.workload import DemoWorkload, parameters
 from steepest.events.cluster import Outcome
 from steepest.log.files.file_log import FileLog
-from steepest.sim.losses.reduction import learned_at
 from steepest.sim.result import LATE
 from steepest.sim.whatif.history import read_history
 from steepest.sim.workload import Workload
@@ -49,6 +48,7 @@ from steepest.testbed import nodes
 from steepest.testbed.costs import costs
 from steepest.testbed.jobs import ONE_BATCH, Cost, scaled, whole_node_s
 from steepest.testbed.nodes import Testbed
+from tools.real_curves import learned_at
 
 WORKLOAD = "thesis:mixed-20"
 WINDOW_S = 300
