@@ -99,7 +99,7 @@ def usage_a_day(every_ms: int) -> int:
 
 def main() -> None:
     """Measure, and say what has grown from the first month to the last."""
-    asked = options(__doc__, days=(MONTH, 2 * MONTH, 12 * MONTH), jobs=(2, 1_000, 1_000))
+    asked = options(__doc__, days=(MONTH, 2 * MONTH, 12 * MONTH), jobs=(2, 500, 1_000))
     with tempfile.TemporaryDirectory() as folder:
         months = live(asked.days, asked.jobs, Ended(Path(folder)))
     figure("use of a node a day", mb=mb(usage_a_day(5_000)), twice_a_second_mb=mb(usage_a_day(USAGE_EVERY_MS)))

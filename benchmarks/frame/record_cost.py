@@ -64,9 +64,9 @@ def measure(
     """
     asked = options(
         doc,
-        records=(1_000, 40_000, 200_000),
+        records=(1_000, 20_000, 200_000),
         runs=(1, 3, 5),
-        jobs=((10, 100), (10, 1_000, 100_000), (10, 1_000, 100_000)),
+        jobs=((10, 100), (10, 1_000, 30_000), (10, 1_000, 100_000)),
     )
     doing("making records")
     count, decode, take_in = fold(asked.records)
