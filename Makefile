@@ -109,8 +109,8 @@ grafana-schema: .grafana/node_modules ## Get Grafana's own types of a dashboard 
 fidelity: $(STAMP)/runtime ## Compare the demo with its simulation, over five runs (10 minutes)
 	@$(BIN)/python tools/fidelity.py $(FIDELITY)
 
-fuzz: $(STAMP)/dev ## A million mutated log lines
-	$(BIN)/python -m tests.fuzz.run
+fuzz: $(STAMP)/dev ## A million mutated log lines; FUZZ="--lines 10000"
+	$(BIN)/python -m tests.fuzz.run $(FUZZ)
 
 kafka: .kafka/libs ## Get an Apache Kafka broker (Maven, Java 17 or newer) for the tests and `up --kafka auto`
 
