@@ -53,13 +53,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         p90_jct: Element ⌊n·0.9⌋, counted from 0, of the sorted completion times; the other quantiles likewise.
         mean_t90: Mean time from submission to 90 % of the reduction of a job's own loss, over the jobs of which it is
             known; None: it is known of none.
-        left_out: Jobs that did not finish both in this run and in the one that it is compared with; None: it is compared with
-            none. The following figures are about the other jobs alone; None: there are none.
-        late_share: Share of the jobs that ended more than ``LATE`` later than in the other run, as a share of their completion
-            time there.
+        left_out: Jobs that did not finish both in this run and in the one that it is compared with; None: there is no such
+            run. The following figures are about the other jobs alone; None: there are none.
+        late_share: Share of the jobs that ended more than ``LATE`` later than in the other run, as a share of their
+            completion time there.
         late_worst: How much later the job ended that was delayed most, likewise.
-        mean_jct_change: Change of the mean completion time, as a share of that in the other run: -0.25 is a quarter less. The
-            other changes likewise.
+        mean_jct_change: Change of the mean completion time, as a share of that in the other run: -0.25 is a quarter less.
+            The other changes likewise.
         mean_t90_change: Over the jobs of which it is known in both.
         mean_wait: From submission to first start, over the jobs that started.
         makespan: The last end, from the workload's start.
