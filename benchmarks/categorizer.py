@@ -1,9 +1,6 @@
 """Cost of the categorizer: records a second from bytes to decisions, and the cost of a record as the jobs grow in number.
 
-Its figures are those of ``frame/record_cost.py``, each beside a baseline of the same run, so that none depends on the
-machine alone.
-
-Run: ``python benchmarks/categorizer.py [--records 200000] [--runs 5] [--json]``
+Its figures are those of ``frame/record_cost.py``, each beside a baseline of the same run.
 """
 
 from __future__ import annotations
@@ -11,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from frame.record_cost import (  # type: ignore[import-not-found]  # beside this
-    FOLD_JOBS,
-    bare_update,
-    beside_decoding,
-    beside_updating,
-    report,
-)
+from benchmarks.frame.record_cost import FOLD_JOBS, Deed, bare_update, measure
+
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import Received
@@ -72,8 +64,8 @@ def received(raw: Raw, offset: int) -> Received[Any]:
     return Received(event=LOSS.decode(value), topic="loss", partition=0, offset=offset, at_ms=at_ms, headers=headers)
 
 
-def fold(count: int, runs: int) -> dict[str, Any]:
-    """Records a second, with and without the categorizer."""
+def fold(count: int) -> tuple[int, Deed, Deed]:
+    """Records to decode, with and without the categorizer."""
     rounds = range(count // FOLD_JOBS)
     raws = [*watches(FOLD_JOBS), *reports(FOLD_JOBS, rounds, FOLD_EVERY_MS, flattening)]
 
@@ -86,16 +78,15 @@ def fold(count: int, runs: int) -> dict[str, Any]:
         for offset, raw in enumerate(raws):
             step(received(raw, offset))
 
-    found: dict[str, Any] = beside_decoding(len(raws), runs, decode=decode, take_in=take_in)
-    return found
+    return len(raws), decode, take_in
 
 
-def scale(jobs: int, count: int, runs: int) -> dict[str, Any]:
-    """Cost of a record with this many jobs."""
+def scale(jobs: int, count: int) -> tuple[int, Callable[[], tuple[Deed, Deed]]]:
+    """Records of this many jobs."""
     rounds = range(SCALE_WARM_UP, SCALE_WARM_UP + 2 * max(1, count // (2 * jobs)))
     records = [received(raw, 0) for raw in reports(jobs, rounds, SCALE_EVERY_MS, swinging)]
 
-    def prepare() -> tuple[Callable[[], object], Callable[[], object]]:
+    def prepare() -> tuple[Deed, Deed]:
         categorizer = Categorizer()
         for raw in (*watches(jobs), *reports(jobs, range(SCALE_WARM_UP), SCALE_EVERY_MS, swinging)):
             categorizer.step(received(raw, 0))
@@ -106,9 +97,8 @@ def scale(jobs: int, count: int, runs: int) -> dict[str, Any]:
 
         return take_in, bare_update((record.event.job for record in records), records)
 
-    found: dict[str, Any] = beside_updating(jobs, len(records), runs, prepare)
-    return found
+    return len(records), prepare
 
 
 if __name__ == "__main__":
-    report(__doc__, records=200_000, fold=fold, scale=scale)
+    measure(__doc__, fold=fold, scale=scale)

@@ -1,7 +1,5 @@
 """What the policy ``steepest`` would come to on devices, where a job has its GPUs or has not: by suspensions alone.
 
-    python benchmarks/devices.py [--seeds N] [--first-seed N] [--trace NAME[,NAME…]] [--rule NAME[,NAME…]] [--load 1.0]
-
 A prototype of the rule, in the simulator of ``steepest reproduce pickyman`` (:mod:`steepest.sim.preemption`): GPUs of one
 cluster, gangs whole or not at all, suspensions that wait for the end of an epoch, starts that read data. Jobs are drawn
 from Philly's or Muri's trace, on ``GPUS`` GPUs.
@@ -23,19 +21,18 @@ the fair copy's. Under *quick*, epochs take 10 to 60 s and starts read 0.1 to 10
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
+from benchmarks.frame.bench import changed, data, each, figure, options
 
 from steepest.policies.steepest.fair.fair_sharing import Load, run_fairly
 from steepest.policies.steepest.learning import SHARES, worth
-from steepest.sim.paired import half_width
 from steepest.sim.preemption.experiment import GIB_S, JOBS, TRACES, drawn
 from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase, jobs_of
 from steepest.sim.preemption.simulate import (
@@ -46,9 +43,8 @@ from steepest.sim.preemption.simulate import (
     TINY,
     PreemptionLoop,
 )
+from steepest.sim.workload import SimJob
 from steepest.sim.workloads.read import read_workload
-
-REPOSITORY = Path(__file__).parents[1]
 
 GPUS = 64
 LEARNING = 0.45
@@ -254,16 +250,22 @@ class Run(msgspec.Struct, frozen=True):
     suspensions: float
 
 
-def measure(trace: str, rule: str, seed: int, load: float, data: Path, *, quick: bool) -> Run:
+@cache
+def jobs_of_trace(file: Path) -> Sequence[SimJob]:
+    """All of its jobs."""
+    return read_workload(file).jobs
+
+
+def measure(trace: str, rule: str, seed: int, *, load: float, traces: Path, jobs: int, quick: bool) -> Run:
     """One run; the same jobs under every rule."""
-    sims = drawn(read_workload(data / TRACES[trace]).jobs, GPUS, load, seed, JOBS[trace])
-    jobs = [_quick(job, seed) if quick else job for job in jobs_of(sims, seed)]
-    models = dict.fromkeys(job.model for job in jobs)
+    sims = drawn(jobs_of_trace(traces / TRACES[trace]), GPUS, load, seed, jobs or JOBS[trace])
+    drawn_jobs = [_quick(job, seed) if quick else job for job in jobs_of(sims, seed)]
+    models = dict.fromkeys(job.model for job in drawn_jobs)
     learned = {model: random.Random(f"learned/{seed}/{model}").choice(SHARES) for model in models}  # noqa: S311
-    fair = fair_ends(jobs, GPUS)
-    loop = DeviceLoop(jobs, GPUS, rule, GIB_S, learned)
+    fair = fair_ends(drawn_jobs, GPUS)
+    loop = DeviceLoop(drawn_jobs, GPUS, rule, GIB_S, learned)
     result = loop.run()
-    took = list(zip(result.completions_s, (fair[job.name] - job.submit_s for job in jobs), strict=True))
+    took = list(zip(result.completions_s, (fair[job.name] - job.submit_s for job in drawn_jobs), strict=True))
     return Run(
         figures=(
             statistics.fmean(result.completions_s),
@@ -273,7 +275,7 @@ def measure(trace: str, rule: str, seed: int, load: float, data: Path, *, quick:
         ),
         late=100 * statistics.fmean(one > LATE * other + GRACE_S for one, other in took),
         worst=max(one / (other + GRACE_S) for one, other in took),
-        suspensions=result.suspensions / len(jobs),
+        suspensions=result.suspensions / len(drawn_jobs),
     )
 
 
@@ -284,46 +286,40 @@ def _quick(job: PreemptibleJob, seed: int) -> PreemptibleJob:
     return msgspec.structs.replace(job, epoch_s=min(epoch_s, job.work_s), load_gib=gib, room_from=[])
 
 
-def line(runs: Sequence[Run], beside: Sequence[Run]) -> list[str]:
-    """The cells of a rule."""
-    cells = []
-    for figure in range(len(FIGURES)):
-        changes = [100 * (one.figures[figure] / two.figures[figure] - 1) for one, two in zip(runs, beside, strict=True)]
-        cells.append(f"{statistics.fmean(changes):+.1f} ± {half_width(changes) or 0.0:.1f}")
-    cells.append(f"{statistics.fmean(run.late for run in runs):.1f} %, ×{max(run.worst for run in runs):.1f}")
-    cells.append(f"{statistics.fmean(run.suspensions for run in runs):.2f}")
-    return cells
+def line(runs: Sequence[Run], beside: Sequence[Run]) -> dict[str, str]:
+    """The figures of a rule."""
+    pairs = list(zip(runs, beside, strict=True))
+    changes = {
+        name: changed([100 * (one.figures[at] / two.figures[at] - 1) for one, two in pairs])
+        for at, name in enumerate(FIGURES)
+    }
+    late = f"{statistics.fmean(run.late for run in runs):.1f} %, ×{max(run.worst for run in runs):.1f}"
+    return {**changes, "late": late, "suspensions": f"{statistics.fmean(run.suspensions for run in runs):.2f}"}
 
 
 def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10, help="how many [default: 10]")
-    parser.add_argument("--first-seed", type=int, default=0, help="[default: 0]")
-    parser.add_argument("--trace", default=",".join(TRACES), help=f"of {', '.join(TRACES)}")
-    parser.add_argument("--rule", default=",".join(RULES), help=f"of {', '.join(RULES)}")
-    parser.add_argument("--load", type=float, default=1.0, help="GPUs that are asked for, by those there are")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=os.environ.get("STEEPEST_DATA", REPOSITORY.parent / "shared" / "data"),
-        help="the folder of the traces",
+    """Print a line a rule."""
+    asked = options(
+        __doc__,
+        seeds=(1, 1, 10),
+        first_seed=(0, 0, 0),
+        trace=(("philly",), tuple(TRACES), tuple(TRACES)),
+        rule=(("steepest",), RULES, RULES),
+        load=(1.0, 1.0, 1.0),
+        jobs=(10, 100, 0),
     )
-    options = parser.parse_args()
-    if not all((options.data / TRACES[trace]).is_file() for trace in options.trace.split(",")):
-        print(f"skipped: no traces in {options.data}; give --data or STEEPEST_DATA")
-        return
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    rules = dict.fromkeys(("fifo", *options.rule.split(",")))
-    for trace in options.trace.split(","):
+    traces = data(*(TRACES[trace] for trace in asked.trace))
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    for trace in asked.trace:
         for quick in (False, True):
-            runs = {
-                rule: [measure(trace, rule, seed, options.load, options.data, quick=quick) for seed in seeds]
-                for rule in rules
-            }
-            print(f"{trace}, {GPUS} GPUs, load {options.load:g}{', quick' if quick else ''}")
-            for rule, found in runs.items():
-                print(f"| {rule} | {' | '.join(line(found, runs['fifo']))} |", flush=True)
+            name, fifo = f"{trace}{' quick' if quick else ''}", list[Run]()
+            for rule in dict.fromkeys(("fifo", *asked.rule)):
+                runs = [
+                    measure(trace, rule, seed, load=asked.load, traces=traces, jobs=asked.jobs, quick=quick)
+                    for seed in each(f"{name} {rule}: seeds", seeds)
+                ]
+                fifo = fifo or runs
+                figure(f"{name} {rule}", **line(runs, fifo))
 
 
 if __name__ == "__main__":

@@ -7,22 +7,19 @@
 
 It starts its own engine (``make engine``, ``make images``; root) and skips where it cannot. What the engine
 itself uses for measuring is not counted.
-
-Run: ``python benchmarks/docker_adapter.py [--containers 200] [--seconds 30] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
-import json
 import statistics
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+
+from benchmarks.frame.bench import doing, figure, options, skip
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.host import Host
@@ -102,49 +99,31 @@ async def limits(cluster: DockerCluster, replicas: list[ReplicaId]) -> list[floa
     return took
 
 
-async def bench(folder: Path, url: str, count: int, seconds: float) -> dict[str, float]:
+async def bench(folder: Path, url: str, count: int, seconds: float) -> None:
     """All figures."""
+    doing(f"starting {count} containers")
     node = DockerNode(name=NODE, url=url, capacity=Resources(cpu_m=2000, memory_mib=4096))
     cluster = DockerCluster(folder / "state", [node], "bench", image=images.BASE, allowed=Allowed((), folder))
     replicas = await started(cluster, count)
+    doing(f"at rest for {seconds:g} s")
     percent, streams = await at_rest(cluster, count, seconds)
+    figure("adapter at rest", containers=count, percent_of_a_core=round(percent, 2), streams_each=round(streams, 2))
     took = await limits(cluster, replicas[:LIMITS])
+    figure("limit", ms_median=round(statistics.median(took), 1), ms_max=round(max(took), 1))
     await cluster.close()
+    doing(f"streams alone for {seconds:g} s")
     host = Host(node)
     names = [str(each["Id"]) for each in host.client().containers()]
     baseline = await bare(host, names, seconds)
     host.close()
-    return {
-        "containers": count,
-        "adapter_percent_of_a_core": round(percent, 2),
-        "bare_streams_percent_of_a_core": round(baseline, 2),
-        "streams_a_container": round(streams, 2),
-        "limit_ms_median": round(statistics.median(took), 1),
-        "limit_ms_max": round(max(took), 1),
-    }
+    figure("bare streams", percent_of_a_core=round(baseline, 2))
 
 
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--containers", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
+if __name__ == "__main__":
+    asked = options(__doc__, containers=(1, 40, 200), seconds=(1.0, 10.0, 30.0))
     if why := why_not():
-        print(f"skipped: {why}")
-        return
-    with tempfile.TemporaryDirectory(prefix="steepest-") as name:
-        folder = Path(name)
-        with running_engine(folder / "engine") as engine:
-            with contextlib.closing(engine.client()) as client:
-                images.provide(client, images.default_folder())
-            figures = asyncio.run(bench(folder, engine.url, given.containers, given.seconds))
-    if given.json:
-        json.dump(figures, sys.stdout)
-        return
-    for figure, value in figures.items():
-        print(f"{figure:32} {value:g}")
-
-
-main()
+        skip(why)
+    with tempfile.TemporaryDirectory(prefix="steepest-") as name, running_engine(Path(name) / "engine") as engine:
+        with contextlib.closing(engine.client()) as client:
+            images.provide(client, images.default_folder())
+        asyncio.run(bench(Path(name), engine.url, asked.containers, asked.seconds))

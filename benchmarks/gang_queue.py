@@ -1,23 +1,21 @@
-"""What a tick costs the placer while gangs wait: 10,000 of them on 1,000 nodes.
+"""The cost of a decision while gangs wait: 10,000 of them on 1,000 nodes, in the placer's queue and under DRAGON.
 
-Gangs of 2 to 64 replicas with 1 to 8 GPUs each, drawn at random, fill the nodes; the others wait. Before every tick, some of
-the running gangs end, so that there is room to give away, and as many are submitted. A tick's time is that of the placer's
-decision alone; beside it stands an idle one, before which nothing ended. Seconds are of the processor.
-
-Run: ``python benchmarks/gang_queue.py [--gangs 10000] [--nodes 1000] [--ticks 300] [--ends 2] [--json]``
+Gangs of 2 to 64 replicas with 1 to 8 GPUs each, drawn at random, fill the nodes; the others wait. Under a queue policy some
+of the running gangs end before every tick, so that there is room to give away, and as many are submitted. A tick's time is
+that of the placer's decision alone; beside it stands an idle one, before which nothing ended. Under a variant of DRAGON,
+beside the passes of the gang-scheduler stand the other records, in which it only takes in what has changed. Time is of the
+processor.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
-import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+
+from benchmarks.frame.bench import doing, each, figure, options, percentiles
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -25,134 +23,147 @@ from steepest.events.parameters import PoolParameters, QueueParameters
 from steepest.events.received import Received
 from steepest.events.registry import FLAGS, READS
 from steepest.events.requests import Role
+from steepest.policies.decider import ClusterDecider
+from steepest.policies.dragon.gang_scheduler import CHANGES, GangScheduler
+from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES
 from steepest.testing.scenarios.folded_pool import submitted
 from steepest.testing.system.driver import DeciderDriver
 from steepest.view.cluster_view import ClusterView
-from steepest.view.state import Phase
+from steepest.view.state import Job, Phase
 
 NODE = Resources(cpu_m=96_000, memory_mib=524_288, gpus=8)
-BOUND_MS = 10.0
-"""Of the 99th percentile."""
+DRAGON = ("dragon", "dragon-paper-era", "dragon-fixed")
+PARAMETERS = PoolParameters(settle_ms=10**9)
 
 
-class TimedPlacer(Placer):
-    """A placer that notes how long each of its ticks took, in milliseconds."""
+class Timed(ClusterDecider):
+    """A decider that notes how long each record takes, in milliseconds, apart for those at which it looks at the queue."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.ticks: list[float] = []
+    def __init__(self, decider: ClusterDecider, *looks_at: type) -> None:
+        self.name, self.logic, self.state = decider.name, decider.logic, decider.state
+        self.looks: list[float] = []
+        self.others: list[float] = []
+        self._decider = decider
+        self._looks_at = looks_at
         self._is_silent = False
+
+    @property
+    def reads(self) -> frozenset[type]:  # type: ignore[override]  # it changes with the decider's
+        """The decider's."""
+        return self._decider.reads
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Decide nothing: what becomes free is for the next tick to give away."""
+        """Decide nothing: the next tick gives away what becomes free."""
         self._is_silent = True
         yield
         self._is_silent = False
 
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """As the decider."""
+        self._decider.reconsider(event)
+
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
-        """Decide."""
+        """As the decider."""
         if self._is_silent:
             return ()
-        if not isinstance(received.event, c.Tick):
-            return super().step(view, received)
         began = time.process_time()
-        decided = super().step(view, received)
-        self.ticks.append(1000 * (time.process_time() - began))
+        decided = self._decider.step(view, received)
+        taken = self.looks if isinstance(received.event, self._looks_at) else self.others
+        taken.append(1000 * (time.process_time() - began))
         return decided
 
 
-def gang(rng: random.Random, name: str) -> c.JobSubmitted:
-    """A gang as clusters see them: most are small, and a third is elastic."""
-    replicas = rng.choice((2, 2, 4, 4, 8, 8, 16, 32, 64))
-    requests = Resources(
-        cpu_m=rng.choice((1_000, 2_000, 4_000, 8_000)),
-        memory_mib=rng.choice((4_096, 8_192, 16_384, 32_768)),
-        gpus=rng.choice((1, 1, 2, 4, 8)),
-    )
-    least = replicas // 2 if rng.random() < 1 / 3 else replicas
-    roles = (Role(name="worker", replicas=replicas, min=least, requests=requests),)
-    return submitted(name, priority=rng.choice((0, 0, 0, 100)), roles=roles)
+class GangPool(DeciderDriver):
+    """A pool whose nodes are full, and whose other gangs wait."""
+
+    def __init__(self, timed: Timed, parameters: PoolParameters, gangs: int, nodes: int) -> None:
+        super().__init__(timed)
+        self.rng = random.Random(1)  # noqa: S311 - no secret
+        self.number = 0
+        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.feed(*(c.NodeJoined(node=f"n{number:04}", capacity=NODE) for number in range(nodes)))
+        while len(self.view.jobs.queue) < gangs:
+            self.submit(1)
+        timed.looks.clear()
+        timed.others.clear()
+
+    def submit(self, count: int) -> None:
+        """Gangs as clusters see them: most are small, and a third is elastic."""
+        for _ in range(count):
+            choice, self.number = self.rng.choice, self.number + 1
+            replicas = choice((2, 2, 4, 4, 8, 8, 16, 32, 64))
+            requests = Resources(
+                choice((1_000, 2_000, 4_000, 8_000)), choice((4_096, 8_192, 16_384, 32_768)), choice((1, 1, 2, 4, 8))
+            )
+            least = replicas // 2 if self.rng.random() < 1 / 3 else replicas
+            roles = (Role(name="worker", replicas=replicas, min=least, requests=requests),)
+            self.feed(submitted(f"gang-{self.number}", priority=choice((0, 0, 0, 100)), roles=roles))
+
+    def running(self) -> list[Job]:
+        """The gangs that run."""
+        return [job for job in self.active() if job.phase is Phase.RUNNING]
+
+    def end_some(self, most: int) -> None:
+        """Some gangs start, if they have not yet, and finish."""
+        running = self.running()
+        for name in [job.name for job in self.rng.sample(running, min(most, len(running)))]:
+            job = self.carry_out(name)
+            for index in range(len(job.nodes)):
+                self.fold(self.stopped(name, 0, replica=index))
+            self.fold(c.JobEnded(job=name, outcome=c.Outcome.FINISHED, exit_status=0))
 
 
-def measure(policy: str, *, gangs: int, nodes: int, ticks: int, ends: int) -> dict[str, Any]:
-    """One queue policy."""
-    rng = random.Random(1)  # noqa: S311 - no secret
-    placer = TimedPlacer()
-    driver = DeciderDriver(placer)
-    parameters = PoolParameters(queueing=QueueParameters(policy=policy), settle_ms=10**9)
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
-    driver.feed(*(c.NodeJoined(node=f"n{number:04}", capacity=NODE) for number in range(nodes)))
-    number = 0
-    while len(driver.view.jobs.queue) < gangs:
-        driver.feed(gang(rng, f"gang-{number}"))
-        number += 1
-    driver.tick()
-    placer.ticks.clear()
+def queued(policy: str, *, gangs: int, nodes: int, ticks: int, ends: int) -> None:
+    """The placer under one queue policy."""
+    timed = Timed(Placer(), c.Tick)
+    parameters = PoolParameters(queueing=QueueParameters(policy=policy), settle_ms=PARAMETERS.settle_ms)
+    pool = GangPool(timed, parameters, gangs, nodes)
+    pool.tick()
+    timed.looks.clear()
     for _ in range(ticks):
-        driver.tick()
-    idle = placer.ticks[:]
-    placer.ticks.clear()
-    placed = len(driver.decided)
-    for _ in range(ticks):
-        running = [job for job in driver.active() if job.phase is Phase.RUNNING]
-        with placer.silent():
-            for job in rng.sample(running, min(ends, len(running))):
-                end(driver, job.name)
-        driver.feed(*(gang(rng, f"gang-{number + more}") for more in range(ends)))
-        number += ends
-        driver.tick()
-    return {
-        "policy": policy,
-        "waiting": len(driver.view.jobs.queue),
-        "placed": sum(isinstance(event, c.PlacementPlanned) for event in driver.decided[placed:]),
-        **percentiles("idle", idle),
-        **percentiles("tick", placer.ticks),
-    }
+        pool.tick()
+    idle, timed.looks, placed = timed.looks, [], len(pool.decided)
+    for _ in each(f"{policy}: ticks", range(ticks)):
+        with timed.silent():
+            pool.end_some(ends)
+        pool.submit(ends)
+        pool.tick()
+    placed = sum(isinstance(event, c.PlacementPlanned) for event in pool.decided[placed:])
+    figure(policy, placed=placed, **percentiles(idle, "idle_"), **percentiles(timed.looks, "tick_"))
 
 
-def end(driver: DeciderDriver, name: str) -> None:
-    """A gang starts, if it has not yet, and finishes."""
-    job = driver.carry_out(name)
-    for index, node in enumerate(job.nodes):
-        driver.fold(
-            c.ReplicaStopped(job=name, replica=index, node=node, incarnation=job.incarnation, exit_status=0, reason="")
-        )
-    driver.carry_out(name)
-    driver.fold(c.JobEnded(job=name, outcome=c.Outcome.FINISHED, exit_status=0))
+def scheduled(variant: str, *, gangs: int, nodes: int, ticks: int, ends: int) -> None:
+    """The gang-scheduler under one variant of DRAGON."""
+    timed = Timed(GangScheduler(), *CHANGES, c.Tick)
+    pool = GangPool(timed, under(variant, PARAMETERS), gangs, nodes)
+    for job in pool.running():
+        pool.carry_out(job.name)
+    for _ in each(f"{variant}: ticks", range(ticks)):
+        pool.tick()
+        pool.end_some(ends)
+        pool.submit(ends)
+        for job in [job for job in pool.active() if job.plan]:
+            pool.carry_out(job.name)
+    scaled = sum(isinstance(event, c.TransitionPlanned) for event in pool.decided)
+    figure(variant, scaled=scaled, **percentiles(timed.looks, "pass_"), **percentiles(timed.others, "other_"))
 
 
-def percentiles(name: str, ms: Sequence[float]) -> dict[str, float]:
-    """Median, 99th percentile and the longest."""
-    cuts = statistics.quantiles(ms, n=100)
-    return {
-        f"{name}_p50_ms": round(cuts[49], 3),
-        f"{name}_p99_ms": round(cuts[98], 3),
-        f"{name}_max_ms": round(max(ms), 3),
-    }
+def main() -> None:
+    """Measure each policy."""
 
+    def policies(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--policy", action="append", choices=[*QUEUE_POLICIES, *DRAGON])
 
-def main() -> int:
-    """Measure each policy; exit with 1 where a 99th percentile is beyond its bound."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gangs", type=int, default=10_000)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--ticks", type=int, default=300)
-    parser.add_argument("--ends", type=int, default=2)
-    parser.add_argument("--policy", action="append", choices=list(QUEUE_POLICIES))
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    sizes = {"gangs": options.gangs, "nodes": options.nodes, "ticks": options.ticks, "ends": options.ends}
-    rows = [measure(policy, **sizes) for policy in options.policy or ("fifo", "priority")]
-    if options.json:
-        print(json.dumps(rows))
-    else:
-        for row in rows:
-            print("  ".join(f"{name} {value}" for name, value in row.items()))
-    return int(any(row["tick_p99_ms"] > BOUND_MS for row in rows))
+    sizes = {"gangs": (50, 10_000, 10_000), "nodes": (5, 1_000, 1_000), "ticks": (20, 100, 300), "ends": (2, 2, 2)}
+    asked = options(__doc__, policies, **sizes)
+    for policy in asked.policy or ("fifo", "priority", *DRAGON):
+        doing(f"{policy}: filling {asked.nodes} nodes")
+        measure = scheduled if policy in DRAGON else queued
+        measure(policy, **{name: getattr(asked, name) for name in sizes})
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -7,31 +7,24 @@
 * *page*: a page of so many jobs: until it shows them, and until a filter shows one of them.
 
 Times hold for the machine that they were measured on; memory holds for a busy machine as well.
-
-Run: ``python benchmarks/gateway.py [--jobs 100000] [--streams 1000] [--rate 500] [--seconds 10] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import resource
 import socket
 import statistics
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
 import psutil
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.frame.bench import doing, figure, options
 from tests.integration.gateway.browser import Browser, missing
 from tests.integration.gateway.page_figures import SHOWN
 from tests.integration.gateway.served import ServedFolder, measured, running, submitted
@@ -117,14 +110,15 @@ class Appender:
         await log.close()
 
 
-def live(rate: int, seconds: float) -> dict[str, float]:
+def live(rate: int, seconds: float) -> None:
     """From an append to a reader, and to the screen."""
-    found: dict[str, float] = {}
+    doing("live: a stream")
     with served(*running("a", "n1")) as folder:
         with Appender(folder, rate) as appender, readers(folder, 1, "/api/v1/live") as (one,):
-            found["live_stream_ms"] = looks(appender, lambda wanted: arrival(one, wanted), seconds)
+            limited("live_stream_ms", looks(appender, lambda wanted: arrival(one, wanted), seconds))
         if missing():
-            return found
+            return
+        doing("live: a page")
         with tempfile.TemporaryDirectory() as profile:
             browser = Browser(Path(profile))
             try:
@@ -136,10 +130,14 @@ def live(rate: int, seconds: float) -> dict[str, float]:
                         at_ms: float = browser.driver.execute_async_script(SHOWN, wanted + 1)
                         return at_ms
 
-                    found["live_screen_ms"] = looks(appender, shown, seconds)
+                    limited("live_screen_ms", looks(appender, shown, seconds))
             finally:
                 browser.quit()
-    return found
+
+
+def limited(name: str, value: float) -> None:
+    """A figure beside its limit."""
+    figure(name, value=value, **({"at_most": LIMITS[name]} if name in LIMITS else {}))
 
 
 def looks(appender: Appender, arrived: Callable[[int], float], seconds: float) -> float:
@@ -162,13 +160,15 @@ def arrival(one: socket.socket, wanted: int) -> float:
             return time.time() * 1000
 
 
-def large_pool(jobs: int) -> dict[str, float]:
+def large_pool(jobs: int) -> None:
     """Memory, and the time until the gateway answers."""
+    doing(f"a log of {jobs} jobs")
     events = [event for number in range(jobs) for event in submitted(f"job-{number}")]
     began = time.monotonic()
     with served(*events) as folder:
         ready_s = time.monotonic() - began
-        return {"large_pool_mib": memory_mib(folder), "large_pool_ready_s": round(ready_s, 1)}
+        limited("large_pool_mib", memory_mib(folder))
+        limited("large_pool_ready_s", round(ready_s, 1))
 
 
 def memory_mib(folder: ServedFolder) -> float:
@@ -176,8 +176,9 @@ def memory_mib(folder: ServedFolder) -> float:
     return round(psutil.Process(folder.pid).memory_info().rss / MIB, 1)
 
 
-def streams(count: int) -> dict[str, float]:
+def streams(count: int) -> None:
     """Many readers, half of which read nothing."""
+    doing(f"{count} streams")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4 * count)), hard))
     with served(*running("a", "n1")) as folder:
@@ -191,13 +192,15 @@ def streams(count: int) -> dict[str, float]:
             for one in reading:
                 read_until(one, f"id: {last + 1}".encode())
             took_s = time.monotonic() - began
-            return {"streams_all_s": round(took_s, 2), "streams_more_mib": round(memory_mib(folder) - before, 1)}
+            limited("streams_all_s", round(took_s, 2))
+            limited("streams_more_mib", round(memory_mib(folder) - before, 1))
 
 
-def page(jobs: int) -> dict[str, float]:
+def page(jobs: int) -> None:
     """A page of many jobs in a browser."""
     if missing():
-        return {}
+        return
+    doing(f"a page of {jobs} jobs")
     events = [event for number in range(jobs) for event in submitted(f"job-{number}")]
     with served(*events) as folder, tempfile.TemporaryDirectory() as profile:
         browser = Browser(Path(profile))
@@ -212,35 +215,20 @@ def page(jobs: int) -> dict[str, float]:
             filter_s = time.monotonic() - began
         finally:
             browser.quit()
-    return {"page_first_ms": round(1000 * first_s), "page_filter_ms": round(1000 * filter_s)}
-
-
-def table(figures: dict[str, float]) -> Sequence[str]:
-    """A line for each figure, beside its limit."""
-    return [
-        f"{name:20} {value:>10,.1f}" + (f"   at most {LIMITS[name]:,.0f}" if name in LIMITS else "")
-        for name, value in figures.items()
-    ]
-
-
-def main() -> None:
-    """Measure what the command line asks for, and print a table or one JSON object."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=100_000)
-    parser.add_argument("--streams", type=int, default=1_000)
-    parser.add_argument("--rate", type=int, default=500)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    found = {
-        **live(chosen.rate, chosen.seconds),
-        **large_pool(chosen.jobs),
-        **streams(chosen.streams),
-        **page(JOBS_OF_A_PAGE),
-    }
-    with suppress(BrokenPipeError):
-        print(json.dumps(found) if chosen.json else "\n".join(table(found)))
+    limited("page_first_ms", round(1000 * first_s))
+    limited("page_filter_ms", round(1000 * filter_s))
 
 
 if __name__ == "__main__":
-    main()
+    asked = options(
+        __doc__,
+        rate=(50, 500, 500),
+        seconds=(0.5, 5.0, 10.0),
+        streams=(4, 200, 1_000),
+        page=(10, JOBS_OF_A_PAGE, JOBS_OF_A_PAGE),
+        jobs=(20, 20_000, 100_000),
+    )
+    live(asked.rate, asked.seconds)
+    streams(asked.streams)
+    page(asked.page)
+    large_pool(asked.jobs)

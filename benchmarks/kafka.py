@@ -2,47 +2,45 @@
 
 * *throughput*: one categorizer process over a topic of many reports until it has read them all, beside a bare
   ``getmany`` and decode loop over the same topic: bare, categorizer, bare in each round, on a new topic. Shares of the
-  bare loop are printed with their least, median and greatest round, by the wall clock and by each process's CPU time.
+  bare loop have their least, median and greatest round, by the wall clock and by each process's CPU time.
   A decision costs as much as several reports, so the share depends on how many reports an interval of 30 s has: it is
-  printed for a job that reports every three seconds and for one that reports every second.
-* *scale*: the same with 1, 2 and 4 categorizer processes beside each other, in turn in each round.
+  measured for a job that reports every three seconds and, in full, for one that reports every second.
+* *scale*: the same with 2 and, in full, 4 categorizer processes beside each other, in turn in each round.
 * *latency*: reports at a steady rate; from a report's append to the append of the decision that it caused, beside bare
   produce → consume at the same rate on a topic of its own.
-* *memory*: the resident set of each categorizer after all of it (``kafka_plans.py``: every service's after an hour).
+* *memory*: the resident set of each categorizer after all of it.
 
 It starts its own broker (``make kafka``). Broker, load and categorizers share the machine's cores, so that on few
 cores scaling out shows its cost and not its gain.
-
-Run: ``python benchmarks/kafka.py [--reports 2000000] [--rounds 2] [--members 1 2 4] [--every-ms 3000 1000] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import psutil
 from aiokafka import TopicPartition as KafkaPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.consumer import fetcher
+from benchmarks.frame.bench import REPOSITORY, between, doing, each, figure, options, percentiles, skip
 
 from steepest.app.installation import apply_topics, open_log
 from steepest.app.settings.reading import read_settings
 from steepest.app.settings.rows import as_environment
-from steepest.app.settings.tree import Settings
+from steepest.app.settings.tree import MetricsSettings, Settings
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
+from steepest.errors import InputError
 from steepest.events.common import Resources
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
@@ -57,7 +55,6 @@ from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
 
-HOME = Path(__file__).parents[1] / ".kafka"
 JOBS = 400
 INTERVAL_MS = 30_000
 CLUSTER = TopicPartition("cluster")
@@ -66,32 +63,64 @@ WARM_UP_S = 2.0
 GROWTH = b'"GrowthMeasured"'
 
 
-class Bench:
-    """An installation on a broker, created for each measurement."""
+@contextmanager
+def broker() -> Iterator[tuple[Path, str]]:
+    """A folder for installations, and the address of a broker of one's own."""
+    doing("starting a broker")
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        try:
+            with running_broker(Path(name) / "broker", home=REPOSITORY / ".kafka") as started:
+                yield Path(name), started.bootstrap
+        except InputError as error:
+            skip(f"{error}; get it with: make kafka")
 
-    def __init__(self, folder: Path, bootstrap: str, name: str) -> None:
+
+class Bench:
+    """An installation on a broker, created for each measurement, and processes of its services."""
+
+    def __init__(self, at: tuple[Path, str], name: str, installation: Installation | None = None) -> None:
+        folder, bootstrap = at
         self.kafka = KafkaSettings(bootstrap=bootstrap, prefix=f"{name}-")
         self.folder = StateFolder(folder / name)
-        self.folder.create(Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
+        self.folder.create(installation or Installation(nodes=(NodeSpec("n1", Resources(1000)),)))
         self.folder.remember_kafka(KafkaPlace(bootstrap, self.kafka.prefix))
         self.layout: Layout = self.folder.read().layout
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     async def open(self) -> KafkaLog:
         """Its topics, and a handle on them."""
         await apply_topics(self.kafka, self.layout)
+        return self.handle()
+
+    def handle(self) -> KafkaLog:
+        """A handle on its topics."""
         log = open_log(read_settings({"state_dir": self.folder.root}), self.folder.read())
         assert isinstance(log, KafkaLog)
         return log
 
-    def service(self, name: str = "categorizer") -> subprocess.Popen[bytes]:
-        """Start one more process."""
-        env = {**os.environ, **as_environment(Settings(kafka=self.kafka)), "STEEPEST_STATE_DIR": str(self.folder.root)}
-        return subprocess.Popen(
-            [sys.executable, "-m", f"steepest_{name.replace('-', '_')}"],
-            env=env,
-            stderr=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
+    def start(self, service: str, port: int | None = None) -> None:
+        """Start one more process of a service; ``port``: where it is to serve its metrics."""
+        root = str(self.folder.root)
+        settings = Settings(state_dir=root, kafka=self.kafka, metrics=MetricsSettings(port=port))
+        self.processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", f"steepest_{service}"],
+                env={**os.environ, **as_environment(settings)},
+                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+            )
         )
+
+    def end(self) -> None:
+        """Stop the processes."""
+        for process in self.processes:
+            process.terminate()
+        while self.processes:
+            self.processes.pop().wait()
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the processes have used so far."""
+        return sum(sum(psutil.Process(process.pid).cpu_times()[:2]) for process in self.processes)
 
 
 def watched(layout: Layout, job: str, interval_ms: int) -> NewRecord:
@@ -113,7 +142,7 @@ async def fill(log: KafkaLog, layout: Layout, reports: int, every_ms: int) -> No
     """Append all reports, a round of all jobs at a time."""
     jobs = [f"job-{number}" for number in range(JOBS)]
     await log.append([watched(layout, job, INTERVAL_MS) for job in jobs])
-    for number in range(reports // JOBS):
+    for number in each(f"appending {reports} reports, in rounds", range(reports // JOBS)):
         await log.append([report(layout, job, number, (number + 1) * every_ms) for job in jobs])
 
 
@@ -155,29 +184,23 @@ async def categorized(bench: Bench, log: KafkaLog, members: int, due: int) -> tu
     that do not count, so the measured part is representative.
     """
     start = await log.end(CLUSTER)
-    processes = [bench.service() for _ in range(members)]
+    for _ in range(members):
+        bench.start("categorizer")
     reader = log.reader({CLUSTER: start})
     began, began_cpu, found, before, counted_from = 0.0, 0.0, 0, 0, 0
     while found < due:
         for record in await reader.poll(max_records=5000):
             if not began:
-                began, began_cpu, counted_from = time.perf_counter(), cpu_of(processes), await log.end(CLUSTER)
+                began, began_cpu, counted_from = time.perf_counter(), bench.cpu_s(), await log.end(CLUSTER)
             found += GROWTH in record.value
             before = found if record.offset < counted_from else before
-    whole = due / (due - before)
-    took, took_cpu = whole * (time.perf_counter() - began), whole * (cpu_of(processes) - began_cpu)
-    memory = [psutil.Process(process.pid).memory_info().rss >> 20 for process in processes]
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        process.wait()
+    whole = due / max(1, due - before)
+    took = whole * (time.perf_counter() - began)
+    took_cpu = max(0.01, whole * (bench.cpu_s() - began_cpu))  # the kernel counts in hundredths
+    memory = [psutil.Process(process.pid).memory_info().rss >> 20 for process in bench.processes]
+    bench.end()
     await reader.close()
     return took, took_cpu, memory
-
-
-def cpu_of(processes: Sequence[subprocess.Popen[bytes]]) -> float:
-    """CPU seconds that processes have used so far."""
-    return sum(sum(psutil.Process(process.pid).cpu_times()[:2]) for process in processes)
 
 
 class Round(msgspec.Struct):
@@ -195,6 +218,7 @@ async def one_round(bench: Bench, reports: int, members: int, every_ms: int) -> 
     # One measurement for each interval that a later report has ended.
     due = ((reports // JOBS - 1) * every_ms // INTERVAL_MS - 1) * JOBS
     before = await bare(bench)
+    doing(f"reading them with {members} categorizers")
     wall, cpu, memory = await categorized(bench, log, members, due)
     after = await bare(bench)
     await log.close()
@@ -205,40 +229,32 @@ async def one_round(bench: Bench, reports: int, members: int, every_ms: int) -> 
     return Round(bare=((before[0] + after[0]) / 2, (before[1] + after[1]) / 2), categorizers=(wall, cpu), memory=memory)
 
 
-async def throughput(
-    folder: Path, bootstrap: str, *, reports: int, members: Sequence[int], every_ms: Sequence[int], rounds: int
-) -> dict[str, dict[str, Any]]:
+async def throughput(at: tuple[Path, str], reports: int, rounds: int, pairs: Sequence[tuple[int, int]]) -> None:
     """Every number of processes and every rate of reports in turn, in each round."""
-    found: dict[tuple[int, int], list[Round]] = {pair: [] for pair in itertools.product(members, every_ms)}
+    found: dict[tuple[int, int], list[Round]] = {pair: [] for pair in pairs}
     for number in range(rounds):
         for (count, every), done in found.items():
-            bench = Bench(folder, bootstrap, f"round{number}x{count}x{every}")
+            bench = Bench(at, f"round{number}x{count}x{every}")
             done.append(await one_round(bench, reports, count, every))
-    return {
-        f"{count}, every {every} ms": {
-            "share_of_bare": between([one.bare[0] / one.categorizers[0] for one in done]),
-            "share_of_bare_by_cpu": between([one.bare[1] / one.categorizers[1] for one in done]),
-            "bare_per_s": round(statistics.median(reports / one.bare[0] for one in done)),
-            "categorizers_per_s": round(statistics.median(reports / one.categorizers[0] for one in done)),
-            "memory_mib": done[-1].memory,
-        }
-        for (count, every), done in found.items()
-    }
+            name = f"{count}, every {every} ms" if number == rounds - 1 else f"round {number + 1} of {rounds}"
+            figure(
+                name,
+                share_of_bare=between([one.bare[0] / one.categorizers[0] for one in done]),
+                share_of_bare_by_cpu=between([one.bare[1] / one.categorizers[1] for one in done]),
+                bare_per_s=round(statistics.median(reports / one.bare[0] for one in done)),
+                categorizers_per_s=round(statistics.median(reports / one.categorizers[0] for one in done)),
+                memory_mib=done[-1].memory,
+            )
 
 
-def between(ratios: Sequence[float]) -> dict[str, float]:
-    """The least, the median and the greatest."""
-    found = {"min": min(ratios), "median": statistics.median(ratios), "max": max(ratios)}
-    return {name: round(ratio, 2) for name, ratio in found.items()}
-
-
-async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict[str, Any]:
+async def latency(at: tuple[Path, str], rate: int, seconds: int) -> None:
     """Steady reports, and the times of the decisions that they cause; all times by the same clock."""
-    bench = Bench(folder, bootstrap, "latency")
-    log, reading = await bench.open(), open_log(read_settings({"state_dir": bench.folder.root}), bench.folder.read())
+    doing(f"{rate} reports a second for {seconds} s")
+    bench = Bench(at, "latency")
+    log, reading = await bench.open(), bench.handle()
     jobs = [f"job-{number}" for number in range(LATENCY_JOBS)]
     await log.append([watched(bench.layout, job, 100) for job in jobs])
-    process = bench.service()
+    bench.start("categorizer")
     sent: dict[tuple[int, int], float] = {}
     direct: list[float] = []
     decided: list[float] = []
@@ -278,56 +294,27 @@ async def latency(folder: Path, bootstrap: str, rate: int, seconds: int) -> dict
     await asyncio.sleep(1)
     stop.set()
     await asyncio.gather(*following)
-    process.terminate()
-    process.wait()
+    bench.end()
     await log.close()
     await reading.close()
-    return {"rate": rate, "produce_consume_ms": spread(direct), "loss_decision_ms": spread(decided)}
-
-
-def spread(seconds: Sequence[float]) -> dict[str, float]:
-    """Median and 99th percentile in milliseconds."""
-    cuts = statistics.quantiles(seconds, n=100) if len(seconds) > 1 else [float("nan")] * 99
-    return {"p50": round(1000 * cuts[49], 1), "p99": round(1000 * cuts[98], 1), "n": len(seconds)}
+    figure("produce, consume", rate=rate, **percentiles([1000 * one for one in direct]))
+    figure("loss to decision", rate=rate, **percentiles([1000 * one for one in decided]))
 
 
 def main() -> None:
-    """Measure, and print one JSON object or the same in lines."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--reports", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--rate", type=int, default=2_000)
-    parser.add_argument("--seconds", type=int, default=20)
-    parser.add_argument("--members", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--every-ms", type=int, nargs="+", default=[3_000, 1_000])
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        running_broker(Path(folder) / "broker", home=HOME) as broker,
-    ):
-        result = {
-            "cores": os.cpu_count(),
-            "reports": chosen.reports,
-            "latency": asyncio.run(latency(Path(folder), broker.bootstrap, chosen.rate, chosen.seconds)),
-            "throughput": asyncio.run(
-                throughput(
-                    Path(folder),
-                    broker.bootstrap,
-                    reports=chosen.reports,
-                    members=chosen.members,
-                    every_ms=chosen.every_ms,
-                    rounds=chosen.rounds,
-                )
-            ),
-        }
-    if chosen.json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        print(name, value if not isinstance(value, dict) else "")
-        for key, row in value.items() if isinstance(value, dict) else ():
-            print(f"  {key:20} {row}")
+    """Measure, with a broker."""
+    asked = options(
+        __doc__,
+        reports=(20_000, 400_000, 2_000_000),
+        rounds=(1, 1, 2),
+        rate=(200, 2_000, 2_000),
+        seconds=(1, 5, 20),
+        members=((1,), (1, 2), (1, 2, 4)),
+        every_ms=((3_000,), (3_000,), (3_000, 1_000)),
+    )
+    with broker() as at:
+        asyncio.run(latency(at, asked.rate, asked.seconds))
+        asyncio.run(throughput(at, asked.reports, asked.rounds, list(itertools.product(asked.members, asked.every_ms))))
 
 
 if __name__ == "__main__":

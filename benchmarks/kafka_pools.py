@@ -8,44 +8,30 @@ decisions a second depend on the machine.
 
 It starts its own broker (``make kafka``). Broker, load and replicas share the machine's cores, so that on few cores
 scaling out shows its cost and not its gain.
-
-Run: ``python benchmarks/kafka_pools.py [--jobs 500] [--rounds 3] [--replicas 1 2 4] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import itertools
-import json
-import os
 import socket
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
 import urllib.request
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
+from benchmarks.frame.bench import between, doing, figure, options
+from benchmarks.kafka import Bench, broker
 
-from kafka import HOME  # type: ignore[import-not-found]  # beside this
-from steepest.app.installation import apply_topics, open_log
-from steepest.app.settings.reading import read_settings
-from steepest.app.settings.rows import as_environment
-from steepest.app.settings.tree import MetricsSettings, Settings
-from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, PoolSpec, StateFolder
+from steepest.app.state_folder import Installation, NodeSpec, PoolSpec
 from steepest.events.cluster import LogOpened, PoolConfigured
 from steepest.events.common import Resources
 from steepest.events.received import ID, DecisionId
 from steepest.events.registry import FLAGS, READS
 from steepest.log.base import Log, NewRecord, Record
-from steepest.log.kafka.broker import running_broker
-from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.policies.placement.placer import Placer
 from steepest.runtime.decode import minted_record, new_record, received
 from steepest.runtime.engine import PoolEngine
@@ -57,33 +43,21 @@ NODES = 10
 A_JOB = 2
 """Decisions about a job."""
 
-IN_PROCESS = 0
-"""Stands for the number of replicas in the baseline."""
-
-_NAMES = {IN_PROCESS: "in process", 1: "1 replica"}
-
 PATIENCE_S = 120.0
 
 
-class PoolBench:
+class PoolBench(Bench):
     """An installation of several pools, and replicas of one service on it."""
 
-    def __init__(self, folder: Path, bootstrap: str, name: str) -> None:
-        self.kafka = KafkaSettings(bootstrap=bootstrap, prefix=f"{name}-")
-        self.folder = StateFolder(folder / name)
-        pools = [PoolSpec(name=f"p{each}", nodes=(NodeSpec(f"n{each}", Resources(1)),)) for each in range(POOLS)]
+    def __init__(self, at: tuple[Path, str], name: str) -> None:
+        pools = [PoolSpec(name=f"p{number}", nodes=(NodeSpec(f"n{number}", Resources(1)),)) for number in range(POOLS)]
         first, *others = pools
-        self.installation = Installation(pool=first.name, nodes=first.nodes, pools=tuple(others))
-        self.folder.create(self.installation)
-        self.folder.remember_kafka(KafkaPlace(bootstrap, self.kafka.prefix))
-        self.layout = self.installation.layout
-        self._ports: list[int] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        super().__init__(at, name, Installation(pool=first.name, nodes=first.nodes, pools=tuple(others)))
+        self.ports: list[int] = []
 
-    async def open(self) -> Log:
+    async def open(self) -> KafkaLog:
         """Its topics, with nodes in each pool, and a handle on them."""
-        await apply_topics(self.kafka, self.layout)
-        log = open_log(read_settings({"state_dir": self.folder.root}), self.installation)
+        log = await super().open()
         for pool in self.layout.pools:
             await log.append(self.first(pool))
         return log
@@ -128,33 +102,14 @@ class PoolBench:
     def _record(self, pool: str, event: msgspec.Struct) -> NewRecord:
         return new_record(self.layout.of_pool(pool), pool, event, 1)
 
-    def start(self) -> None:
-        """Start one more replica."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._ports.append(free.getsockname()[1])
-        settings = Settings(
-            state_dir=str(self.folder.root), kafka=self.kafka, metrics=MetricsSettings(port=self._ports[-1])
-        )
-        self._processes.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "steepest_placer"],
-                env={**os.environ, **as_environment(settings)},
-                stderr=subprocess.DEVNULL,
-                stdin=subprocess.DEVNULL,
-            )
-        )
-
-    async def ready(self) -> None:
-        """Wait until every replica has its share, and has read its pools."""
-        await until(lambda: all(map(_is_ready, self._ports)), "the replicas to be ready", within_s=PATIENCE_S)
-
-    def end(self) -> None:
-        """Stop the replicas."""
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.wait()
+    async def replicas(self, number: int) -> None:
+        """Start so many, and wait until each has its share, and has read its pools."""
+        for _ in range(number):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                self.ports.append(free.getsockname()[1])
+            self.start("placer", self.ports[-1])
+        await until(lambda: all(map(_is_ready, self.ports)), "the replicas to be ready", within_s=PATIENCE_S)
 
 
 def _is_ready(port: int) -> bool:
@@ -165,15 +120,13 @@ def _is_ready(port: int) -> bool:
         return False
 
 
-async def decisions_a_second(folder: Path, bootstrap: str, name: str, *, replicas: int, jobs: int) -> float:
+async def decisions_a_second(at: tuple[Path, str], name: str, *, replicas: int, jobs: int) -> float:
     """Submit the jobs to ready replicas, and wait for the last decision."""
-    bench = PoolBench(folder, bootstrap, name)
+    bench = PoolBench(at, name)
     log = await bench.open()
     try:
-        for _ in range(replicas):
-            bench.start()
-        await bench.ready()
-        reader = log.reader({at: await log.end(at) for at in bench.layout.of_topic("cluster")})
+        await bench.replicas(replicas)
+        reader = log.reader({each: await log.end(each) for each in bench.layout.of_topic("cluster")})
         requests, due, found = bench.jobs(jobs), A_JOB * jobs * POOLS, 0
         began = time.perf_counter()
         appending = asyncio.create_task(_append(log, requests))
@@ -199,49 +152,24 @@ def _is_decision(text: str) -> bool:
     return decision is not None and decision.decider == "placer"
 
 
-async def measure(folder: Path, bootstrap: str, replicas: Sequence[int], rounds: int, jobs: int) -> dict[str, Any]:
+async def measure(at: tuple[Path, str], replicas: Sequence[int], rounds: int, jobs: int) -> None:
     """The baseline and each number of replicas in turn, in every round; the ratios are those of each round."""
-    rates: dict[int, list[float]] = {each: [] for each in (IN_PROCESS, *replicas)}
-    baseline = PoolBench(folder, bootstrap, "baseline")
-    for number in range(rounds):
-        rates[IN_PROCESS].append(baseline.in_process(jobs))
-        for each in replicas:
-            name = f"r{number}x{each}"
-            rates[each].append(await decisions_a_second(folder, bootstrap, name, replicas=each, jobs=jobs))
-    return {
-        _NAMES.get(each, f"{each} replicas"): {
-            "decisions_a_second": round(statistics.median(found)),
-            "least": round(min(found)),
-            "greatest": round(max(found)),
-            "to_baseline": [round(one / base, 3) for one, base in zip(found, rates[IN_PROCESS], strict=True)],
-        }
-        for each, found in rates.items()
-    }
-
-
-def main() -> None:
-    """Measure, and print one JSON object or a table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=500, help="in each pool")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-") as folder,
-        running_broker(Path(folder) / "broker", home=HOME) as broker,
-    ):
-        found = asyncio.run(measure(Path(folder), broker.bootstrap, chosen.replicas, chosen.rounds, chosen.jobs))
-    if chosen.json:
-        print(json.dumps({"cores": os.cpu_count(), "pools": POOLS, "jobs": chosen.jobs, **found}))
-        return
-    print(f"{POOLS} pools, {chosen.jobs} jobs in each, {chosen.rounds} rounds, {os.cpu_count()} cores")
-    print(f"{'':12} {'decisions/s':>12} {'least':>8} {'greatest':>8}   to the baseline")
-    for name, row in found.items():
-        ratios = sorted(row["to_baseline"])
-        spread = f"{statistics.median(ratios):.3f} ({ratios[0]:.3f}–{ratios[-1]:.3f})"
-        print(f"{name:12} {row['decisions_a_second']:>12,} {row['least']:>8,} {row['greatest']:>8,}   {spread}")
+    bases: list[float] = []
+    rates: dict[int, list[float]] = {number: [] for number in replicas}
+    baseline = PoolBench(at, "baseline")
+    for turn in range(rounds):
+        doing(f"round {turn + 1} of {rounds}: in process")
+        bases.append(baseline.in_process(jobs))
+        for number, found in rates.items():
+            doing(f"round {turn + 1} of {rounds}: {number} replicas")
+            found.append(await decisions_a_second(at, f"r{turn}x{number}", replicas=number, jobs=jobs))
+    figure("in process", decisions_a_second=between(bases, 0))
+    for number, found in rates.items():
+        to_baseline = between([rate / base for rate, base in zip(found, bases, strict=True)], 3)
+        figure(f"replicas: {number}", decisions_a_second=between(found, 0), to_baseline=to_baseline)
 
 
 if __name__ == "__main__":
-    main()
+    asked = options(__doc__, jobs=(5, 200, 500), rounds=(1, 1, 3), replicas=((1,), (1, 2), (1, 2, 4)))
+    with broker() as place:
+        asyncio.run(measure(place, asked.replicas, asked.rounds, asked.jobs))

@@ -1,7 +1,5 @@
 """When is a job still learning? Rules for it, on real training curves that they were not made from.
 
-    python benchmarks/learning.py [--data FOLDER] [--reports N] [--shares | --ahead]
-
 A job learns until it has reached 90 % of the loss reduction of its whole run. Each rule sees a run up to some share of its
 steps, as N mean losses a run, and says how likely it is that the job still learns. The table has the mean squared error
 of that (Brier score: 0 is perfect, 0.25 is a coin) over the workloads of AlgoPerf, Pollux and TaskSet, each with equal
@@ -29,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,13 +34,12 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from benchmarks.frame.bench import data, doing, figure, options
 
 from steepest.policies.steepest.learning import SHARES, chance_to_learn
 from steepest.policies.steepest.learning_history import LEARNED, LossCourse
-from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
-from steepest.sim.losses.reduction import learned_at
+from tools.real_curves import RealCurve, algoperf_curves, learned_at, pollux_curves, taskset_curves
 
-REPOSITORY = Path(__file__).parents[1]
 SEEN = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
 """Shares of a run that the rules see."""
 
@@ -59,38 +55,34 @@ Rule = Callable[[Sequence[Report], float, Sequence[float]], float]
 
 def main() -> None:
     """Print the table, or the shares."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--data", type=Path, default=os.environ.get("STEEPEST_DATA", REPOSITORY.parent / "shared" / "data")
-    )
-    parser.add_argument("--reports", type=int, default=50, help="mean losses a run [default: 50]")
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--shares", action="store_true", help="print the shares of all workloads instead")
-    instead.add_argument("--ahead", action="store_true", help="compare what is foreseen while losses fall instead")
-    options = parser.parse_args()
-    data = Path(options.data)
-    if not (data / "algoperf-curves.jsonl.gz").exists():
-        print(f"skipped: no curves in {data}; give --data or STEEPEST_DATA")
+
+    def more(parser: argparse.ArgumentParser) -> None:
+        instead = parser.add_mutually_exclusive_group()
+        instead.add_argument("--shares", action="store_true", help="print the shares of all workloads instead")
+        instead.add_argument("--ahead", action="store_true", help="compare what is foreseen while losses fall instead")
+
+    asked = options(__doc__, more, reports=(10, 50, 200), seen=((0.3,), SEEN, SEEN), runs=(3, 1_000, 1_000))
+    doing("reading the curves")
+    runs = by_workload(data("algoperf-curves.jsonl.gz", "pollux", "taskset"), asked.reports, asked.runs)
+    if asked.shares:
+        figure("shares", tenths=[round(share, 2) for share in tenths([share_of(run) for run in runs.values()])])
         return
-    runs = by_workload(data, options.reports)
-    if options.shares:
-        print(tuple(round(share, 2) for share in tenths([share_of(run) for run in runs.values()])))
-        return
-    if options.ahead:
+    if asked.ahead:
         print_ahead(runs)
         return
-    print(f"{'seen':>6} {'learn':>6}" + "".join(f"{name:>9}" for name in RULES))
-    for seen in SEEN:
+    for seen in asked.seen:
+        doing(f"{seen:.0%} seen")
         learns, errors = scores(runs, seen)
-        print(f"{seen:>6.0%} {learns:>6.0%}" + "".join(f"{error:>9.3f}" for error in errors))
+        rules = {name: round(error, 3) for name, error in zip(RULES, errors, strict=True)}
+        figure(f"{seen:.0%} seen", learn=round(learns, 2), **rules)
 
 
-def by_workload(data: Path, reports: int) -> Mapping[str, Sequence[Sequence[Report]]]:
-    """The runs of each workload, as reports."""
+def by_workload(data: Path, reports: int, most: int) -> Mapping[str, Sequence[Sequence[Report]]]:
+    """The runs of each workload, or so many of them, as reports."""
     found: defaultdict[str, list[Sequence[Report]]] = defaultdict(list)
     for curve in curves(data):
-        run = thinned(curve, reports)
-        if learned_at(run) is not None:
+        run = thinned(curve, reports) if len(found[curve.workload]) < most else ()
+        if run and learned_at(run) is not None:
             found[curve.workload].append(run)
     return found
 
@@ -258,9 +250,9 @@ def print_ahead(runs: Mapping[str, Sequence[Sequence[Report]]]) -> None:
         errors["fitted"].append(error(of, [one.done**a * one.lowest**b for one in of]))
         errors["policy"].append(error(of, [one.foreseen for one in of]))
     a, b = exponents([one for ones in moments.values() for one in ones])
-    print(f"{len(moments)} workloads; fitted to all: d^{a:.2f} · r^{b:.2f}")
+    figure("fitted to all", workloads=len(moments), a=round(a, 2), b=round(b, 2))
     for name, found in errors.items():
-        print(f"{name:>9} {statistics.fmean(found):>6.0%}")
+        figure(name, error=round(statistics.fmean(found), 2))
 
 
 def falling(runs: Sequence[Sequence[Report]]) -> Iterator[Falling]:

@@ -1,16 +1,17 @@
 """A start without a snapshot over a long log: seconds, memory, and the longest silence, which ``/healthz`` bounds.
 
 The pool has 20 nodes whose use is reported, with a tick before each report, and a placer reads it.
-Run: ``python benchmarks/long_log.py [--records 20000000]``; 20 million records take 4 GB in ``$TMPDIR``.
+The full size takes 4 GB in ``$TMPDIR``.
 """
 
-import argparse
 import asyncio
 import resource
 import tempfile
 import time
 from itertools import pairwise
 from pathlib import Path
+
+from benchmarks.frame.bench import doing, each, figure, options
 
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
@@ -36,10 +37,11 @@ async def measure(folder: Path, count: int) -> None:
         [new_record(at, "", c.NodeJoined(node=node, capacity=Resources(cpu_m=8_000)), 0) for node in NODES]
     )
     used = [c.NodeUsage(node=node, used=Resources(cpu_m=4_000), jobs={"a-job": 400}) for node in NODES]
-    for first in range(0, count, BATCH):
+    for first in each(f"appending {count} records, in batches", range(0, count, BATCH)):
         events = [(n, used[n // 2 % 20] if n % 2 else c.Tick(counted_ms=500 * n)) for n in range(first, first + BATCH)]
         await log.append([new_record(at, "", event, 500 * n) for n, event in events])
     await log.close()
+    doing("starting the placer")
     log, spoken_at, stop = FileLog.open(folder / "log"), [time.monotonic()], asyncio.Event()
     placer, snapshots = Service(name="placer", cluster_deciders=(Placer,)), FolderSnapshots(folder / "snapshots")
     runtime = Runtime([placer], log=log, layout=LAYOUT, snapshots=snapshots, clock=CLOCK)
@@ -54,15 +56,16 @@ async def measure(folder: Path, count: int) -> None:
     runtime.health.progress = hear  # type: ignore[method-assign]
     await runtime.run(stop)
     silence_s = max(after - before for before, after in pairwise(spoken_at))
-    print(
-        f"{count:,} records: {spoken_at[-1] - spoken_at[0]:.1f} s, silent for {silence_s:.2f} s of {STUCK_AFTER_S:g},",
-        end=" ",
+    figure(
+        f"{count} records",
+        seconds=round(spoken_at[-1] - spoken_at[0], 1),
+        silent_s=round(silence_s, 2),
+        stuck_after_s=STUCK_AFTER_S,
+        mib=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     )
-    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
+    records = options(__doc__, records=(20_000, 1_000_000, 20_000_000)).records
     with tempfile.TemporaryDirectory() as made:
-        asyncio.run(measure(Path(made), parser.parse_args().records))
+        asyncio.run(measure(Path(made), records))

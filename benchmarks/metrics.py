@@ -5,25 +5,22 @@
 * *sample*: what the gauges cost beside that, as a share of the second between two ticks of the pool's clock.
 
 The share is the median of the pairs' ratios of processor time; below zero is noise.
-
-Run: ``python benchmarks/metrics.py [--records 100000] [--jobs 1000] [--runs 5] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gc
 import itertools
-import json
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from benchmarks.categorizer import FOLD_EVERY_MS, flattening, reports, watches
+from benchmarks.frame.bench import between, cpu_s, doing, each, figure, options
+from benchmarks.view import Life, received
 from prometheus_client import CollectorRegistry
 
-from categorizer import FOLD_EVERY_MS, flattening, reports, watches  # type: ignore[import-not-found]  # beside this
 from steepest.clock import SystemClock
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
@@ -39,12 +36,9 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
 from steepest.view.cluster_view import ClusterView
-from view import Life, received  # type: ignore[import-not-found]  # beside this
 
 REPORTING_JOBS = 100
 LOOK_S = 0.001
-LIMIT = 0.03
-"""Of the categorizer's time that its metrics may take."""
 
 
 class Nothing:
@@ -112,11 +106,12 @@ def fold(records: Sequence[Any], begun: int, *, watched: bool) -> float:
         engine.step(received(raw, offset))
     if watched:
         engine.go_live([effector()])
-    gc.collect()
-    began = time.process_time()
-    for offset, raw in enumerate(records[begun:], begun):
-        engine.step(received(raw, offset))
-    return time.process_time() - began
+
+    def step() -> None:
+        for offset, raw in enumerate(records[begun:], begun):
+            engine.step(received(raw, offset))
+
+    return cpu_s(step)
 
 
 def effector() -> PoolMetrics:
@@ -132,60 +127,44 @@ def sample_share(records: Sequence[Any], runs: int) -> dict[str, float]:
         view.fold(received(raw, offset))
     between_s = (1 + len(view.jobs) // JOBS_A_TICK) * view.parameters.tick_ms / 1000
     taken = []
-    for _ in range(runs):
+    for _ in each("sample", range(runs)):
         began = time.process_time()
         for _ in sampling(PoolSample(), view, 0, lambda _: None):
             pass
         taken.append((time.process_time() - began) / between_s)
-    return ends(taken)
+    return between(taken, 4)
 
 
-def share(runs: int, bare: Callable[[], float], whole: Callable[[], float]) -> dict[str, float]:
+def share(name: str, runs: int, bare: Callable[[], float], whole: Callable[[], float]) -> dict[str, float]:
     """What the whole takes more than the bare, as a share of the bare: the median of pairs, and their ends."""
     ratios = []
-    for number in range(runs):
+    for number in each(name, range(runs)):
         first, second = (bare, whole) if number % 2 else (whole, bare)
         one, other = first(), second()
         ratios.append((other / one if number % 2 else one / other) - 1)
-    return ends(ratios)
-
-
-def ends(shares: Sequence[float]) -> dict[str, float]:
-    """The middle, the least and the most."""
-    middle = statistics.median(shares)
-    return {"median": round(middle, 4), "least": round(min(shares), 4), "most": round(max(shares), 4)}
+    return between(ratios, 4)
 
 
 def main() -> None:
-    """Measure what the command line asks for, and print a table or one JSON object."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--records", type=int, default=100_000)
-    parser.add_argument("--jobs", type=int, default=1_000)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    losses = loss_records(chosen.records)
-    life = Life(chosen.jobs)
+    """Measure what the command line asks for."""
+    asked = options(__doc__, records=(1_000, 100_000, 100_000), jobs=(10, 1_000, 1_000), runs=(1, 5, 5))
+    doing("making records")
+    losses, life = loss_records(asked.records), Life(asked.jobs)
     beginning = list(life.beginning())
-    pool = [*beginning, *itertools.islice(life.days(), chosen.records)]
-    found = {
-        "categorizer": share(
-            chosen.runs,
+    pool = [*beginning, *itertools.islice(life.days(), asked.records)]
+    costs = {
+        "categorizer": (
             lambda: asyncio.run(categorize(losses, NoMetrics())),
             lambda: asyncio.run(categorize(losses, Metrics())),
         ),
-        "pool": share(
-            chosen.runs,
+        "pool": (
             lambda: fold(pool, len(beginning), watched=False),
             lambda: fold(pool, len(beginning), watched=True),
         ),
-        "sample": sample_share(beginning, chosen.runs),
     }
-    if chosen.json:
-        print(json.dumps({**found, "limit_of_the_categorizer": LIMIT}, indent=2))
-        return
-    for name, cost in found.items():
-        print(f"{name:12} metrics cost {cost['median']:.1%} ({cost['least']:.1%} to {cost['most']:.1%})")
+    for name, (bare, whole) in costs.items():
+        figure(name, **share(name, asked.runs, bare, whole))
+    figure("sample", **sample_share(beginning, asked.runs))
 
 
 if __name__ == "__main__":

@@ -1,37 +1,37 @@
 """What the policy ``steepest`` gains over fair sharing, in simulated pools.
 
-    python benchmarks/policies.py [--seeds N] [--first-seed N] [--case NAME[,NAME…]] [--policy NAME]
-        [--set NAME=VALUE]… [--lengths-off SHARE] [--out FILE]
-
-Each case is a workload on a cluster. Under each seed the jobs run three times: under ``spread``, under the policy, and
-under the policy with every job's first node pinned to that of ``spread``. Changes are paired by seed, in %, with
-the 95 % interval of their mean (Student's t). The tail is that of the pinned runs, because placements that flip delay
-some jobs under any policy, ``spread`` against itself included.
+Each case is a workload on a cluster; the default size has three of them. Under each seed the jobs run three times: under
+``spread``, under the policy, and under the policy with every job's first node pinned to that of ``spread``. Changes are
+paired by seed, in %, with the 95 % interval of their mean (Student's t). The tail is that of the pinned runs, because
+placements that flip delay some jobs under any policy, ``spread`` against itself included.
 
 Numbers of the policy's rules are chosen under seeds from 100 on, so that the seeds that are reported, from 0 on, judge them.
 ``--set NAME=VALUE`` tries another value of a parameter of the policy ``steepest``. ``--policy spread --lengths-off 0.01``
-says what chance comes to: ``spread`` against itself, with jobs that are up to 1 % longer or shorter.
+shows how much is chance: ``spread`` against itself, with jobs that are up to 1 % longer or shorter.
 
-``--out FILE`` appends a JSON line a case and seed, and skips what the file holds already, so that the table can be made in
-pieces. Simulations run in virtual time: other load on the machine changes no figure.
+``--out FILE`` appends a JSON line a case and seed, and skips what the file holds already under the same parameters and
+decided by the same logic, so that the table can be made in pieces. Simulations run in virtual time: other load on the
+machine changes no figure.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from benchmarks.frame.bench import changed, each, figure, kept, options
 
 from steepest.events.parameters import PoolParameters
+from steepest.events.registry import FLAGS
+from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.sim.cluster_spec import ClusterSpec
 from steepest.sim.clusters import open_cluster
-from steepest.sim.paired import half_width
 from steepest.sim.policies import POOL
 from steepest.sim.result import SimulationResult
 from steepest.sim.system.simulate import simulate_system
@@ -118,33 +118,34 @@ CASES: Mapping[str, Case] = {
 
 
 def main() -> None:
-    """Run what is not known yet, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10, help="how many [default: 10]")
-    parser.add_argument("--first-seed", type=int, default=0, help="[default: 0]")
-    parser.add_argument("--case", default=",".join(CASES), help=f"of {', '.join(CASES)}")
-    parser.add_argument("--policy", default="steepest", choices=sorted(POOL))
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of steepest")
-    parser.add_argument("--lengths-off", type=float, default=0.0, metavar="SHARE", help="of jobs under the policy")
-    parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
-    options = parser.parse_args()
-    rows = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
-    known = {(row["policy"], row["case"], row["seed"]): row for row in rows}
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    parameters = parameters_of(options.policy, options.set)
-    cases = options.case.split(",")
-    if unknown := [name for name in cases if name not in CASES]:
-        parser.error(f"--case {', '.join(unknown)}: there is no such case")
-    for name in cases:
-        for seed in seeds:
-            if (options.policy, name, seed) not in known:
-                row = measure(name, options.policy, parameters, seed, options.lengths_off)
-                known[options.policy, name, seed] = row
-                if options.out:
-                    with options.out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-        wanted = [known[options.policy, name, seed] for seed in seeds]
-        print(f"| {name} | {' | '.join(line(wanted))} |", flush=True)
+    """Measure what is not known yet, and print a line a case."""
+
+    def more(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--policy", default="steepest", choices=sorted(POOL))
+        parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of steepest")
+        parser.add_argument("--lengths-off", type=float, default=0.0, metavar="SHARE", help="of jobs under the policy")
+        parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
+
+    asked = options(
+        __doc__,
+        more,
+        seeds=(1, 2, 10),
+        first_seed=(0, 0, 0),
+        case=(("mixed-20 4x8",), ("mixed-50 4x8", "no totals", "gangs among others"), tuple(CASES)),
+    )
+    parameters = parameters_of(asked.policy, asked.set)
+    logic = {name: kind.logic for name, kind in {**CLUSTER_DECIDERS, **STREAM_DECIDERS}.items()}
+    of = {"policy": asked.policy, "parameters": msgspec.to_builtins(parameters), "lengths_off": asked.lengths_off}
+    for name in asked.case:
+        rows = [
+            kept(
+                asked.out,
+                {"case": name, "seed": seed, **of, "flags": len(FLAGS), "logic": logic},
+                partial(measure, name, asked.policy, parameters, seed, asked.lengths_off),
+            )
+            for seed in each(f"{name}: seeds", range(asked.first_seed, asked.first_seed + asked.seeds))
+        ]
+        figure(name, **line(rows))
 
 
 def parameters_of(policy: str, changed: Sequence[str]) -> PoolParameters:
@@ -171,15 +172,11 @@ def measure(name: str, policy: str, parameters: PoolParameters, seed: int, lengt
     free = simulate_system(workload, cluster, policy, parameters, seed)
     first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
     pinned = simulate_system(workload, cluster, policy, parameters, seed, first_nodes=first_nodes)
-    before, after, tail = spread.summary(), free.summary(spread), pinned.summary(spread)
-    if before.finished != after.finished or before.finished != tail.finished:
-        raise SystemExit(f"{name}, seed {seed}: not as many jobs finished")
-    changes = {figure: 100 * (getattr(after, figure) / getattr(before, figure) - 1) for figure in FIGURES}
+    after, tail = free.summary(spread), pinned.summary(spread)
+    if after.left_out or tail.left_out:
+        raise SystemExit(f"{name}, seed {seed}: not all jobs finished")
     return {
-        "policy": policy,
-        "case": name,
-        "seed": seed,
-        **changes,
+        **{name: 100 * (getattr(after, f"{name}_change") or 0.0) for name in FIGURES},
         "late_share": 100 * (tail.late_share or 0.0),
         "late_worst": 100 * (tail.late_worst or 0.0),
         "honest_worst": 100 * worst_honest(workload, pinned, spread),
@@ -216,18 +213,15 @@ def worst_honest(workload: Workload, result: SimulationResult, beside: Simulatio
     return max((job.jct_s / before[job.name] - 1 for job in result.jobs if job.name in honest), default=0.0)
 
 
-def line(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The cells of a case."""
-    cells = []
-    for figure in FIGURES:
-        values = [row[figure] for row in rows]
-        half = half_width(values) or 0.0
-        cells.append(f"{statistics.fmean(values):+.1f} ± {half:.1f}")
-    cells.append(f"{statistics.fmean(row['late_share'] for row in rows):.1f} %")
-    cells.append(f"{max(row['late_worst'] for row in rows):+.0f} %")
-    cells.append(f"{max(row['honest_worst'] for row in rows):+.0f} %")
-    cells.append(f"{statistics.fmean(row['moves'] for row in rows):.2f}")
-    return cells
+def line(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The figures of a case."""
+    return {
+        **{name: changed([row[name] for row in rows]) for name in FIGURES},
+        "late": f"{statistics.fmean(row['late_share'] for row in rows):.1f} %",
+        "worst": f"{max(row['late_worst'] for row in rows):+.0f} %",
+        "worst_honest": f"{max(row['honest_worst'] for row in rows):+.0f} %",
+        "moves": f"{statistics.fmean(row['moves'] for row in rows):.2f}",
+    }
 
 
 if __name__ == "__main__":

@@ -4,22 +4,17 @@
 superfluous members is tried. An instance's gap is the share of the best division's gain that the greedy one misses. *Plan*:
 10,000 jobs run and 1,000 wait; the time of a tick at which the planner looks at the first waiting jobs, beside that of a
 record that changes nothing, and of such a record in a pool of a tenth of the size. Seconds are of the processor.
-
-Run: ``python benchmarks/preemption.py [--instances 1000] [--running 10000] [--waiting 1000] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import statistics
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import msgspec
+from benchmarks.frame.bench import cpu_s, doing, figure, options
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -105,8 +100,9 @@ def _is_too_large(wanted: Wanted, block: Sequence[Victim], free: int) -> bool:
     return any(freed - one.leaves[NODE].gpus >= wanted.wish.requests.gpus for one in block)
 
 
-def gaps(count: int) -> Mapping[str, float]:
-    """The gaps of instances in which anything can be gained."""
+def gaps(count: int) -> None:
+    """The gaps of instances in which anything can be gained; within 5 % on average."""
+    doing(f"{count} instances")
     rng, tried = random.Random(1), 0  # noqa: S311
     found: list[float] = []
     while len(found) < count:
@@ -116,14 +112,9 @@ def gaps(count: int) -> Mapping[str, float]:
         if most > 0:
             found.append(1 - greedy(waiting, running, free) / most)
     found.sort()
-    return {
-        "instances": len(found),
-        "tried": tried,
-        "mean": statistics.fmean(found),
-        "p95": found[int(0.95 * len(found))],
-        "largest": found[-1],
-        "optimal": sum(gap < 1e-9 for gap in found) / len(found),  # noqa: PLR2004
-    }
+    optimal = sum(gap < 1e-9 for gap in found) / len(found)  # noqa: PLR2004
+    gap = {"mean": statistics.fmean(found), "p95": found[int(0.95 * len(found))], "largest": found[-1]}
+    figure("gap", instances=len(found), tried=tried, optimal=optimal, **gap)
 
 
 def pool_of(running: int, waiting: int, per_node: int = 8) -> FoldedPool:
@@ -158,8 +149,9 @@ def predicted(name: str, incarnation: int, ms: float) -> c.RunTimePredicted:
     )
 
 
-def planning(running: int, waiting: int, times: int = 20) -> Mapping[str, float]:
+def planning(running: int, waiting: int, times: int = 20) -> None:
     """Milliseconds of a plan, and of a record that changes nothing."""
+    doing(f"a pool with {running} running and {waiting} waiting jobs")
     pool = pool_of(running, waiting)
     plans, idle, made = [], [], 0
     for _ in range(times):
@@ -170,48 +162,16 @@ def planning(running: int, waiting: int, times: int = 20) -> Mapping[str, float]
         made = len(planner.state.jobs)
         pool.fold(c.NodeUsage(node="n0", used=Resources(), jobs={}))
         idle.append(_timed(planner, pool, pool.log[-1]))
-    return {
-        "running": running,
-        "waiting": waiting,
-        "decided": made,
-        "plan_ms": statistics.median(plans),
-        "plan_max_ms": max(plans),
-        "record_ms": statistics.median(idle),
-    }
+    plan = {"decided": made, "plan_ms": round(statistics.median(plans), 2), "plan_max_ms": round(max(plans), 2)}
+    figure(f"{running} run, {waiting} wait", **plan, record_ms=round(statistics.median(idle), 4))
 
 
 def _timed(planner: PreemptionPlanner, pool: FoldedPool, received: Received[c.ClusterEvent]) -> float:
-    began = time.process_time()
-    planner.step(pool.view, received)
-    return 1000 * (time.process_time() - began)
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--instances", type=int, default=1_000)
-    parser.add_argument("--running", type=int, default=10_000)
-    parser.add_argument("--waiting", type=int, default=1_000)
-    parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    small = planning(asked.running // 10, asked.waiting // 10)
-    found: dict[str, Any] = {
-        "gap": gaps(asked.instances),
-        "plan": planning(asked.running, asked.waiting),
-        "tenth": small,
-    }
-    if asked.json:
-        print(json.dumps(found))
-        return
-    gap, plan = found["gap"], found["plan"]
-    print(f"gap of the greedy division to the best one, {gap['instances']} instances (bound: mean 5 %)")
-    print(f"  mean {gap['mean']:.2%}, 95th percentile {gap['p95']:.2%}, largest {gap['largest']:.2%}")
-    print(f"  the best one is found in {gap['optimal']:.1%}")
-    print(f"a plan with {plan['running']} running and {plan['waiting']} waiting jobs (bound: 50 ms)")
-    print(f"  {plan['plan_ms']:.1f} ms, at most {plan['plan_max_ms']:.1f} ms; {plan['decided']} jobs concerned")
-    print(f"  a record that changes nothing: {1000 * plan['record_ms']:.1f} µs")
-    print(f"  in a tenth of the pool: {1000 * small['record_ms']:.1f} µs")
+    return 1000 * cpu_s(lambda: planner.step(pool.view, received))
 
 
 if __name__ == "__main__":
-    main()
+    asked = options(__doc__, instances=(10, 1_000, 1_000), running=(20, 10_000, 10_000), waiting=(10, 1_000, 1_000))
+    gaps(asked.instances)
+    planning(asked.running // 10, asked.waiting // 10)
+    planning(asked.running, asked.waiting)

@@ -1,7 +1,5 @@
 """What the policy ``steepest`` gains over fair sharing on real trainings, in pairs of runs.
 
-    python benchmarks/real_pairs.py [--pairs 5] [--load 1,1.5] [--jobs N] [--docker] [--out FILE]
-
 The models of ``thesis:mixed-20`` are small NumPy trainings on an emulated node of the local cluster, or with ``--docker``
 on a Docker engine that has a core to itself (root, ``make engine images``). Their arrivals are spread over the window in
 which the node can do so much work: at a load of 1 as much arrives as it can do, at 1.5 half as much again. Every run has the
@@ -23,15 +21,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
+import math
 import shutil
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from benchmarks.frame.bench import changed, doing, figure, kept, options
 
 from steepest.demo.audience import NoAudience
 from steepest.demo.beside.lateness import lateness, whole
@@ -41,8 +40,6 @@ from steepest.demo.run_timeline import RunTimeline
 from steepest.demo.workload import DemoWorkload, parameters
 from steepest.events.cluster import Outcome
 from steepest.log.files.file_log import FileLog
-from steepest.sim.losses.reduction import learned_at
-from steepest.sim.reproduce.verdict import estimate
 from steepest.sim.result import LATE
 from steepest.sim.whatif.history import read_history
 from steepest.sim.workload import Workload
@@ -51,6 +48,7 @@ from steepest.testbed import nodes
 from steepest.testbed.costs import costs
 from steepest.testbed.jobs import ONE_BATCH, Cost, scaled, whole_node_s
 from steepest.testbed.nodes import Testbed
+from tools.real_curves import learned_at
 
 WORKLOAD = "thesis:mixed-20"
 WINDOW_S = 300
@@ -80,47 +78,45 @@ COLUMNS = {"completion_s": "mean", "median_s": "median", "makespan_s": "makespan
 
 
 def main() -> None:
-    """Run the pairs that are not known yet, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=5, help="of runs at each load [default: 5]")
-    parser.add_argument("--load", default="1,1.5", help="work that arrives, by what the nodes can do [default: 1,1.5]")
-    parser.add_argument("--jobs", type=int, default=10, help="how many [default: 10]")
-    parser.add_argument("--seed", type=int, default=0, help="draws models and arrivals [default: 0]")
-    parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of an emulated node")
-    parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
-    parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
-    options = parser.parse_args()
-    done = [json.loads(line) for line in options.out.open()] if options.out and options.out.exists() else []
-    loads = [float(load) for load in options.load.split(",")]
-    where = "docker" if options.docker else "local"
-    known = {(row["where"], row["load"], row["jobs"], row["seed"], row["pair"]): row for row in done}
-    wanted = [(where, load, options.jobs, options.seed, pair) for load in loads for pair in range(options.pairs)]
-    if missing := [key for key in wanted if key not in known]:
-        with _testbed(docker=options.docker) as testbed:
-            measured: Mapping[str, Cost] = {}
-            for number, key in enumerate(missing, 1):
-                _, load, jobs, seed, pair = key
-                drawn = arriving(jobs, load, seed)
-                measured = measured or costs(testbed, dict.fromkeys(job.model for job in drawn.jobs), STEP[where])
-                given = scaled(drawn, measured, testbed, seed, STEP[where])
-                row = dict(zip(("where", "load", "jobs", "seed", "pair"), key, strict=True))
-                folder = options.state / f"{where}-{load:g}-{pair}"
-                known[key] = row | _pair(given, pair, folder)
-                if options.out:
-                    with options.out.open("a") as file:
-                        file.write(json.dumps(known[key]) + "\n")
-                print(f"{where}, load {load:g}: {number} of {len(missing)} pairs", file=sys.stderr, flush=True)
-    print("| nodes | load | " + " | ".join(COLUMNS.values()) + f" | jobs > {whole(LATE)} later, worst |")
-    print("|---|---:|" + "---|" * (len(COLUMNS) + 1))
-    for load in loads:
-        pairs = [known[key] for key in wanted if key[1] == load]
-        print(f"| {where} | {load:g} | {' | '.join(cells(pairs))} |")
+    """Run the pairs that are not known yet, and print a line a load."""
+
+    def more(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of an emulated node")
+        parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
+        parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
+
+    asked = options(
+        __doc__,
+        more,
+        pairs=(1, 1, 5),
+        load=((1.5,), (1.5,), (1.0, 1.5)),
+        jobs=(1, 4, 10),
+        length=(0.1, 0.25, 1.0),
+        seed=(0, 0, 0),
+    )
+    where = "docker" if asked.docker else "local"
+    with _testbed(docker=asked.docker) as testbed:
+        doing("measuring the cost of the trainings")
+        models = dict.fromkeys(job.model for job in arriving(asked, asked.load[0]).jobs)
+        measured: Mapping[str, Cost] = costs(testbed, models, STEP[where])
+        for load in asked.load:
+            given = scaled(arriving(asked, load), measured, testbed, asked.seed, STEP[where])
+            of = {"where": where, "load": load, "jobs": asked.jobs, "length": asked.length, "seed": asked.seed}
+            pairs = [
+                kept(
+                    asked.out,
+                    {**of, "pair": number},
+                    partial(_pair, given, number, asked.state / f"{where}-{load:g}-{number}"),
+                )
+                for number in range(asked.pairs)
+            ]
+            figure(f"{where}, load {load:g}", **line(pairs))
 
 
-def arriving(jobs: int, load: float, seed: int) -> Workload:
+def arriving(asked: Any, load: float) -> Workload:
     """The workload's first jobs, whose arrivals are stretched to the window in which so much work makes this load."""
-    drawn = open_workload(WORKLOAD, seed=seed)
-    taken = drawn.jobs[:jobs]
+    drawn = open_workload(WORKLOAD, seed=asked.seed)
+    taken = [msgspec.structs.replace(job, work_s=job.work_s * asked.length) for job in drawn.jobs[: asked.jobs]]
     window_s = sum(whole_node_s(job) for job in taken) / load
     stretched = [
         msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
@@ -128,9 +124,8 @@ def arriving(jobs: int, load: float, seed: int) -> Workload:
     return msgspec.structs.replace(drawn, jobs=stretched)
 
 
-def cells(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The table's cells of one load: each figure's change with its interval, and who is late."""
-    changes = [[100 * (pair[OURS][figure] / pair[FAIR][figure] - 1) for pair in pairs] for figure in COLUMNS]
+def line(pairs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The figures of one load: each one's change, and who is late."""
     jobs = pairs[0][FAIR]["completions"]
     ours, fair = (
         {job: statistics.fmean(pair[policy]["completions"][job] for pair in pairs) for job in jobs}
@@ -138,14 +133,13 @@ def cells(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
     )
     late = lateness(ours, fair)
     assert late is not None  # all jobs of a pair have finished
-    return [*map(_interval, changes), f"{late.jobs} of {late.of}, {whole(late.worst, signed=True)}"]
-
-
-def _interval(changes: Sequence[float]) -> str:
-    if len(changes) == 1:
-        return f"{changes[0]:+.1f}"
-    of = estimate(changes)
-    return f"{of.mean:+.1f} [{of.low:+.1f}, {of.high:+.1f}]"
+    return {
+        **{
+            name: changed([100 * (pair[OURS][column] / pair[FAIR][column] - 1) for pair in pairs])
+            for column, name in COLUMNS.items()
+        },
+        f"more than {whole(LATE)} later": f"{late.jobs} of {late.of}, worst {whole(late.worst, signed=True)}",
+    }
 
 
 @contextlib.contextmanager
@@ -167,6 +161,7 @@ def _pair(given: DemoWorkload, number: int, folder: Path) -> dict[str, Any]:
 
 
 def _run(given: DemoWorkload, policy: str, folder: Path) -> Run:
+    doing(f"{folder.parent.name}: {len(given.arrivals)} jobs under {policy}")
     shutil.rmtree(folder, ignore_errors=True)
     play = Play(folder, given, parameters(policy))
     story = asyncio.run(play.run(NoAudience()))
@@ -203,7 +198,7 @@ def figures(run: Run, steps: Mapping[str, int | None]) -> dict[str, Any]:
     }
     return {
         **msgspec.structs.asdict(headline_of(run.story)),
-        "t90_s": statistics.fmean(learned_ms.values()) / 1000,
+        "t90_s": statistics.fmean(learned_ms.values()) / 1000 if learned_ms else math.nan,
         "learned": {job: at_ms / 1000 for job, at_ms in learned_ms.items()},
         "moves": sum(len(job.moves) for job in jobs),
         "completions": {job.name: (job.completion_ms or 0) / 1000 for job in jobs},

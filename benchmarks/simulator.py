@@ -5,31 +5,23 @@
   on (two cores, one process each): what to compare with there, and no more. Pollux's tables are read again in every run;
   importing scipy is not counted.
 * *rules*: average completion time under a peer's rules, under them with one rule changed, and under the default rules.
-
-Run: ``python benchmarks/simulator.py [--runs 5] [--rules] [--json]``, with ``STEEPEST_DATA`` naming a folder that holds
-``muri/`` and ``pollux/``, unless it is ``shared/data`` beside the repository.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import json
-import os
-import platform
-import statistics
-import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from benchmarks.frame.bench import between, cpu_s, data, doing, each, figure, options
 
 from steepest.policies.baselines.optimus import OptimusParameters
 from steepest.sim.allocation.simulate import simulate_allocation
 from steepest.sim.cluster_spec import ClusterSpec
 from steepest.sim.clusters import open_cluster
+from steepest.sim.result import SimulationResult
 from steepest.sim.rules import DEFAULT, MURI, POLLUX, AtEveryEvent, AtRestart, Countdown, Placement, Rules
 from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import read_workload
@@ -97,96 +89,68 @@ VARIANTS: Mapping[str, Sequence[Variant]] = {
 ALIKE_S = 1e-3
 
 
-def data() -> Path:
-    """The folder of traces."""
-    named = os.environ.get("STEEPEST_DATA")
-    return Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
+def opened(case: Case, traces: Path, jobs: int) -> tuple[Workload, ClusterSpec]:
+    """A case's inputs: its first jobs, or all of them."""
+    workload = read_workload(traces / case.trace)
+    return msgspec.structs.replace(workload, jobs=workload.jobs[: jobs or None]), open_cluster(case.cluster)
 
 
-def opened(case: Case) -> tuple[Workload, ClusterSpec]:
-    """A case's inputs."""
-    return read_workload(data() / case.trace), open_cluster(case.cluster)
+def speed(case: Case, workload: Workload, cluster: ClusterSpec, runs: int) -> None:
+    """Jobs a second, and whether the figure is the peer's."""
+    results: list[SimulationResult] = []
+
+    def run() -> None:
+        results.append(simulate_allocation(workload, cluster, case.policy, case.rules, 0))
+
+    taken = [cpu_s(run) for _ in each(f"{case.trace}, {case.policy}", range(runs + 1))]  # the first run imports
+    rates = between([len(workload.jobs) / one for one in taken[1:]], 1)
+    jct = results[-1].summary().mean_jct
+    figure(
+        f"{case.trace} {case.policy}",
+        jobs_per_s=rates,
+        peer_jobs_per_s=case.peer_rate,
+        times=round(rates["median"] / case.peer_rate, 1),
+        mean_jct=round(jct, 4),
+        as_the_peer=abs(jct - case.peer_jct) < ALIKE_S,
+    )
 
 
-def speed(runs: int) -> list[dict[str, Any]]:
-    """Jobs a second of each case, and whether its figure is the peer's."""
-    rows = []
-    for case in CASES:
-        workload, cluster = opened(case)
-        taken = []
-        for _ in range(runs + 1):
-            gc.collect()
-            start = time.process_time()
-            result = simulate_allocation(workload, cluster, case.policy, case.rules, 0)
-            taken.append(time.process_time() - start)
-        rates = [len(workload.jobs) / one for one in taken[1:]]  # the first run imports
-        jct = result.summary().mean_jct
-        rows.append(
-            {
-                "trace": case.trace,
-                "policy": case.policy,
-                "jobs_per_s": round(statistics.median(rates)),
-                "least": round(min(rates)),
-                "most": round(max(rates)),
-                "peer_jobs_per_s": case.peer_rate,
-                "times": round(statistics.median(rates) / case.peer_rate, 1),
-                "mean_jct": round(jct, 4),
-                "as_the_peer": abs(jct - case.peer_jct) < ALIKE_S,
-            }
+def worth(case: Case, workload: Workload, cluster: ClusterSpec) -> None:
+    """Average completion time under the case's rules, with one changed, and under the default ones."""
+    changed = {one.name: one.change for one in VARIANTS[case.rules.name] if case.policy in one.policies}
+    asked = {
+        f"{case.rules.name}, as published": case.rules,
+        **{name: msgspec.structs.replace(case.rules, **change) for name, change in changed.items()},
+        "default": DEFAULT,
+    }
+    base = 0.0
+    for name, chosen in asked.items():
+        doing(f"{case.trace}, {case.policy}: {name}")
+        summary = simulate_allocation(workload, cluster, case.policy, chosen, 0).summary()
+        base = base or summary.mean_jct
+        figure(
+            f"{case.trace} {case.policy}",
+            rules=name,
+            mean_jct=round(summary.mean_jct, 1),
+            change_percent=round(100 * (summary.mean_jct / base - 1), 2),
+            makespan=round(summary.makespan, 1),
         )
-    return rows
-
-
-def worth() -> list[dict[str, Any]]:
-    """Average completion time of each case under its rules, with one changed, and under the default ones."""
-    rows = []
-    for case in CASES:
-        workload, cluster = opened(case)
-        asked = [
-            (f"{case.rules.name}, as published", case.rules),
-            *(
-                (one.name, msgspec.structs.replace(case.rules, **one.change))
-                for one in VARIANTS[case.rules.name]
-                if case.policy in one.policies
-            ),
-            ("default", DEFAULT),
-        ]
-        base = None
-        for name, chosen in asked:
-            summary = simulate_allocation(workload, cluster, case.policy, chosen, 0).summary()
-            base = base or summary.mean_jct
-            rows.append(
-                {
-                    "trace": case.trace,
-                    "policy": case.policy,
-                    "rules": name,
-                    "mean_jct": round(summary.mean_jct, 1),
-                    "change_percent": round(100 * (summary.mean_jct / base - 1), 2),
-                    "makespan": round(summary.makespan, 1),
-                }
-            )
-    return rows
-
-
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as Markdown."""
-    names = list(rows[0])
-    lines = [names, ["---"] * len(names), *([f"{row[name]}" for name in names] for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--rules", action="store_true", help="what each rule is worth, instead of the speed")
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    if not (data() / "muri").is_dir():
-        sys.exit("no traces: set STEEPEST_DATA to a folder that holds muri/ and pollux/")
-    rows = worth() if chosen.rules else speed(chosen.runs)
-    report = {"python": platform.python_version(), "machine": platform.machine(), "rows": rows}
-    print(json.dumps(report, indent=2) if chosen.json else table(rows))
+    """Measure each case."""
+
+    def more(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--rules", action="store_true", help="what each rule is worth, instead of the speed")
+
+    asked = options(__doc__, more, runs=(1, 1, 5), jobs=(20, 0, 0))
+    traces = data("muri", "pollux")
+    for case in CASES:
+        workload, cluster = opened(case, traces, asked.jobs)
+        if asked.rules:
+            worth(case, workload, cluster)
+        else:
+            speed(case, workload, cluster, asked.runs)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,8 @@
-"""How long commands take to start, beside an interpreter that does nothing, of the same run.
-
-Run: ``python benchmarks/start.py [--runs 20] [--json]``
-"""
+"""How long commands take to start, beside an interpreter that does nothing, of the same run."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import statistics
 import subprocess
 import sys
@@ -15,11 +10,16 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.frame.bench import each, figure, options
+
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.main import COMMANDS
 from steepest.clock import SystemClock
+from steepest.events.cluster import PoolConfigured
 from steepest.events.common import Resources
+from steepest.events.registry import FLAGS, READS
 from steepest.log.files.file_log import FileLog
+from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
 
 STEEPEST = "from steepest.__main__ import run; run()"
@@ -34,6 +34,8 @@ def prepared(root: Path) -> Path:
     async def begin() -> None:
         log = FileLog(folder.log, installation.layout.partitions())
         await open_partitions(log, installation.layout, SystemClock())
+        configured = PoolConfigured(reads=READS, flags=tuple(FLAGS))
+        await log.append([new_record(installation.layout.of_pool("default"), "default", configured, 0)])
         await log.close()
 
     asyncio.run(begin())
@@ -43,7 +45,7 @@ def prepared(root: Path) -> Path:
 def measure(calls: dict[str, list[str]], runs: int) -> dict[str, float]:
     """Median seconds of each call. Calls take turns, so that a busy machine is busy for all of them."""
     taken: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(runs + 1):  # the first round compiles
+    for _ in each("runs of every command", range(runs + 1)):  # the first one compiles
         for name, call in calls.items():
             began = time.perf_counter()
             subprocess.run([sys.executable, *call], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
@@ -53,28 +55,23 @@ def measure(calls: dict[str, list[str]], runs: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
+    asked = options(__doc__, runs=(1, 5, 20), commands=(1, len(COMMANDS), len(COMMANDS)))
     with tempfile.TemporaryDirectory() as root:
         state = ["--state", str(prepared(Path(root) / "state"))]
         calls = {
             "python -c pass": ["-c", "pass"],
             "steepest --help": ["-c", STEEPEST, "--help"],
-            **{f"steepest {name} --help": ["-c", STEEPEST, name, "--help"] for name in COMMANDS},
+            **{
+                f"steepest {name} --help": ["-c", STEEPEST, name, "--help"] for name in list(COMMANDS)[: asked.commands]
+            },
             "steepest jobs": ["-c", STEEPEST, "jobs", *state],
             "steepest nodes": ["-c", STEEPEST, "nodes", *state],
             "steepest submit": ["-c", STEEPEST, "submit", *state, "--", "true"],
         }
-        medians = measure(calls, options.runs)
+        medians = measure(calls, asked.runs)
     bare = medians["python -c pass"]
-    figures = {name: {"ms": 1_000 * taken, "times_bare": taken / bare} for name, taken in medians.items()}
-    if options.json:
-        print(json.dumps(figures))
-        return
-    for name, figure in figures.items():
-        print(f"{name:28} {figure['ms']:7.0f} ms  {figure['times_bare']:5.1f} × python -c pass")
+    for name, taken in medians.items():
+        figure(name, ms=round(1_000 * taken), times_bare=round(taken / bare, 1))
 
 
 if __name__ == "__main__":

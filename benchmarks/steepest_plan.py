@@ -2,21 +2,15 @@
 
 Nine of ten jobs are of known size and have due times, the others keep up with their fair copies. Beside
 each plan stands the sorting of as many pairs of numbers, which no plan by due time can do without.
-
-Run: ``python benchmarks/steepest_plan.py [--jobs 10,100,1000] [--json]``
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
 import random
 import statistics
-import sys
-import time
 from collections.abc import Callable
-from typing import Any
+
+from benchmarks.frame.bench import cpu_s, each, figure, options
 
 from steepest.events.common import Resources
 from steepest.events.parameters import SteepestParameters
@@ -50,15 +44,10 @@ def jobs_of(count: int, rng: random.Random) -> list[JobOnNode]:
 
 def median_ms(deed: Callable[[], object]) -> float:
     """Milliseconds of the processor, by the median of some runs."""
-    taken = []
-    for _ in range(RUNS):
-        began = time.process_time()
-        deed()
-        taken.append(time.process_time() - began)
-    return 1_000 * statistics.median(taken)
+    return 1_000 * statistics.median(cpu_s(deed) for _ in range(RUNS))
 
 
-def measure(count: int) -> dict[str, Any]:
+def measure(count: int) -> None:
     """One size: the plan, the fair ends that it needs, and both beside a sort."""
     rng = random.Random(1)  # noqa: S311 - no secret
     jobs, parameters = jobs_of(count, rng), SteepestParameters(on=True)
@@ -78,29 +67,15 @@ def measure(count: int) -> dict[str, Any]:
 
     plan_ms, ends_ms = median_ms(lambda: plan_node(CORES, jobs, parameters)), median_ms(look)
     sort_ms = median_ms(lambda: sorted(pairs))
-    return {
-        "jobs": count,
-        "plan_ms": round(plan_ms, 3),
-        "fair_ends_ms": round(ends_ms, 3),
-        "sort_ms": round(sort_ms, 4),
-        "plan_by_sort": round((plan_ms + ends_ms) / sort_ms),
-    }
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", default="10,100,1000", help="sizes, separated by commas")
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    options = parser.parse_args()
-    rows = []
-    for size in options.jobs.split(","):
-        rows.append(measure(int(size)))
-        if not options.json:
-            sys.stdout.write("  ".join(f"{name}={value}" for name, value in rows[-1].items()) + "\n")
-    if options.json:
-        sys.stdout.write(json.dumps({"machine": platform.platform(), "rows": rows}) + "\n")
+    figure(
+        f"{count} jobs",
+        plan_ms=round(plan_ms, 3),
+        fair_ends_ms=round(ends_ms, 3),
+        sort_ms=round(sort_ms, 4),
+        plan_by_sort=round((plan_ms + ends_ms) / sort_ms),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    for size in each("sizes", options(__doc__, jobs=((10,), (10, 100, 1_000), (10, 100, 1_000))).jobs):
+        measure(size)

@@ -1,11 +1,9 @@
 """Cost of the view: records a second from bytes to a folded pool, and the cost of a record as the jobs grow in number.
 
-Its figures are those of ``frame/record_cost.py``, each beside a baseline of the same run, so that none depends on the
-machine alone. The jobs run ten a node. The records are a pool's in its daily life: of 100, 40 ``GrowthMeasured``, 35
+Its figures are those of ``frame/record_cost.py``, each beside a baseline of the same run. The jobs run ten a node. The
+records are a pool's in its daily life: of 100, 40 ``GrowthMeasured``, 35
 ``NodeUsage``, 10 ``Tick``, 10 ``CategoryChanged``, and 5 of a job that ends and of one that is submitted, placed and
 started in its place.
-
-Run: ``python benchmarks/view.py [--records 100000] [--runs 5] [--json]``
 """
 
 from __future__ import annotations
@@ -15,13 +13,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from frame.record_cost import (  # type: ignore[import-not-found]  # beside this
-    FOLD_JOBS,
-    bare_update,
-    beside_decoding,
-    beside_updating,
-    report,
-)
+from benchmarks.frame.record_cost import FOLD_JOBS, Deed, bare_update, measure
+
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import ID, PREVIOUS, Received
@@ -155,8 +148,8 @@ def begun(life: Life) -> ClusterView:
     return view
 
 
-def fold(count: int, runs: int) -> dict[str, Any]:
-    """Records a second, with and without the view."""
+def fold(count: int) -> tuple[int, Deed, Deed]:
+    """Records to decode, with and without the view."""
     life = Life(FOLD_JOBS)
     raws = [*life.beginning(), *itertools.islice(life.days(), count)]
 
@@ -169,14 +162,13 @@ def fold(count: int, runs: int) -> dict[str, Any]:
         for offset, raw in enumerate(raws):
             take(received(raw, offset))
 
-    found: dict[str, Any] = beside_decoding(len(raws), runs, decode=decode, take_in=take_in)
-    return found
+    return len(raws), decode, take_in
 
 
-def scale(jobs: int, count: int, runs: int) -> dict[str, Any]:
-    """Cost of a record with this many jobs."""
+def scale(jobs: int, count: int) -> tuple[int, Callable[[], tuple[Deed, Deed]]]:
+    """Records of this many jobs."""
 
-    def prepare() -> tuple[Callable[[], object], Callable[[], object]]:
+    def prepare() -> tuple[Deed, Deed]:
         life = Life(jobs)
         view = begun(life)
         raws = list(itertools.islice(life.days(), count))
@@ -188,9 +180,8 @@ def scale(jobs: int, count: int, runs: int) -> dict[str, Any]:
 
         return take_in, bare_update((about for _, _, about in raws), records)
 
-    found: dict[str, Any] = beside_updating(jobs, count, runs, prepare)
-    return found
+    return count, prepare
 
 
 if __name__ == "__main__":
-    report(__doc__, records=100_000, fold=fold, scale=scale)
+    measure(__doc__, fold=fold, scale=scale)

@@ -1,4 +1,4 @@
-"""State after a year: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 6 and 12.
+"""State after a year: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 2, 6 and 12.
 
 The real deciders run it in virtual time (``steepest.testing.system.year``). One job in twenty is never said to have
 ended, 20 spot machines a day come under names of their own and never return, and all restarts from its snapshots every
@@ -7,23 +7,18 @@ the state folder's ``ended/``, where the adapters' own retention removes it ever
 
 Heartbeats and ticks come every 45 minutes here. What they add to a log at their real pace is said by itself, and what is
 bounded by their number has a bound that is as much lower.
-
-Run: ``python benchmarks/year.py [--days 360] [--jobs 1000] [--json]``; a year takes some minutes.
+The default size lives for two months.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
-import sys
 import tempfile
-import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 from unittest import mock
+
+from benchmarks.frame.bench import each, figure, options
 
 from steepest.cluster.folders import ended_jobs
 from steepest.events import cluster as c
@@ -34,7 +29,7 @@ from steepest.policies.monitor.use import USAGE_EVERY_MS
 from steepest.testing.system.year import STEPS_A_DAY, PoolLife
 
 MONTH = 30
-SHOWN = (1, 6, 12)
+SHOWN = (1, 2, 6, 12)
 DAY_MS = 86_400_000
 DAY_S = 86_400
 LEFT_BYTES = 4_096
@@ -72,34 +67,27 @@ class Ended:
         return {"jobs": sum(1 for _ in self._folder.iterdir()), "bytes": sum(path.stat().st_size for path in files)}
 
 
-def live(days: int, jobs: int, ended: Ended) -> list[dict[str, Any]]:
-    """The sizes after each month that is shown."""
+def live(days: int, jobs: int, ended: Ended) -> list[dict[str, int]]:
+    """The bytes after each month that is shown, of what must not grow."""
     facts.BEATS_KEPT = facts.BEATS_KEPT * STEPS_A_DAY // (DAY_MS // USAGE_EVERY_MS)
     life, found = PoolLife(jobs, nodes=NODES, spots_a_day=SPOTS_A_DAY), []
-    began = time.perf_counter()
-    for day in range(MONTH, days + 1, MONTH):
-        life.days(MONTH)
-        for one in range(day - MONTH, day):
-            ended.day(one, jobs)
+    for day in each("days", range(1, days + 1)):
+        life.days(1)
+        ended.day(day - 1, jobs)
+        if day % MONTH:
+            continue
         life.restart()
-        if day // MONTH in SHOWN:
-            sizes = life.sizes()
-            found.append(
-                {
-                    "month": day // MONTH,
-                    "jobs": len(life.view.jobs),
-                    "nodes": sum(1 for _ in life.view.nodes),
-                    "snapshots": sizes,
-                    "all_snapshots": sum(sizes.values()),
-                    "ended": ended.sizes(),
-                    "log_a_day": {topic: log.bytes // day for topic, log in life.logs.items()},
-                    "log_written": sum(log.bytes for log in life.logs.values()),
-                    "log_retained": sum(
-                        log.bytes // day * min(day, RETAINED_DAYS[topic]) for topic, log in life.logs.items()
-                    ),
-                    "seconds": round(time.perf_counter() - began, 1),
-                }
-            )
+        if (month := day // MONTH) in SHOWN:
+            sizes, left = life.sizes(), ended.sizes()
+            found.append({"view": sizes["view"], "all_snapshots": sum(sizes.values()), "ended": left["bytes"]})
+            a_day = {topic: log.bytes // day for topic, log in life.logs.items()}
+            retained = sum(size * min(day, RETAINED_DAYS[topic]) for topic, size in a_day.items())
+            in_view = {"jobs": len(life.view.jobs), "nodes": sum(1 for _ in life.view.nodes)}
+            figure(f"month {month}", **in_view, **{f"{name}_mb": mb(size) for name, size in sizes.items()})
+            figure(f"month {month}, ended/", jobs=left["jobs"], mb=mb(left["bytes"]))
+            written = mb(sum(log.bytes for log in life.logs.values()))
+            sizes_a_day = {f"{topic}_mb_a_day": mb(size) for topic, size in a_day.items()}
+            figure(f"month {month}, logs", **sizes_a_day, retained_mb=mb(retained), written_mb=written)
     return found
 
 
@@ -109,48 +97,20 @@ def usage_a_day(every_ms: int) -> int:
     return len(encode(used)) * DAY_MS // every_ms
 
 
-def main() -> int:
-    """Print the figures; the exit status says whether they are within their bound."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--days", type=int, default=12 * MONTH)
-    parser.add_argument("--jobs", type=int, default=1_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+def main() -> None:
+    """Measure, and say what has grown from the first month to the last."""
+    asked = options(__doc__, days=(MONTH, 2 * MONTH, 12 * MONTH), jobs=(2, 500, 1_000))
     with tempfile.TemporaryDirectory() as folder:
-        months = live(arguments.days, arguments.jobs, Ended(Path(folder)))
-    first, last = months[0], months[-1]
-    grown = {
-        "view": last["snapshots"]["view"] / first["snapshots"]["view"],
-        "all": last["all_snapshots"] / first["all_snapshots"],
-        "ended": last["ended"]["bytes"] / first["ended"]["bytes"],
-    }
-    usage = {"before": usage_a_day(USAGE_EVERY_MS), "now": usage_a_day(5_000)}
-    is_bounded = max(grown.values()) <= MAY_GROW
-    if arguments.json:
-        print(json.dumps({"python": platform.python_version(), "months": months, "grown": grown, "usage": usage}))
-        return not is_bounded
-    for month in months:
-        a_day = ", ".join(f"{topic} {mb(size)}" for topic, size in month["log_a_day"].items())
-        print(
-            f"month {month['month']:2} ({month['seconds']} s): {month['jobs']} jobs and {month['nodes']} nodes in the view; "
-            f"snapshots {mb(month['all_snapshots'])}"
-        )
-        print("          " + ", ".join(f"{name} {mb(size)}" for name, size in month["snapshots"].items()))
-        print(f"          ended/: {month['ended']['jobs']} jobs, {mb(month['ended']['bytes'])}")
-        print(f"          log a day: {a_day}; retained {mb(month['log_retained'])}, all {mb(month['log_written'])}")
-    print(f"use of a node in `cluster` a day: {mb(usage['now'])}, and twice a second it would be {mb(usage['before'])}")
-    print(
-        f"from month {first['month']} to {last['month']}: view × {grown['view']:.2f}, all snapshots × {grown['all']:.2f}, "
-        f"ended/ × {grown['ended']:.2f}; "
-        f"at most {MAY_GROW}: {'yes' if is_bounded else 'NO'}"
-    )
-    return not is_bounded
+        months = live(asked.days, asked.jobs, Ended(Path(folder)))
+    figure("use of a node a day", mb=mb(usage_a_day(5_000)), twice_a_second_mb=mb(usage_a_day(USAGE_EVERY_MS)))
+    grown = {name: round(size / months[0][name], 2) for name, size in months[-1].items()}
+    figure("grown", **grown, at_most=MAY_GROW)
 
 
-def mb(size: float) -> str:
-    """A number of bytes as text in MB."""
-    return f"{size / 1e6:.2f} MB"
+def mb(size: float) -> float:
+    """Bytes in MB."""
+    return round(size / 1e6, 2)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

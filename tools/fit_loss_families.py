@@ -6,7 +6,7 @@ and for given rates its other parameters, none below 0, follow by least squares 
 non-negative least squares). Of the shapes the one with the least Bayesian information criterion is taken. A workload
 becomes one family: the run whose fitted curve, divided by its beginning, is nearest to those of all other runs.
 
-Run: ``python tools/fit_loss_families.py DATA``, where DATA holds ``algoperf-curves.jsonl.gz`` (AlgoPerf v0.5),
+Run: ``python -m tools.fit_loss_families DATA``, where DATA holds ``algoperf-curves.jsonl.gz`` (AlgoPerf v0.5),
 ``pollux/traces/`` (the OSDI 2021 artifact) and ``taskset/*.json.gz``. It takes a few minutes.
 """
 
@@ -26,7 +26,7 @@ from scipy.optimize import minimize, nnls
 
 from steepest.sim.losses.curve import Exponential, Fitted, Inverse, Power, TwoPhase
 from steepest.sim.losses.families import Catalogue, Family, task_of
-from steepest.sim.losses.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
+from tools.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
 
 OUT = Path(__file__).parents[1] / "libs/steepest/src/steepest/sim/losses/families.json"
 

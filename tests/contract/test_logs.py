@@ -8,7 +8,7 @@ import pytest
 from steepest.log.base import TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.memory import MemoryLog
-from steepest.testing.contracts.log_contract import CLUSTER, PARTITIONS, LogContract, Reopen, numbered
+from steepest.testing.contracts.log_contract import PARTITIONS, LogContract, Reopen
 from steepest.testing.contracts.log_processes import Opener, SharedLogContract
 from steepest.testing.contracts.log_retention import RetentionContract, Trim
 
@@ -42,7 +42,7 @@ class TestMemoryLog(LogContract, RetentionContract):
         return trim
 
 
-class TestFileLog(SharedLogContract):
+class TestFileLog(SharedLogContract, RetentionContract):
     """The contract, on the log in files."""
 
     @pytest.fixture
@@ -66,7 +66,11 @@ class TestFileLog(SharedLogContract):
         """Another process opens the folder."""
         return "steepest.log.files.file_log:FileLog.open", [str(log.folder)]
 
-    async def test_a_file_is_never_cut_at_its_start(self, log: FileLog) -> None:
-        """A log in files always begins with its first record."""
-        await log.append(numbered(5))
-        assert await log.begin(CLUSTER) == 0
+    @pytest.fixture
+    def trim(self, log: FileLog) -> Trim:
+        """Puts a file that begins later in the place of the partition's."""
+
+        async def trim(at: TopicPartition, before: int) -> None:
+            await log.trim(at, before)
+
+        return trim

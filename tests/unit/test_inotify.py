@@ -31,15 +31,17 @@ async def next_of(events: FileEvents) -> int | None:
 
 
 async def test_an_event_names_its_watch(events: FileEvents, tmp_path: Path) -> None:
-    """A write to a watched file, and a file that is moved into a watched folder, name the watch that saw it."""
-    file, folder, made = tmp_path / "file", tmp_path / "folder", tmp_path / "made"
-    file.touch()
+    """A write to a file of a watched folder, and a file that is moved into one, name the watch that saw it."""
+    written, folder, made = tmp_path / "written", tmp_path / "folder", tmp_path / "made"
+    for one in (written, folder):
+        one.mkdir()
     made.touch()
-    folder.mkdir()
-    of_file, of_folder = events.watch_file(file), events.watch_folder(folder, FileChange.MOVED_IN)
+    (written / "file").touch()
+    of_written = events.watch_folder(written, FileChange.MODIFIED)
+    of_folder = events.watch_folder(folder, FileChange.MOVED_IN)
 
-    file.write_bytes(b"x")
-    assert await next_of(events) == of_file
+    (written / "file").write_bytes(b"x")
+    assert await next_of(events) == of_written
     (folder / "passed over").touch()  # created there, which is not watched for
     made.rename(folder / "made")
     assert await next_of(events) == of_folder
@@ -64,6 +66,6 @@ async def test_what_is_not_there_is_not_watched(events: FileEvents, tmp_path: Pa
     """A missing path is an OSError, and so is a file in place of a folder: the caller polls instead."""
     (tmp_path / "file").touch()
     with pytest.raises(FileNotFoundError):
-        events.watch_file(tmp_path / "missing")
+        events.watch_folder(tmp_path / "missing", FileChange.CREATED)
     with pytest.raises(NotADirectoryError):
         events.watch_folder(tmp_path / "file", FileChange.CREATED)

@@ -81,7 +81,8 @@ prints a file of all settings ([examples/steepest.toml](../examples/steepest.tom
 it starts. An unknown key or variable, a value of a wrong type and one that is out of range are errors that name the file
 and the key, the variable, or the flag.
 
-Services take `--config` and the environment; `[cluster]`, `[parameters]` and `[services]` are for `steepest up` alone. What
+Services take `--config` and the environment; `[cluster]`, `[parameters]`, `[retention]` and
+`[services]` are for `steepest up` alone. What
 concerns one job is an option of `submit`, and a training script has [variables of its own](control-folder.md).
 """
 

@@ -20,7 +20,7 @@ from steepest.sim.result import JobResult, SimulationResult
 from steepest.testing.system.running_system import STEEPEST
 
 KEYS = (
-    "policy jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 late_share late_worst mean_jct_change "
+    "policy seed jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 left_out late_share late_worst mean_jct_change "
     "median_jct_change makespan_change mean_t90_change mean_wait makespan "
     "utilisation migrations preemptions deadlocked scale_ups scale_downs partial_gang_ms_max events wall_seconds"
 )
@@ -47,6 +47,7 @@ def test_the_json_of_a_run_has_these_keys_in_this_order() -> None:
 
     assert [list(one) for one in printed] == [KEYS.split()] * 9
     assert [one["policy"] for one in printed] == ["spread"] * 3 + ["procon"] * 3 + ["srtf"] * 3
+    assert [one["seed"] for one in printed] == [3, 0, 1] * 3
     assert all(one["finished"] == one["jobs"] == 3 for one in printed)
 
 
@@ -145,8 +146,8 @@ def test_the_change_of_every_figure_is_shown(capsys: pytest.CaptureFixture[str])
     assert " ".join(row.split()) == "steepest spread -20.0 % -50.0 % +10.0 % -20.0 % 33.3% +10%"
 
 
-def test_nothing_is_compared_where_not_as_many_jobs_finished(capsys: pytest.CaptureFixture[str]) -> None:
-    """A mean over those alone that a policy finished is no gain."""
+def test_jobs_that_did_not_finish_under_both_policies_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    """A mean over those alone that a policy finished is no gain; how many are left out is said."""
     jobs = [JobResult(name=name, submit_s=0.0, start_s=0.0, end_s=end_s) for name, end_s in (("a", 10.0), ("b", 50.0))]
     unfinished = [jobs[0], JobResult(name="b", submit_s=0.0, start_s=0.0, outcome="running")]
     ran = (("fifo", jobs), ("las", unfinished), ("sjf", jobs))
@@ -156,10 +157,13 @@ def test_nothing_is_compared_where_not_as_many_jobs_finished(capsys: pytest.Capt
             for policy, ended in ran
         ]
     )
-    _, *rows, _, _, _, las, sjf = (line.split() for line in capsys.readouterr().out.splitlines())
+    printed = capsys.readouterr()
+    _, *rows, _, _, _, las, sjf = (line.split() for line in printed.out.splitlines())
 
     assert [row[:3] for row in rows] == [["fifo", "2/2", "30.0"], ["las", "1/2", "10.0"], ["sjf", "2/2", "30.0"]]
-    assert las[:5] == ["las", "fifo", "-", "-", "-"]
+    assert las[:8] == ["las", "fifo", *["+0.0", "%"] * 3]
+    assert "las: without 1 job that did not finish under both policies\n" in printed.err
+    assert "sjf: without" not in printed.err
     assert sjf[:4] == ["sjf", "fifo", "+0.0", "%"]
 
 

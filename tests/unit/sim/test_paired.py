@@ -25,14 +25,15 @@ def test_an_interval_is_as_wide_as_the_values_differ() -> None:
     assert half_width(values) == pytest.approx(3.18245 * statistics.stdev(values) / 2, rel=1e-5)
 
 
-def summed_up(*ends_s: float, beside: tuple[float, ...]) -> Summary:
-    """A run whose jobs were submitted at 0 and ended so, beside another one."""
+def summed_up(*ends_s: float | None, beside: tuple[float | None, ...]) -> Summary:
+    """A run whose jobs were submitted at 0 and ended so, or did not, beside another one."""
     ours, theirs = (
         SimulationResult(
             policy=policy,
             seed=0,
             jobs=[
-                JobResult(name=str(number), submit_s=0.0, start_s=0.0, end_s=end_s) for number, end_s in enumerate(ends)
+                JobResult(name=str(number), submit_s=0.0, start_s=0.0, end_s=end_s, learned_s=end_s and end_s / 2)
+                for number, end_s in enumerate(ends)
             ],
             used=1.0,
             capacity=1.0,
@@ -54,12 +55,26 @@ def test_changes_are_paired() -> None:
     assert changes.mean_jct.mean == pytest.approx((26 / 30 - 1 + 380 / 300 - 1) / 2)
     assert changes.makespan is not None
     assert changes.makespan.mean == pytest.approx((-0.1 + 0.5) / 2)
-    assert changes.mean_t90 is None
+    assert changes.mean_t90 == changes.mean_jct
+    assert changes.left_out == 0
     assert (changes.late_share, changes.late_worst) == (0.25, 0.5)
 
 
+def test_means_are_compared_over_the_jobs_that_finished_in_both_runs() -> None:
+    """Others are counted and left out, also where as many finished in each."""
+    one = summed_up(8.0, None, 50.0, None, beside=(10.0, 20.0, None, None))
+
+    assert (one.finished, one.left_out) == (2, 3)
+    assert one.mean_jct == 29.0
+    for change in (one.mean_jct_change, one.median_jct_change, one.makespan_change, one.mean_t90_change):
+        assert change == pytest.approx(-0.2)
+    assert one.late_share == 0.0
+    assert one.late_worst == pytest.approx(-0.2)
+
+
 def test_a_figure_that_one_seed_lacks_has_no_change() -> None:
-    """Under one of the seeds a job did not finish."""
-    whole, cut = summed_up(8.0, 18.0, beside=(10.0, 20.0)), summed_up(8.0, beside=(10.0, 20.0))
-    assert cut.mean_jct_change is None
-    assert paired_changes([whole, cut], "theirs").mean_jct is None
+    """Under one of the seeds no job finished in both runs."""
+    whole, cut = summed_up(8.0, 18.0, beside=(10.0, 20.0)), summed_up(8.0, None, beside=(None, 20.0))
+    assert (cut.left_out, cut.mean_jct_change, cut.makespan_change, cut.late_share) == (2, None, None, None)
+    changes = paired_changes([whole, cut], "theirs")
+    assert (changes.mean_jct, changes.left_out) == (None, 2)

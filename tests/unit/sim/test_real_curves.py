@@ -14,7 +14,7 @@ import pytest
 
 from steepest.errors import InputError
 from steepest.sim.losses.families import FAMILIES
-from steepest.sim.losses.real_curves import algoperf_curves, pollux_curves, taskset_curves
+from tools.real_curves import algoperf_curves, pollux_curves, taskset_curves
 
 from .samples import real_data
 

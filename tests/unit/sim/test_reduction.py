@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.sim.losses.reduction import learned_at
+from tools.real_curves import learned_at
 
 
 def test_an_exponential_has_learned_most_where_its_formula_says() -> None:

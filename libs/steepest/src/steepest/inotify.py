@@ -55,26 +55,15 @@ class FileEvents:
         self._is_closed = False
         FileEvents.instances += 1
 
-    def watch_file(self, path: Path) -> int:
-        """Report each write to a file; return the watch's number.
-
-        Raises:
-            OSError: It does not exist, or the user's limit of watches is reached.
-        """
-        return self._watch(path, self._masks[FileChange.MODIFIED])
-
     def watch_folder(self, path: Path, changes: FileChange) -> int:
         """Report changes of the files directly in a folder; return the watch's number.
 
         Raises:
-            OSError: As for :meth:`watch_file`, or it is no folder.
+            OSError: It does not exist, is no folder, or the user's limit of watches is reached.
         """
         mask = self._only_folder
         for change in changes:
             mask |= self._masks[change]
-        return self._watch(path, mask)
-
-    def _watch(self, path: Path, mask: Mask) -> int:
         watch = self._inotify.add_watch(path, mask)
         self._watches[watch.wd] = watch
         return watch.wd

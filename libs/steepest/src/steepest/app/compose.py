@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,11 +24,13 @@ from steepest.cluster.port import Cluster
 from steepest.events.parameters import PoolParameters
 from steepest.log.base import Log
 from steepest.log.files.file_lock import locked
+from steepest.log.files.file_log import FileLog
 from steepest.runtime.effector import Effector
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.outbox import patiently
 from steepest.runtime.recovery.log_identity import open_partitions
+from steepest.runtime.recovery.trimming import keep_trimmed
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import HeldPool, Service
 
@@ -74,16 +77,22 @@ async def composed(
         async for attempt in patiently():
             with attempt:
                 await _open(log, layout, clock, folder.opening_lock)
+        upkeep, services_here = None, services if system is None else [*services, system]
+        snapshots = open_snapshots(settings, log, services[0].name if system is None else "")
+        if system is not None and isinstance(log, FileLog):
+            trim = partial(keep_trimmed, limits=settings.retention.of, clock=clock)
+            upkeep = partial(trim, log, layout, services_here, snapshots)
         runtime = Runtime(
-            services if system is None else [*services, system],
+            services_here,
             log=log,
             layout=layout,
             pools=pools,
-            snapshots=open_snapshots(settings, log, services[0].name if system is None else ""),
+            snapshots=snapshots,
             clock=clock,
             metrics=metrics,
             pool_share=pool_share_of(settings, layout, services[0].name) if system is None else None,
             shares=shares_of(settings, layout),
+            upkeep=upkeep,
         )
         yield Composition(runtime, clusters, log)
     finally:

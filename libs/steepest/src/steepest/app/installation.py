@@ -22,7 +22,7 @@ from steepest.errors import InputError, LogUnavailableError
 from steepest.events.registry import BY_POOL
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.log.files.recording import grow_recording
+from steepest.log.files.recording import change_recording
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
 from steepest.runtime.layout import Layout
@@ -77,7 +77,7 @@ def open_log(settings: Settings, installation: Installation, *, read_only: bool 
     if read_only:
         return FileLog.open(folder.log, read_only=True)
     if installation.pools and folder.has_log_in_files:
-        grow_recording(folder.log, {topic: partitions[topic] for topic in BY_POOL})
+        change_recording(folder.log, {topic: partitions[topic] for topic in BY_POOL})
     return FileLog(folder.log, partitions)
 
 

@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,6 @@ BASE = "steepest-base"
 DEMO = "steepest-demo"
 PACKAGES = ("python3", "python3-numpy")
 RELEASE = "bookworm"
-MIRROR = "http://deb.debian.org/debian"
 
 _USELESS = (
     "var/cache/apt",
@@ -56,6 +56,14 @@ def missing(folder: Path) -> str:
     return "" if tarball(folder).exists() else f"there is no {tarball(folder)}"
 
 
+def mirror() -> list[str]:
+    """Where this machine's own sources, in either form of APT's files, have the release; none: as ``debootstrap`` knows."""
+    with contextlib.suppress(OSError):  # there is no APT
+        sources = subprocess.run(["apt-get", "update", "--print-uris"], capture_output=True, text=True, check=False)
+        return re.findall(rf"'(\S+)/dists/{RELEASE}/main/binary-", sources.stdout)[:1]
+    return []
+
+
 def make(folder: Path) -> Path:
     """Build the tarball of the base image unless it exists (80 s, 70 MB of packages); return its path.
 
@@ -71,7 +79,7 @@ def make(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.absolute(), prefix="root-") as name:
         root = Path(name) / "root"
-        order = [program, "--variant=minbase", f"--include={','.join(PACKAGES)}", RELEASE, str(root), MIRROR]
+        order = [program, "--variant=minbase", f"--include={','.join(PACKAGES)}", RELEASE, str(root), *mirror()]
         done = subprocess.run(order, stdout=sys.stderr, check=False)
         if done.returncode:
             raise InputError(f"debootstrap ended with {done.returncode}", hint="read its output; it needs root")

@@ -21,6 +21,11 @@ from typing import Protocol
 
 import msgspec
 
+DAY_MS = 86_400_000
+RETENTION_MS: Mapping[str, int] = {"loss": 30 * DAY_MS, "heartbeats": 7 * DAY_MS, "dead-letters": 90 * DAY_MS}
+"""How long records of a topic are kept, unless it is set. A pool's log is its source of truth and is kept; records of other
+topics are kept much longer than their oldest snapshot needs."""
+
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """One partition of one topic."""

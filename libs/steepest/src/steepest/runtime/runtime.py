@@ -7,7 +7,8 @@ why. Any other error is a bug and ends the process: a supervisor starts it again
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from steepest.aio import leaves, until_stopped
 from steepest.clock import Clock
@@ -48,6 +49,7 @@ class Runtime:
         metrics: Metrics | None = None,
         pool_share: Assignment | None = None,
         shares: Callable[[StreamDeciderType], Assignment] | None = None,
+        upkeep: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """Run services.
 
@@ -61,6 +63,7 @@ class Runtime:
             metrics: Where they are counted.
             pool_share: Which of the pools are this process's, while others run the same service; None: all.
             shares: Likewise the share of a stream decider's topic; None: all partitions.
+            upkeep: What else runs beside the loops, until they are to stop.
         """
         self.health = Health(clock)
         self.metrics = metrics or Metrics()
@@ -68,6 +71,7 @@ class Runtime:
         self._log = log
         self._layout = layout
         self._clock = clock
+        self._upkeep = upkeep
         deciders = [kind for service in services for kind in service.cluster_deciders]
         self.pools = {
             pool: PoolLoop(
@@ -141,3 +145,5 @@ class Runtime:
             for loop in self._loops:
                 running = keep_running(loop, stop, metrics=self.metrics, health=self.health, clock=self._clock)
                 group.create_task(running, name=loop.name)
+            if self._upkeep is not None:
+                group.create_task(until_stopped(self._upkeep(), stop), name="upkeep")

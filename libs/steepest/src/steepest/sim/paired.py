@@ -43,11 +43,12 @@ class MeanChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairedChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy beside another one under the same seeds; None where a figure is unknown, or not as many jobs finished.
+    """A policy beside another one under the same seeds; None where a figure is unknown.
 
     Attributes:
         against: The other policy.
         seeds: How many.
+        left_out: Jobs under all seeds that did not finish under both policies, and are no part of the figures.
         late_share: Mean share of the jobs that ended late, by :attr:`Summary.late_share`.
         late_worst: How much later the job ended that was delayed most under any seed, by :attr:`Summary.late_worst`.
     """
@@ -55,6 +56,7 @@ class PairedChanges(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     against: str
     seeds: int
+    left_out: int
     mean_jct: MeanChange | None
     median_jct: MeanChange | None
     makespan: MeanChange | None
@@ -76,6 +78,7 @@ def paired_changes(runs: Sequence[Summary], against: str) -> PairedChanges:
         policy=runs[0].policy,
         against=against,
         seeds=len(runs),
+        left_out=sum(run.left_out or 0 for run in runs),
         mean_jct=_mean_change([run.mean_jct_change for run in runs]),
         median_jct=_mean_change([run.median_jct_change for run in runs]),
         makespan=_mean_change([run.makespan_change for run in runs]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -53,13 +53,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
         p90_jct: Element ⌊n·0.9⌋, counted from 0, of the sorted completion times; the other quantiles likewise.
         mean_t90: Mean time from submission to 90 % of the reduction of a job's own loss, over the jobs of which it is
             known; None: it is known of none.
-        late_share: Share of the jobs that ended more than ``LATE`` later than in the run that this one is compared with,
-            as a share of their completion time there; None: it is compared with none.
-        late_worst: How much later the job ended that was delayed most, likewise; None also where no job ended in both.
-        mean_jct_change: Change of the mean completion time against the run that this one is compared with, as a share of it
-            there: -0.25 is a quarter less; None: it is compared with none, or not as many jobs finished. The other changes
-            likewise.
-        mean_t90_change: None also where one of the two is.
+        left_out: Jobs that did not finish both in this run and in the one that it is compared with; None: there is no such
+            run. The following figures are about the other jobs alone; None: there are none.
+        late_share: Share of the jobs that ended more than ``LATE`` later than in the other run, as a share of their
+            completion time there.
+        late_worst: How much later the job ended that was delayed most, likewise.
+        mean_jct_change: Change of the mean completion time, as a share of that in the other run: -0.25 is a quarter less.
+            The other changes likewise.
+        mean_t90_change: Over the jobs of which it is known in both.
         mean_wait: From submission to first start, over the jobs that started.
         makespan: The last end, from the workload's start.
         utilisation: Share of the cluster's GPU-seconds (CPU-seconds, where the jobs ask for no GPU) in use from the start
@@ -73,6 +74,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     policy: str
+    seed: int
     jobs: int
     finished: int
     mean_jct: float
@@ -80,6 +82,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     p90_jct: float
     p99_jct: float
     mean_t90: float | None
+    left_out: int | None
     late_share: float | None
     late_worst: float | None
     mean_jct_change: float | None
@@ -124,31 +127,28 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self, beside: SimulationResult | None = None) -> Summary:
         """Compute the summary figures; ``beside``: the run of the same jobs that this one is compared with."""
-        later = [] if beside is None else _later(self.jobs, beside.jobs)
-        learned = [job.learned_s - job.submit_s for job in self.jobs if job.learned_s is not None]
-        finished = [job for job in self.jobs if job.end_s is not None]
-        jcts = sorted(job.jct_s for job in finished)
+        others = [] if beside is None else beside.jobs
+        both, learned = _in_both(self.jobs, others, "end_s"), _in_both(self.jobs, others, "learned_s")
+        later = [job.jct_s / other.jct_s - 1 for job, other in both if other.jct_s > 0]
+        jcts, makespan, t90s = _jcts(self.jobs), _makespan(self.jobs), _t90s(self.jobs)
         waits = [job.start_s - job.submit_s for job in self.jobs if job.start_s is not None]
-        makespan = max((job.end_s for job in finished if job.end_s is not None), default=0.0)
-        mean_jct, median_jct, mean_t90 = _mean(jcts), _quantile(jcts, 0.5), _mean(learned) if learned else None
-        before = None if beside is None else beside.summary()
-        if before is not None and before.finished != len(finished):
-            before = None  # a mean over those alone that both finished is no gain
         return Summary(
             policy=self.policy,
+            seed=self.seed,
             jobs=len(self.jobs),
-            finished=len(finished),
-            mean_jct=mean_jct,
-            median_jct=median_jct,
+            finished=len(jcts),
+            mean_jct=_mean(jcts),
+            median_jct=_quantile(jcts, 0.5),
             p90_jct=_quantile(jcts, 0.9),
             p99_jct=_quantile(jcts, 0.99),
-            mean_t90=mean_t90,
+            mean_t90=_mean(t90s) if t90s else None,
+            left_out=None if beside is None else len(self.jobs) - len(both),
             late_share=sum(one > LATE for one in later) / len(later) if later else None,
             late_worst=max(later) if later else None,
-            mean_jct_change=None if before is None else _change(mean_jct, before.mean_jct),
-            median_jct_change=None if before is None else _change(median_jct, before.median_jct),
-            makespan_change=None if before is None else _change(makespan, before.makespan),
-            mean_t90_change=None if before is None else _change(mean_t90, before.mean_t90),
+            mean_jct_change=_change(both, lambda jobs: _mean(_jcts(jobs))),
+            median_jct_change=_change(both, lambda jobs: _quantile(_jcts(jobs), 0.5)),
+            makespan_change=_change(both, _makespan),
+            mean_t90_change=_change(learned, lambda jobs: _mean(_t90s(jobs))),
             mean_wait=_mean(waits),
             makespan=makespan,
             utilisation=self.used / (self.capacity * makespan) if self.capacity and makespan else 0.0,
@@ -163,15 +163,30 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _later(jobs: Sequence[JobResult], others: Sequence[JobResult]) -> list[float]:
-    """By how much each job ended later than in another run, as a share of its completion time there."""
-    before = {job.name: job.jct_s for job in others if job.end_s is not None and job.jct_s > 0}
-    return [job.jct_s / before[job.name] - 1 for job in jobs if job.end_s is not None and job.name in before]
+def _jcts(jobs: Sequence[JobResult]) -> list[float]:
+    return sorted(job.jct_s for job in jobs if job.end_s is not None)
 
 
-def _change(now: float | None, before: float | None) -> float | None:
-    """A figure's change as a share of what it was; None where one of the two is unknown, or it was 0."""
-    return None if now is None or not before else now / before - 1
+def _makespan(jobs: Sequence[JobResult]) -> float:
+    return max((job.end_s for job in jobs if job.end_s is not None), default=0.0)
+
+
+def _t90s(jobs: Sequence[JobResult]) -> list[float]:
+    return [job.learned_s - job.submit_s for job in jobs if job.learned_s is not None]
+
+
+def _in_both(jobs: Sequence[JobResult], others: Sequence[JobResult], known: str) -> list[tuple[JobResult, JobResult]]:
+    """The jobs of which a time is known in both runs: means over different jobs are no comparison."""
+    there = {job.name: job for job in others if getattr(job, known) is not None}
+    return [(job, there[job.name]) for job in jobs if getattr(job, known) is not None and job.name in there]
+
+
+def _change(
+    pairs: Sequence[tuple[JobResult, JobResult]], figure: Callable[[Sequence[JobResult]], float]
+) -> float | None:
+    """A figure's change over the same jobs as a share of what it was; None where there are none, or it was 0."""
+    now, before = figure([job for job, _ in pairs]), figure([other for _, other in pairs])
+    return now / before - 1 if before else None
 
 
 def _mean(values: Sequence[float]) -> float:

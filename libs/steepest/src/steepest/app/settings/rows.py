@@ -18,7 +18,7 @@ PREFIX = "STEEPEST_"
 HIDDEN = "********"
 """Stands for a secret that is set."""
 
-UP_ONLY = ("cluster", "parameters", "services", "client")
+UP_ONLY = ("cluster", "parameters", "retention", "services", "client")
 """Sections that the command line alone reads."""
 
 ONLY_READ_BY = {"mqtt": ("log-collector", "mqtt-bridge"), "agent": ("log-collector",), "gateway": ("gateway",)}

@@ -6,6 +6,7 @@ documentation and the example file are made from this tree (:mod:`steepest.app.s
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from steepest.app.settings.gateway import GatewaySettings
 from steepest.app.settings.remote import ClientSettings
 from steepest.app.state_folder import StateFolder
 from steepest.events.common import Count, Name
+from steepest.log.base import RETENTION_MS
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.mqtt.settings import MqttSettings
 
@@ -54,6 +56,9 @@ Placement = Literal["spread", "flowcon2"]
 Kind = Literal["JobSet", "TrainJob", "PyTorchJob"]
 Namespace = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)", examples=["team-a"])]
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
+TopicLimit = Annotated[
+    str, Meta(pattern=r"^(cluster|loss|heartbeats|dead-letters)=[0-9]{1,18}$(?!\n)", examples=["loss=604800000"])
+]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
 
 
@@ -211,6 +216,21 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = ()
 
 
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `steepest up` removes from a log in files, as Kafka does by its topics' settings of these names."""
+
+    ms: Annotated[
+        tuple[TopicLimit, ...],
+        means("How long records are kept, by topic; a topic that is not named keeps all (docs/recordings.md)."),
+    ] = tuple(f"{topic}={ms}" for topic, ms in RETENTION_MS.items())
+    bytes: Annotated[tuple[TopicLimit, ...], means("How large each partition is at least left, by topic.")] = ()
+
+    def of(self, topic: str, now_ms: int) -> tuple[int, float]:
+        """The time before which a topic's records are too old, and the bytes that a partition keeps."""
+        ms, bytes_ = (dict(one.split("=") for one in limits) for limits in (self.ms, self.bytes))
+        return max(0, now_ms - int(ms[topic])) if topic in ms else 0, float(bytes_.get(topic, math.inf))
+
+
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which services `steepest up` runs over Kafka, each as a process of its own."""
 
@@ -248,6 +268,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     agent: AgentSettings = AgentSettings()
     cluster: ClusterSettings = ClusterSettings()
     parameters: ParameterSettings = ParameterSettings()
+    retention: RetentionSettings = RetentionSettings()
     services: ServiceSettings = ServiceSettings()
     gateway: GatewaySettings = GatewaySettings()
     client: ClientSettings = ClientSettings()

@@ -67,7 +67,7 @@ async def _trim(settings: Settings, keep_ms: int, *, dry_run: bool) -> dict[str,
 
     installation, kafka, clock = settings.folder.read(), kafka_of(settings), SystemClock()
     if kafka is None:
-        raise click.UsageError("a log in files is kept whole; say which cluster: --kafka HOST:PORT")
+        raise click.UsageError("`up` trims a log in files, by retention.ms; say which cluster: --kafka HOST:PORT")
     log = open_log(settings, installation)
     assert isinstance(log, KafkaLog)  # noqa: S101 - it is on Kafka
     context = ServiceContext(

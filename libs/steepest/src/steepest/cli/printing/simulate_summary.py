@@ -14,6 +14,7 @@ import msgspec
 
 from steepest.cli.printing.output import tell
 from steepest.cli.printing.tables import show
+from steepest.describe import count
 from steepest.errors import InputError
 from steepest.policies.baselines.by_name import BASELINES
 from steepest.sim.paired import MeanChange, PairedChanges, paired_changes
@@ -50,7 +51,6 @@ def write(folder: Path, results: Sequence[SimulationResult]) -> None:
     """
     rows = [
         {
-            "seed": result.seed,
             **msgspec.structs.asdict(result.summary(compared_with(results, result))),
             "assumptions": result.assumptions,
         }
@@ -95,6 +95,10 @@ def show_results(results: Sequence[SimulationResult]) -> None:
         show(CHANGES, [_change_row(one) for one in changes])
         if several:
             tell("± is half of the 95 % confidence interval of the mean.")
+        for one in changes:
+            if one.left_out:
+                left = count(one.left_out, "job")
+                tell(f"{one.policy}: without {left} that did not finish under both policies", err=True)
     for note in _notes(results):
         tell(note, err=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -11,14 +12,14 @@ def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def write_atomically(path: Path, data: bytes, *, keep: Path | None = None) -> None:
+def write_atomically(path: Path, data: bytes | Iterable[bytes], *, keep: Path | None = None) -> None:
     """Write a temporary file in the same folder, sync, and rename it into place; this also survives a power loss.
 
     One writer at a time for each path. Only this user may read the file.
 
     Args:
         path: The file's path.
-        data: The file's whole content.
+        data: The file's whole content, or its parts.
         keep: Where to move the previous file, immediately before the new one replaces it.
 
     Raises:
@@ -27,7 +28,7 @@ def write_atomically(path: Path, data: bytes, *, keep: Path | None = None) -> No
     temporary = path.with_name(f".{path.name}.aside")  # the name that earlier versions may have left behind
     try:
         with open(temporary, "wb", opener=private) as file:
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
         if keep is not None and path.exists():

@@ -19,7 +19,7 @@ _log = Logger()
 
 
 class FileCursor:
-    """Implements ``steepest.log.local_reader.Cursor``. It goes back only to a line that was not complete."""
+    """Implements ``steepest.log.local_reader.Cursor``. It looks for its line again only in a trimmed file."""
 
     def __init__(self, file: PartitionFile, offset: int, *, warn_torn: bool) -> None:
         """Start before this offset.
@@ -32,21 +32,23 @@ class FileCursor:
         self._file = file
         self._offset = offset
         self._warn_torn = warn_torn
-        self._sought = False
+        self._opening = 0
         self._position = 0
         self._lines: list[bytes] = []
         self._next = 0
         self._skip = 0
 
     async def seek(self) -> None:
-        """See ``steepest.log.local_reader.Cursor.seek``. The first call may have to count the lines before the start."""
-        if self._sought:
-            return
-        await self._file.scan_until(self._offset)
-        check_position(self._file.at, self._offset, self._file.begin, self._file.records)
-        near, self._position = self._file.near(self._offset)
-        self._skip = self._offset - near
-        self._sought = True
+        """See ``steepest.log.local_reader.Cursor.seek``. In a file that it sees first, it may have to count lines."""
+        while self._opening != (opening := self._file.refresh()):
+            await self._file.scan_until(self._offset)
+            if opening != self._file.openings:
+                continue
+            check_position(self._file.at, self._offset, self._file.begin, self._file.records)
+            near, self._position = self._file.near(self._offset)
+            self._skip = self._offset - near
+            self._lines, self._next = [], 0
+            self._opening = opening
 
     def take(self, limit: int) -> Sequence[Record]:
         """See ``steepest.log.local_reader.Cursor.take``. At most one chunk's records, so that large ones fit in memory."""
@@ -82,7 +84,8 @@ class FileCursor:
         return True
 
     def _warn_of_tail(self) -> None:
-        tail = self._file.tail(self._position, self._offset) if self._warn_torn else None
-        if tail:
+        if self._warn_torn and (torn := self._file.torn_bytes(self._position)):
             self._warn_torn = False
-            _log.warning("a recording ends in a torn line", file=str(tail.path), position=tail.start, bytes=tail.length)
+            _log.warning(
+                "a recording ends in a torn line", file=str(self._file.path), position=self._position, bytes=torn
+            )

@@ -10,17 +10,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
+from steepest.aio import uncancelled
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.files.file_cursor import FileCursor
 from steepest.log.files.file_lock import locked
 from steepest.log.files.file_watch import FileWatch
-from steepest.log.files.partition_file import PartitionFile, TornTail
+from steepest.log.files.partition_file import PartitionFile
 from steepest.log.files.record_lines import encode_line
-from steepest.log.files.recording import begins_of, create_recording, lock_file, open_recording, partition_file
+from steepest.log.files.recording import (
+    begin_of,
+    change_recording,
+    create_recording,
+    lock_file,
+    open_recording,
+    partition_file,
+)
 from steepest.log.local_reader import Bell, LocalReader
+from steepest.log.validation import check_position
 
 
 class FileLog:
@@ -55,7 +65,6 @@ class FileLog:
             raise InputError("a read-only log cannot be created", hint="Omit the partitions.")
         else:
             self._topics = create_recording(self.folder, partitions, begins)
-        self._begins = begins_of(self.folder)
         self._bell = Bell()
         self._watch = FileWatch(self._bell)
         self._files: dict[TopicPartition, PartitionFile] = {}
@@ -110,13 +119,52 @@ class FileLog:
         return (await self._scanned(at)).records
 
     async def begin(self, at: TopicPartition) -> int:
-        """See ``steepest.log.base.Log.begin``: files are never trimmed, but may be a copy of a log that was.
+        """See ``steepest.log.base.Log.begin``.
 
         Raises:
             InputError: The log has no such partition.
         """
+        self._check_open()
         self._topics.check(at)
-        return self._begins.get(str(at), 0)
+        return self._file(at).begin
+
+    async def kept_from(self, at: TopicPartition, since_ms: int, most_bytes: float) -> int:
+        """The first offset that is kept by age and by size.
+
+        Args:
+            at: The partition.
+            since_ms: Its first record that was observed then or later is kept.
+            most_bytes: So many, and up to two MiB more, of its newest records are kept.
+
+        Raises:
+            As ``end``.
+        """
+        file = await self._scanned(at)
+        large, old, reader = file.offset_near(file.size - most_bytes), file.begin, self.reader({at: file.begin})
+        while (records := await reader.poll(timeout_s=0)) and old == records[0].offset:
+            old += next((step for step, one in enumerate(records) if one.at_ms >= since_ms), len(records))
+        await reader.close()
+        return max(large, old)
+
+    async def trim(self, at: TopicPartition, before: int) -> None:
+        """Permanently remove the records of a partition below an offset, for all processes that have the log open.
+
+        Raises:
+            InputError: The log has no such partition.
+            LogEpochError: It has no such offset.
+            LogUnavailableError: The disk is full, or another process holds the partition's lock; nothing is removed.
+        """
+        file = await self._scanned(at)
+        check_position(at, before, file.begin, file.records)
+        if before == file.begin:
+            return
+        async with locked(lock_file(self.folder, at)):
+            try:
+                change_recording(self.folder, begins={str(at): before})
+                await uncancelled(asyncio.to_thread(file.trim, before))  # a thread goes on, and must have the lock
+            except OSError as error:
+                raise LogUnavailableError(f"{file.path}: cannot be trimmed: {error.strerror}") from error
+        self._bell.ring(at)
 
     async def sync(self, partitions: Iterable[TopicPartition]) -> None:
         """See ``steepest.log.base.Log.sync``: this includes records that other processes appended.
@@ -137,15 +185,6 @@ class FileLog:
             InputError: The log has no such topic.
         """
         return self._topics.of(topic)
-
-    async def torn_tails(self) -> Sequence[TornTail]:
-        """The incomplete lines at the ends of files: torn, or being written now. The next append removes them.
-
-        Raises:
-            As ``end``.
-        """
-        files = [await self._scanned(at) for at in self._topics.all()]
-        return [tail for file in files if (tail := file.tail(file.size, file.records))]
 
     def reader(self, start: Mapping[TopicPartition, int]) -> LocalReader:
         """See ``steepest.log.base.Log.reader``. Within the event loop only.
@@ -193,6 +232,7 @@ class FileLog:
 
         try:
             async with locked(lock_file(self.folder, at)):
+                file.refresh()
                 return file.append(lines)
         finally:
             self._bell.ring(at)
@@ -207,7 +247,9 @@ class FileLog:
     def _file(self, at: TopicPartition) -> PartitionFile:
         if at not in self._files:
             path = partition_file(self.folder, at)
-            self._files[at] = PartitionFile(at, path, begin=self._begins.get(str(at), 0), read_only=self.read_only)
+            begin = partial(begin_of, self.folder, at)
+            self._files[at] = PartitionFile(at, path, begin=begin, read_only=self.read_only)
+        self._files[at].refresh()
         return self._files[at]
 
     def _check_open(self) -> None:

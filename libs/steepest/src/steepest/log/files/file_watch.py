@@ -1,6 +1,6 @@
 """Notices that a file was written to, by any process: through inotify if there is one, otherwise by polling.
 
-It owns which partition's file a notice is about. It must never know what is in a file.
+It owns which partitions a notice is about. It must never know what is in a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = Logger()
 
 
 class FileWatch:
-    """Rings the bell of a partition when its file grows.
+    """Rings the bell of a partition when a file of its topic grows, or another takes its place.
 
     Attributes:
         recheck_s: How often waiters must poll.
@@ -35,7 +35,7 @@ class FileWatch:
     def __init__(self, bell: Bell) -> None:
         self.recheck_s = POLL_S
         self._bell = bell
-        self._partitions: dict[int, TopicPartition] = {}
+        self._partitions: dict[int, list[TopicPartition]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._events: FileEvents
 
@@ -43,14 +43,15 @@ class FileWatch:
         """Watch another file. Within the event loop only."""
         from steepest import inotify  # noqa: PLC0415 - a command that reads to the end and waits for nothing starts sooner
 
-        if not inotify.AVAILABLE or at in self._partitions.values():
+        if not inotify.AVAILABLE or any(at in watched for watched in self._partitions.values()):
             return
         try:
             if self._listener is None:
                 self._events = inotify.FileEvents()
                 self._listener = asyncio.create_task(self._listen(), name="steepest-log-watch")
                 self.recheck_s = POLL_WITH_EVENTS_S
-            self._partitions[self._events.watch_file(path)] = at
+            changes = inotify.FileChange.MODIFIED | inotify.FileChange.MOVED_IN
+            self._partitions.setdefault(self._events.watch_folder(path.parent, changes), []).append(at)
         except OSError as error:
             self.recheck_s = POLL_S
             _log.warning("file not watched: polling", file=str(path), reason=error.strerror)
@@ -66,8 +67,7 @@ class FileWatch:
     async def _listen(self) -> None:
         while True:
             watch = await self._events.next()
-            at = None if watch is None else self._partitions.get(watch)
-            if at is None:
+            if watch is None:
                 self._bell.ring_all()  # the kernel's queue overflowed: any file may have lost events
-            else:
+            for at in self._partitions.get(watch or 0, ()):
                 self._bell.ring(at)

@@ -1,6 +1,7 @@
-"""One partition's file: counts its lines, finds their positions, appends to it.
+"""One partition's file: counts its lines, finds their positions, appends to it, removes its oldest ones.
 
-It owns the file's bytes and the rule that complete lines are never removed. It must never know the content of a line.
+It owns the file's bytes and the rule that complete lines never change. Of a line's content it knows no more than the offset.
+The oldest lines are removed by another file that takes this one's place; processes that have this one open go on in it.
 
 A line counts once its newline is written. Bytes after the last newline are a torn tail: another process is writing it at the
 moment, or died while it did. Only the holder of the partition's lock can distinguish these, so only an append removes it.
@@ -12,13 +13,13 @@ import asyncio
 import bisect
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from steepest.errors import LogEpochError, LogUnavailableError, RecordingError, UntrustedError
 from steepest.log.base import TopicPartition
+from steepest.log.files.atomic_write import write_atomically
 from steepest.log.files.record_lines import MAX_LINE_BYTES
 from steepest.logger import Logger
 from steepest.untrusted.files import open_file
@@ -26,28 +27,9 @@ from steepest.untrusted.files import open_file
 CHUNK_BYTES = 2**20
 """Read at a time: large compared to the cost of a call, small enough for the event loop (0.2 ms from the page cache)."""
 
+_FIRST_OFFSET = re.compile(rb'\{"topic":"[^"]*","partition":\d+,"offset":(\d+),')
+
 _log = Logger()
-
-
-class TornTail(msgspec.Struct, frozen=True, kw_only=True):
-    """The bytes after the last complete line of a partition's file.
-
-    Attributes:
-        offset: The offset that the record would have had.
-        line: Its line number, starting at 1.
-        start: Its start, in bytes from the file's start.
-        length: Its length in bytes.
-    """
-
-    at: TopicPartition
-    path: Path
-    offset: int
-    line: int
-    start: int
-    length: int
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: torn: {self.length} bytes from byte {self.start} on have no newline"
 
 
 class PartitionFile:
@@ -57,10 +39,17 @@ class PartitionFile:
         begin: The offset of its first line.
         records: The offset after the complete lines found so far.
         size: The size of those lines in bytes.
+        openings: How often the file was opened. In a trimmed one, lines have other positions.
     """
 
-    def __init__(self, at: TopicPartition, path: Path, *, begin: int = 0, read_only: bool) -> None:
+    def __init__(self, at: TopicPartition, path: Path, *, begin: Callable[[], int] = int, read_only: bool) -> None:
         """Open the file, which must exist.
+
+        Args:
+            at: The partition.
+            path: The file.
+            begin: Gives the partition's first offset; where a trim was interrupted, the file has lines before it.
+            read_only: Whether the file must not be changed.
 
         Raises:
             LogUnavailableError: It cannot be opened.
@@ -68,21 +57,43 @@ class PartitionFile:
         """
         self.at = at
         self.path = path
-        self.begin = begin
-        self.records = begin
-        self.size = 0
-        self._index = [(begin, 0)]
+        self._begin_of = begin
+        self._read_only = read_only
+        self._file: int | None = None
+        self.begin = self.openings = 0
+        self._open()
+
+    def _open(self) -> None:
         try:
-            self._file: int | None = (
-                # Others may have made the recording: its folders lie two above the file.
-                open_file(path, below=path.parent.parent)
-                if read_only
-                else os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            # Others may have made the recording: its folders lie two above the file.
+            file = (
+                open_file(self.path, below=self.path.parent.parent)
+                if self._read_only
+                else os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
             )
         except OSError as error:
             raise self._unavailable("cannot be opened", error) from error
         except UntrustedError as error:
             raise RecordingError(str(error), hint="Restore the file, or check its permissions.") from error
+        first, begin = _FIRST_OFFSET.match(os.pread(file, 512, 0)), self._begin_of()
+        begin = min(begin, int(first[1])) if first else begin
+        if self.openings and begin <= self.begin:
+            os.close(file)
+            raise self._replaced("was removed")
+        self.close()
+        self._file, self.openings = file, self.openings + 1
+        self.begin = self.records = begin
+        self.size, self._index = 0, [(begin, 0)]
+
+    def refresh(self) -> int:
+        """Go on in the file that has taken this one's place, if one has; return how often it was opened.
+
+        Raises:
+            As for a new one; and LogEpochError: The other file is not this one without its oldest lines.
+        """
+        if not os.fstat(self._opened()).st_nlink and self.path.exists():
+            self._open()
+        return self.openings
 
     def lines_at(self, position: int) -> bytes:
         """Complete lines from a position on: a chunk of them, or a single longer one; empty if there is none yet.
@@ -132,21 +143,17 @@ class PartitionFile:
         """The last indexed offset up to this one, and its line's position in bytes."""
         return self._index[bisect.bisect_right(self._index, offset, key=lambda entry: entry[0]) - 1]
 
-    def tail(self, position: int, offset: int) -> TornTail | None:
-        """The bytes after the last complete line; None if there are none.
+    def offset_near(self, position: float) -> int:
+        """The last indexed offset whose line begins at most so many bytes from the file's start; the first one of all."""
+        return self._index[max(0, bisect.bisect_right(self._index, position, key=lambda entry: entry[1]) - 1)][0]
 
-        Args:
-            position: The end of that line.
-            offset: The next line's offset.
+    def torn_bytes(self, position: int) -> int:
+        """How many bytes the file has behind this position, the end of its last complete line.
 
         Raises:
             As ``lines_at``.
         """
-        length = self._check_same(position) - position
-        if not length:
-            return None
-        line = offset - self.begin + 1
-        return TornTail(at=self.at, path=self.path, offset=offset, line=line, start=position, length=length)
+        return self._check_same(position) - position
 
     def append(self, lines_from: Callable[[int], bytes]) -> int:
         """Write lines in one call. The caller holds the partition's lock.
@@ -166,16 +173,29 @@ class PartitionFile:
         """
         while self.scan():
             pass
-        tail = self.tail(self.size, self.records)
+        torn = self.torn_bytes(self.size)
         try:
-            if tail:
-                _log.warning("torn line removed", file=str(self.path), position=tail.start, bytes=tail.length)
+            if torn:
+                _log.warning("torn line removed", file=str(self.path), position=self.size, bytes=torn)
                 os.ftruncate(self._opened(), self.size)
             first = self.records
             self._write(lines_from(first))
         except OSError as error:
             raise self._unavailable("cannot be written to", error) from error
         return first
+
+    def trim(self, before: int) -> None:
+        """Put a file without the lines below this offset in this one's place. The caller holds the partition's lock.
+
+        Raises:
+            As ``lines_at``, and OSError: It is not there; this one still is.
+        """
+        near, position = self.near(before)
+        while near < before:
+            lines = self.lines_at(position)[:-1].split(b"\n")[: before - near]
+            near, position = near + len(lines), position + sum(map(len, lines)) + len(lines)
+        starts = range(position, os.fstat(self._opened()).st_size, CHUNK_BYTES)
+        write_atomically(self.path, (os.pread(self._opened(), CHUNK_BYTES, start) for start in starts))
 
     def sync(self) -> None:
         """Wait until all bytes are on the disk.
@@ -222,10 +242,14 @@ class PartitionFile:
 
     def _check_same(self, position: int) -> int:
         found = os.fstat(self._opened())
-        if found.st_nlink and found.st_size >= position:
-            return found.st_size
-        what = f"is shorter than the {position} bytes read before" if found.st_nlink else "was removed"
-        raise LogEpochError(
+        if not (found.st_nlink or self.path.exists()):
+            raise self._replaced("was removed")
+        if found.st_size < position:
+            raise self._replaced(f"is shorter than the {position} bytes read before")
+        return found.st_size
+
+    def _replaced(self, what: str) -> LogEpochError:
+        return LogEpochError(
             f"{self.path}: {what}: the log was replaced",
             hint="Stop all processes that use the log, and start them again without their saved state.",
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import msgspec
@@ -85,13 +86,13 @@ def open_recording(folder: Path) -> Topics:
     return topics
 
 
-def begins_of(folder: Path) -> Mapping[str, int]:
-    """The first offsets of a recording's partitions, see ``Recording.begins``.
+def begin_of(folder: Path, at: TopicPartition) -> int:
+    """The first offset of a recording's partition, see ``Recording.begins``.
 
     Raises:
         RecordingError: The folder is not a recording, or has another version.
     """
-    return _read(folder).begins
+    return _read(folder).begins.get(str(at), 0)
 
 
 def create_recording(folder: Path, partitions: Mapping[str, int], begins: Mapping[str, int] | None = None) -> Topics:
@@ -127,14 +128,17 @@ def create_recording(folder: Path, partitions: Mapping[str, int], begins: Mappin
     return found
 
 
-def grow_recording(folder: Path, partitions: Mapping[str, int]) -> None:
-    """Add partitions behind those that topics of a recording have; nothing is removed.
+def change_recording(
+    folder: Path, partitions: Mapping[str, int] = MappingProxyType({}), begins: Mapping[str, int] = MappingProxyType({})
+) -> None:
+    """Add partitions behind those that topics of a recording have, or let some begin later.
 
-    No process may have the recording open.
+    While partitions are added, no process may have the recording open.
 
     Args:
         folder: The recording's folder.
         partitions: Topic to the number of partitions that it must have at least.
+        begins: As ``Recording.begins``, of the partitions that begin later now.
 
     Raises:
         LogUnavailableError: The folder is not writable.
@@ -148,11 +152,11 @@ def grow_recording(folder: Path, partitions: Mapping[str, int]) -> None:
                     f"{folder} has no topic {unknown[0]}", hint="name a recording of this installation"
                 )
             wanted = {topic: max(had, partitions.get(topic, 0)) for topic, had in recording.partitions.items()}
-            if wanted != recording.partitions:
-                _write(folder, Topics(wanted, source=str(folder)), recording.begins)
+            if wanted != recording.partitions or begins:
+                _write(folder, Topics(wanted, source=str(folder)), {**recording.begins, **begins})
     except OSError as error:
         raise LogUnavailableError(
-            f"{folder}: cannot add partitions: {error.strerror}", hint="make room there, or check its permissions"
+            f"{folder}: cannot be changed: {error.strerror}", hint="make room there, or check its permissions"
         ) from error
 
 

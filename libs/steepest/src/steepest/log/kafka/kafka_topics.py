@@ -20,7 +20,7 @@ from aiokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionErro
 
 from steepest.errors import InputError, LogUnavailableError
 from steepest.events.registry import BY_POOL
-from steepest.log.base import TopicPartition
+from steepest.log.base import DAY_MS, RETENTION_MS, TopicPartition
 from steepest.log.kafka.clients import CLIENT_ERRORS, closed
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
@@ -28,7 +28,6 @@ from steepest.log.kafka.kafka_settings import KafkaSettings
 SNAPSHOTS = "snapshots"
 """The compacted topic; it contains snapshots and no events."""
 
-DAY_MS = 86_400_000
 UNLIMITED = "-1"
 MAX_MESSAGE_BYTES = 9 << 20
 """Fits a record of the maximum size with its key, headers and batch."""
@@ -44,9 +43,7 @@ COMMON: Mapping[str, str] = {
 
 BY_TOPIC: Mapping[str, Mapping[str, str]] = {
     "cluster": {"cleanup.policy": "delete", "retention.ms": UNLIMITED},
-    "loss": {"cleanup.policy": "delete", "retention.ms": str(30 * DAY_MS)},
-    "heartbeats": {"cleanup.policy": "delete", "retention.ms": str(7 * DAY_MS)},
-    "dead-letters": {"cleanup.policy": "delete", "retention.ms": str(90 * DAY_MS)},
+    **{topic: {"cleanup.policy": "delete", "retention.ms": str(ms)} for topic, ms in RETENTION_MS.items()},
     SNAPSHOTS: {
         "cleanup.policy": "compact",
         "retention.ms": UNLIMITED,
@@ -55,7 +52,6 @@ BY_TOPIC: Mapping[str, Mapping[str, str]] = {
         "delete.retention.ms": str(DAY_MS),
     },
 }
-"""A pool's log is its source of truth and is kept; the others are kept much longer than their oldest snapshot needs."""
 
 MAX_REPLICATION = 3
 

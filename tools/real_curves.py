@@ -1,4 +1,5 @@
-"""Real training curves, out of the public collections that they were published in. Nothing else here needs them.
+# ruff: noqa: INP001 - a tool, not a package
+"""Real training curves, out of the public collections that they were published in, and where a training has learned most.
 
 It owns the collections' layouts: AlgoPerf's runs as JSON Lines (``run``, ``workload``, ``train`` = [[step, loss], …],
 ``evals`` = [[step, …], …]), the Pollux artifact's ``validation-<batch size>.csv``, and TaskSet's text classifiers.
@@ -7,18 +8,23 @@ It owns the collections' layouts: AlgoPerf's runs as JSON Lines (``run``, ``work
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from steepest.errors import InputError
+from steepest.policies.steepest.learning_history import LEARNED
 from steepest.sim.losses.curve import Points
 from steepest.sim.table import csv_rows
 from steepest.sim.text import read_text
 
 _WHOLE = 0.9
 """A run counts where its losses reach this share of its last evaluation: most logs hold their first 100 steps only."""
+
+BESIDE = 2
+"""Losses on each side over which the median is taken: those of single batches scatter."""
 
 _FEWEST = 10
 _LARGEST = 1e9
@@ -124,3 +130,17 @@ def _curve(run: str, workload: str, losses: Sequence[tuple[float, float | None]]
         return
     progress = tuple((step - first) / (last - first) for step in by_step)
     yield RealCurve(run=run, workload=workload, points=Points(progress, tuple(by_step.values())))
+
+
+def learned_at(run: Sequence[tuple[float, float]]) -> float | None:
+    """Where a run has 90 % of the reduction from its first loss to its lowest one; None if its loss does not fall.
+
+    Args:
+        run: Steps, or shares of all steps, with a loss each, by rising step. Losses are smoothed by medians of five.
+    """
+    losses = [loss for _, loss in run]
+    smooth = [statistics.median(losses[max(0, at - BESIDE) : at + BESIDE + 1]) for at in range(len(losses))]
+    if not smooth or smooth[0] <= min(smooth):
+        return None
+    goal = smooth[0] - LEARNED * (smooth[0] - min(smooth))
+    return next(at for (at, _), loss in zip(run, smooth, strict=True) if loss <= goal)

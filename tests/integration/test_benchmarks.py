@@ -1,0 +1,36 @@
+"""Every benchmark runs to its end in its smallest size, so that none rots unseen between two looks at its figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py"))
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_the_smallest_size_prints_figures(name: str, tmp_path: Path) -> None:
+    """It says what it does, prints a JSON object for each figure, and skips only for lack of a component, which it names."""
+    state = ("--state", str(tmp_path)) if name == "real_pairs" else ()
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--smallest", "--json", *state],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=290,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    if done.stdout.startswith("skipped: "):
+        pytest.skip(done.stdout.strip())
+    figures = [json.loads(line) for line in done.stdout.splitlines()]
+    assert figures
+    assert all(len(one) > 1 for one in figures)
+    assert done.stderr.startswith("[")
