@@ -49,6 +49,14 @@ class FakeHarness(ClusterHarness):
         """End the training unseen."""
         self.newest(replica).lose()
 
+    async def end_place(self, replica: ReplicaId) -> None:
+        """End the training with its node, unless it finishes then."""
+        training = self.newest(replica)
+        if "finish" in training.spec.command:
+            training.exit(0)
+        else:
+            training.lose()
+
     def newest(self, replica: ReplicaId) -> Training:
         """The newest incarnation."""
         training = self._world.newest(replica)

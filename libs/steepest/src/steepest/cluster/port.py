@@ -13,6 +13,8 @@ Every adapter guarantees:
 * *Honest failures.* :class:`~steepest.errors.RefusedError` means that nothing happened;
   :class:`~steepest.errors.UncertainError` that it may have. After the second, ``lookup`` returns the actual state.
 * *No assumption from silence.* ``GONE`` is reported only of a replica that is proven not to run any more.
+* *A place is not a job.* Where a pod, a container's engine, a node or its machine ends and takes a process along, the end is
+  ``GONE``, whatever status the process left with, unless that is 0. An end always has its reason in words.
 * Calls never block the event loop. Times are integer milliseconds of the wall clock, CPU is in millicores.
 """
 
@@ -90,7 +92,7 @@ class ReplicaPhase(enum.StrEnum):
     STARTING = "starting"  # accepted; its process is not proven to run yet
     RUNNING = "running"
     EXITED = "exited"  # it ended, and its exit status is known
-    GONE = "gone"  # it is proven not to run any more, and its exit status is lost
+    GONE = "gone"  # it is proven not to run any more; its place ended or nobody saw how, so its job has not failed
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,6 +100,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         exit_status: As from ``wait``: 0–255, or minus the signal's number; only for ``EXITED``.
+        reason: Why it ended, in words, where more than the status is known.
         step: The last step that the process reported, None before the first.
         restored_step: The step it resumed from; None: it started from the beginning or has not reported it yet.
         checkpoint: The newest checkpoint whose manifest was verified, of any incarnation.
@@ -108,6 +111,7 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     phase: ReplicaPhase
     exit_status: int | None = None
+    reason: str = ""
     step: int | None = None
     restored_step: int | None = None
     checkpoint: CheckpointRef | None = None
@@ -117,6 +121,11 @@ class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its process is proven not to run any more."""
         return self.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
 
+    @property
+    def end(self) -> Stopped:
+        """How it ended."""
+        return Stopped(exit_status=self.exit_status, step=self.step, checkpoint=self.checkpoint, reason=self.reason)
+
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a stop: the process no longer runs.
@@ -125,11 +134,13 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
         exit_status: None if it is lost.
         step: The last step it reported.
         checkpoint: The newest verified checkpoint on the volume.
+        reason: Why it ended, in words, where more than the status is known.
     """
 
     exit_status: int | None
     step: int | None
     checkpoint: CheckpointRef | None
+    reason: str = ""
 
 
 class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):

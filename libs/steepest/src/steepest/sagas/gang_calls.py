@@ -178,6 +178,4 @@ def _is_started(task: StepTask, member: Member, status: ReplicaStatus | None) ->
 
 
 def _end_of(status: ReplicaStatus | None) -> Stopped:
-    if status is None:
-        return Stopped(exit_status=None, step=None, checkpoint=None)
-    return Stopped(exit_status=status.exit_status, step=status.step, checkpoint=status.checkpoint)
+    return Stopped(exit_status=None, step=None, checkpoint=None) if status is None else status.end

@@ -15,17 +15,16 @@ import msgspec
 
 from steepest.cluster.docker.container import container_of, name_of
 from steepest.cluster.docker.events import Events
-from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.host import LOOK_S, Host
 from steepest.cluster.docker.launch import remove
 from steepest.cluster.docker.observe import observe, present
 from steepest.cluster.docker.output import Output, complete
 from steepest.cluster.docker.stats import Stats
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
-from steepest.cluster.observation import Observation, recorded_end
-from steepest.cluster.port import ReplicaPhase
+from steepest.cluster.observation import Observation, record, recorded_end
 from steepest.errors import ClusterError
 from steepest.logger import Logger
 
@@ -80,7 +79,9 @@ class DockerBackground(Background[DockerTracked]):
         for node, host in self._hosts.items():
             if not host.is_up:
                 _log.warning("engine does not answer", node=node, url=host.node.url)
-            self._events[node] = Events(host, self._label, self._event_handler(node))
+            self._events[node] = events = Events(host, self._label, self._event_handler(node))
+            if host.is_up:  # only of an end that it sees can it say whose it is
+                await host.run(functools.partial(events.began.wait, LOOK_S))
         await self.look()
         self.start()
         self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
@@ -207,8 +208,7 @@ class DockerBackground(Background[DockerTracked]):
             if container_of(folder) != container:
                 return  # the job was forgotten, and another job of the same name has started
             complete(host, folder, container)
-            if seen.phase is ReplicaPhase.EXITED and recorded_end(folder) is None:
-                folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
+            record(folder, seen)
             remove(host, container, self._label)
 
     def _is_present(self, tracked: DockerTracked) -> bool:

@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 
 import docker
@@ -75,13 +76,13 @@ class Host:
 
     Attributes:
         is_up: Whether it answered the last ping.
-        ends_seen: Containers that ended with status 255, as reported by an event when it happened.
+        watched_since: From when on its events are followed without a gap, by its own clock; None: they are not.
     """
 
     def __init__(self, node: DockerNode) -> None:
         self.node = node
         self.is_up = False
-        self.ends_seen: set[str] = set()
+        self.watched_since: float | None = None
         self._info: EngineInfo | None = None
         self._changing = threading.Lock()
         self._closed = False
@@ -143,6 +144,32 @@ class Host:
                     has_gpu_runtime=_NVIDIA in (info.get("Runtimes") or {}),
                 )
         return self._info
+
+    def now_s(self) -> float:
+        """The time by the engine's own clock, in seconds since 1970. It blocks.
+
+        Raises:
+            DockerException, requests.RequestException, OSError: The engine does not answer.
+        """
+        return datetime.fromisoformat(self.client(LOOK_S).info()["SystemTime"]).timestamp()
+
+    def outlived(self, container: str) -> bool:
+        """Whether the engine surely runs on since a container ended, so that it did not end with the engine. It blocks.
+
+        An engine ends its containers when it stops, while it accepts no connection, and those that its predecessor left
+        when it starts, before anybody can follow its events; and it forgets its events, of which it keeps the last 256.
+
+        Raises:
+            DockerException, requests.RequestException, OSError: The engine does not answer.
+        """
+        with contextlib.closing(
+            connect(self.node, LOOK_S)
+        ) as client:  # a connection that was there before proves nothing
+            since: Any = f"{self.watched_since:.6f}" if self.watched_since is not None else None
+            ends = {"container": container, "event": "die"}
+            until = int(self.now_s()) + 1  # where there is none, the answer comes then
+            found = client.events(since=since, until=until, filters=ends, decode=True) if since else ()
+            return any(True for _ in found)
 
     def close(self) -> None:
         """Close the clients; threads that wait for the engine end by themselves."""

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from steepest.cluster.observation import Observation
+from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase
 
 GATE = "steepest.dev/placement"
@@ -27,12 +27,16 @@ QUEUE = "steepest.dev/queue"
 CONTAINER = "job"
 """The container that trains, in a pod that Steepest has made."""
 
-_SIGNALS = range(129, 193)  # 128 + the signal, as in shells
 _NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"})
 _NO_IMAGE = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
-_UNSEEN = "ContainerStatusUnknown"
+_UNSEEN = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Reasons of ends that nobody saw: the kubelet says the first one, and containerd the second one after a machine's crash."""
+
+_DISRUPTED = "DisruptionTarget"
+"""The condition of a pod that is evicted, preempted, or ended with its node. One that exceeds its own limits lacks it.
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"""
 
 
 class ObjectPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -284,8 +288,13 @@ class ListMetadata(ObjectPart, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-def observed(pod: Pod) -> Observation:
-    """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still."""
+def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
+    """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still.
+
+    Args:
+        pod: The pod.
+        was_stopped: Whether Steepest has stopped it: then a deletion is its own, and that of nobody else.
+    """
     if pod.is_gated and not pod.has_ended:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if not pod.has_ended:
@@ -293,11 +302,15 @@ def observed(pod: Pod) -> Observation:
         return Observation(phase=ReplicaPhase.RUNNING if is_on else ReplicaPhase.STARTING)
     ended = pod.state.terminated
     why = (f"{pod.status.reason} {pod.status.message}").strip()
-    if ended is None or ended.reason == _UNSEEN:
-        return Observation(phase=ReplicaPhase.GONE, reason=(why or "the kubelet did not see how it ended")[:400])
-    reason = "it ran out of memory" if ended.reason == "OOMKilled" else why
-    status = 128 - ended.exit_code if ended.exit_code in _SIGNALS else ended.exit_code
-    return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=reason[:400])
+    if ended is None or ended.reason in _UNSEEN:
+        return end(None, why or "the kubelet did not see how it ended")
+    status = status_of(ended.exit_code)
+    if ended.reason == "OOMKilled":
+        return end(status, "it ran out of memory")
+    if (condition := pod.condition(_DISRUPTED)) is not None:
+        return end(status, place=f"its place ended: {condition.reason}: {condition.message or why}")
+    is_deleted = pod.metadata.deletion_timestamp is not None and not was_stopped and status in ANSWERS
+    return end(status, why, place="its pod was deleted" if is_deleted else "")
 
 
 def failed_start(pod: Pod) -> tuple[str, str] | None:

@@ -26,10 +26,10 @@ from pathlib import Path
 import psutil
 
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder, StartRecord
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, StartRecord
 from steepest.cluster.local.groups import pids_in
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
-from steepest.cluster.observation import Observation, declare_gone, recorded_end
+from steepest.cluster.observation import Observation, end, record, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UntrustedError
 from steepest.logger import Logger
@@ -73,17 +73,11 @@ def _has_replaced_lock(folder: IncarnationFolder, boot: str) -> bool:
 
 def _killed(folder: IncarnationFolder) -> Observation:
     """It hid that it was supervised, so it was killed. That is a failure of its own, or it could do so for ever, free."""
-    end = ExitRecord(status=-signal.SIGKILL, reason="it was killed because it replaced its lock")
-    with contextlib.suppress(OSError):
-        folder.write(folder.exit, end)
-    return Observation(phase=ReplicaPhase.EXITED, exit_status=end.status, reason=end.reason)
+    return record(folder, end(-signal.SIGKILL, "it was killed because it replaced its lock"))
 
 
 def _gone(folder: IncarnationFolder) -> Observation:
-    why = "its supervisor died, and the exit status is lost"
-    with contextlib.suppress(OSError):  # the disk is full, or the job removed its folder: it is gone all the same
-        return declare_gone(folder, why)
-    return Observation(phase=ReplicaPhase.GONE, reason=why)
+    return record(folder, end(None, "its supervisor died, and the exit status is lost"))
 
 
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:

@@ -122,6 +122,7 @@ class SimulatedNodes:
             node=training.node,
             phase=training.phase,
             exit_status=training.exit_status,
+            reason=training.end_reason,
             step=training.step,
             restored_step=training.restored_step,
             checkpoint=_newest_checkpoint(training),
@@ -237,7 +238,14 @@ class SimulatedNodes:
         def end(*, in_time: bool) -> None:
             if not in_time:
                 training.kill()
-            then(Stopped(exit_status=training.exit_status, step=training.step, checkpoint=_newest_checkpoint(training)))
+            then(
+                Stopped(
+                    exit_status=training.exit_status,
+                    step=training.step,
+                    checkpoint=_newest_checkpoint(training),
+                    reason=training.end_reason,
+                )
+            )
 
         training.terminate()
         self._wait(training, lambda: not training.running, grace_s, end)
@@ -360,6 +368,7 @@ class SimulatedNodes:
             loss=training.loss,
             checkpoint_mode=training.mode,
             checkpoint=_newest_checkpoint(training),
+            reason=training.end_reason,
         )
 
     def _used_m(self, training: Training, now_s: float, used_m_s: float) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef
+from steepest.events.heartbeat import ReplicaState
 from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 
@@ -180,6 +181,29 @@ class LifecycleContract:
         assert await stage.end() == (ReplicaPhase.GONE, None)
         assert (await stage.cluster.stop(JOB, 1, grace_s=0.0)).exit_status is None
         await stage.train(incarnation=2, node=stage.there)
+
+    @pytest.mark.parametrize("on_term", ["leave", "die"])
+    async def test_the_end_of_a_place_is_none_of_its_job(self, stage: ClusterFixture, on_term: str) -> None:
+        """Whatever the process answers, it is gone, with the reason in words everywhere; the next incarnation may start."""
+        await stage.train("--on-term", on_term)
+        await stage.harness.end_place(JOB)
+        report = await stage.report(lambda found: found.state is not ReplicaState.RUNNING)
+        status = await stage.cluster.lookup(JOB)
+        stopped = await stage.cluster.stop(JOB, 1, grace_s=0.0)
+
+        assert (report.state, report.exit_status) == (ReplicaState.GONE, None)
+        assert report.reason
+        assert status is not None
+        assert (status.phase, status.reason) == (ReplicaPhase.GONE, report.reason)
+        assert (stopped.exit_status, stopped.reason) == (None, report.reason)
+        await stage.train(incarnation=2, node=stage.there)
+
+    async def test_a_training_that_was_over_has_finished_where_its_place_ends(self, stage: ClusterFixture) -> None:
+        """Status 0 is the process's own word, also where it is said while its place ends."""
+        await stage.train("--on-term", "finish")
+        await stage.harness.end_place(JOB)
+
+        assert await stage.end() == (ReplicaPhase.EXITED, 0)
 
     # Steps
 

@@ -5,6 +5,7 @@ It owns two engines of different sizes and the adapter over them. Images are tho
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -112,6 +113,14 @@ class DockerHarness(ClusterHarness):
         """Remove the container by hand."""
         with self.client_of(replica) as (client, name):
             client.remove_container(name, force=True)
+
+    async def end_place(self, replica: ReplicaId) -> None:
+        """Shut down the engine and with it its containers, as a machine that shuts down does, and start it again."""
+        planned = self.state.incarnations(replica)[-1].planned()
+        assert planned is not None
+        engine = self.engines[planned.node]
+        await asyncio.to_thread(engine.shut_down)
+        await asyncio.to_thread(engine.start)
 
     @contextlib.contextmanager
     def client_of(self, replica: ReplicaId) -> Iterator[tuple[docker.APIClient, str]]:
