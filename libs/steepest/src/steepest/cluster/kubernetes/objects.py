@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from steepest.cluster.kubernetes.quantities import Quantity
 from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase
 
@@ -98,10 +99,10 @@ class ContainerState(ObjectPart, frozen=True):
 
 
 class ContainerCaps(ObjectPart, frozen=True):
-    """``resources``: quantities as Kubernetes writes them."""
+    """``resources``: quantities as Kubernetes, or a user, writes them."""
 
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
 
 
 class ContainerStatus(ObjectPart, frozen=True):
@@ -112,6 +113,7 @@ class ContainerStatus(ObjectPart, frozen=True):
     container_id: str = msgspec.field(default="", name="containerID")
     restart_count: int = 0
     resources: ContainerCaps | None = None
+    allocated_resources: dict[str, Quantity] = {}
 
 
 class ObjectCondition(ObjectPart, frozen=True):
@@ -131,6 +133,11 @@ class PodStatus(ObjectPart, frozen=True):
     message: str = ""
     conditions: list[ObjectCondition] = []
     container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+
+    def condition(self, type_: str) -> ObjectCondition | None:
+        """A condition that holds."""
+        return next((one for one in self.conditions if one.type == type_ and one.status == "True"), None)
 
 
 class SchedulingGate(ObjectPart, frozen=True):
@@ -153,7 +160,8 @@ class PodSpec(ObjectPart, frozen=True):
     node_name: str | None = None
     containers: list[PodContainer] = []
     init_containers: list[PodContainer] = []
-    overhead: dict[str, str] = {}
+    resources: ContainerCaps = ContainerCaps()
+    overhead: dict[str, Quantity] = {}
     host_network: bool = False
     scheduling_gates: list[SchedulingGate] = []
 
@@ -185,10 +193,6 @@ class Pod(ClusterObject, frozen=True):
         """The name of the container that trains."""
         found = training(self.spec.containers)
         return found.name if found is not None else CONTAINER
-
-    def condition(self, type_: str) -> ObjectCondition | None:
-        """A condition that holds."""
-        return next((one for one in self.status.conditions if one.type == type_ and one.status == "True"), None)
 
 
 class BatchJobSpec(ObjectPart, frozen=True):
@@ -307,7 +311,7 @@ def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
     status = status_of(ended.exit_code)
     if ended.reason == "OOMKilled":
         return end(status, "it ran out of memory")
-    if (condition := pod.condition(_DISRUPTED)) is not None:
+    if (condition := pod.status.condition(_DISRUPTED)) is not None:
         return end(status, place=f"its place ended: {condition.reason}: {condition.message or why}")
     is_deleted = pod.metadata.deletion_timestamp is not None and not was_stopped and status in ANSWERS
     return end(status, why, place="its pod was deleted" if is_deleted else "")

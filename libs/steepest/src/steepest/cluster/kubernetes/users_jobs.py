@@ -23,9 +23,10 @@ from steepest.cluster.kubernetes.kinds.users_object import (
     refuse_unless_met,
     roles,
 )
-from steepest.cluster.kubernetes.nodes.selected_nodes import resources
+from steepest.cluster.kubernetes.nodes.pod_requests import requested
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
-from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ContainerCaps, ObjectPart
+from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ContainerCaps, ObjectPart, PodContainer
+from steepest.cluster.kubernetes.quantities import Quantity
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
@@ -46,16 +47,18 @@ _LETTERS = 1_000
 _UNNAMED = "worker"
 
 
-class _UsersContainer(ObjectPart, frozen=True):
-    name: str = ""
+class _UsersContainer(PodContainer, frozen=True):
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
-    resources: ContainerCaps = ContainerCaps()
 
 
 class _UsersPodSpec(NodeChoice, frozen=True):
     containers: tuple[_UsersContainer, ...] = ()
+    init_containers: tuple[PodContainer, ...] = ()
+    resources: ContainerCaps = ContainerCaps()
+    overhead: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    resource_claims: tuple[Any, ...] = ()
     restart_policy: str = ""
 
 
@@ -75,8 +78,7 @@ class _UsersPods(msgspec.Struct, frozen=True):
 
     @property
     def requests(self) -> Resources:
-        caps = self.container.resources
-        return resources(caps.requests or caps.limits)
+        return requested(self.pod)
 
 
 def job_name(name: str, uid: str) -> str:
@@ -168,6 +170,11 @@ def _pod(role: UsersRole) -> _UsersPodSpec:
         raise InputError(f"the template of its pods cannot be read: {error}"[:500], hint="correct the field") from error
     if len(pod.containers) != 1:
         raise InputError("its pods have more than one container", hint="leave one")
+    if pod.resource_claims:
+        raise InputError(
+            "its pods claim devices (resourceClaims), of which Steepest keeps no account",
+            hint="leave resourceClaims out, and request the devices by the name of their device plugin's resource",
+        )
     if (pod.restart_policy if role.restart is None else role.restart) != "Never":
         raise InputError("its containers are restarted in place", hint="set restartPolicy to Never")
     return pod

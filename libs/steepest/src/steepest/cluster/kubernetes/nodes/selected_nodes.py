@@ -13,12 +13,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from steepest.cluster.kubernetes.nodes.pod_requests import requested, resources
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
-from steepest.cluster.kubernetes.quantities import mebibytes, millis
 from steepest.events.common import Resources, Taint, is_name
-
-GPU = "nvidia.com/gpu"
-"""What a node's device plugin calls its whole GPUs."""
 
 LASTING_S = 10.0
 """How long a node must have more before the pool counts on it: pods of others come and go."""
@@ -26,8 +23,6 @@ LASTING_S = 10.0
 STEP_CPU_M = 50
 STEP_MEMORY_MIB = 64
 """What remains beside others is rounded down to these steps, so that few sizes of nodes occur."""
-
-_PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
 
 
 def takes_pods(node: ClusterNode) -> bool:
@@ -44,38 +39,12 @@ def taints_of(node: ClusterNode) -> tuple[Taint, ...]:
     )
 
 
-def resources(quantities: Mapping[str, str]) -> Resources:
-    """Quantities as Kubernetes writes them; what cannot be read counts as nothing."""
-    extended = {
-        name: count
-        for name, quantity in sorted(quantities.items())
-        if name not in _PLAIN and not name.startswith("hugepages-") and (count := (millis(quantity) or 0) // 1000)
-    }
-    return Resources(
-        cpu_m=millis(quantities.get("cpu", "0")) or 0,
-        memory_mib=mebibytes(quantities.get("memory", "0")) or 0,
-        gpus=(millis(quantities.get(GPU, "0")) or 0) // 1000,
-        extended=tuple(extended.items()),
-    )
-
-
-def requested(pod: Pod) -> Resources:
-    """What the scheduler reserves for a pod: the sum of its containers, or its largest init container if that is more."""
-    total = sum((resources(one.resources.requests) for one in pod.spec.containers), Resources())
-    for one in pod.spec.init_containers:
-        if one.restart_policy == "Always":
-            total += resources(one.resources.requests)
-    for one in pod.spec.init_containers:
-        total = _larger(total, resources(one.resources.requests))
-    return total + resources(pod.spec.overhead)
-
-
 def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
     """What pods that are bound and have not ended hold together on each node."""
     held: dict[str, Resources] = {}
     for pod in pods:
         if pod.spec.node_name is not None and not pod.has_ended:
-            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod)
+            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod.spec, pod.status)
     return held
 
 
@@ -164,21 +133,8 @@ def _left(node: ClusterNode, held: Resources, others: Mapping[str, Resources]) -
         gpus=max(total.gpus - taken.gpus, 0),
         extended=tuple((of, count) for of, has in total.extended if (count := has - extended.get(of, 0)) > 0),
     )
-    return _larger(left, held)
+    return left.larger(held)
 
 
 def _stepped(amount: int, step: int) -> int:
     return max(amount, 0) // step * step
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    """The larger amount of each resource."""
-    extended = dict(one.extended)
-    for name, count in other.extended:
-        extended[name] = max(count, extended.get(name, 0))
-    return Resources(
-        cpu_m=max(one.cpu_m, other.cpu_m),
-        memory_mib=max(one.memory_mib, other.memory_mib),
-        gpus=max(one.gpus, other.gpus),
-        extended=tuple(sorted(extended.items())),
-    )
