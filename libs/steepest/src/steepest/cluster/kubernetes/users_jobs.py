@@ -35,6 +35,9 @@ METRIC = "steepest.dev/metric"
 FORMAT = "steepest.dev/log-format"
 STEPS = "steepest.dev/steps"
 
+ENDED = "steepest.dev/ended"
+"""The annotation of an object whose job has ended, which may stay suspended: how, and its UID, for a copy is new."""
+
 USERS_JOB = "STEEPEST_KUBERNETES_JOB"
 """A variable of a job's spec: which object its user has made (``known.reference``). Users' own never begin like this."""
 
