@@ -72,14 +72,21 @@ def recorded_end(folder: IncarnationFolder) -> Observation | None:
 def record(folder: IncarnationFolder, seen: Observation) -> Observation:
     """Record an end that was proven, unless one is recorded, and give the recorded one.
 
-    A folder that is being removed, or a full disk, keeps no record: it has ended all the same.
+    Raises:
+        OSError: It is not recorded.
     """
     if (ended := recorded_end(folder)) is not None:
         return ended
+    if seen.exit_status is None:
+        return declare_gone(folder, seen.reason)
+    folder.write(folder.exit, ExitRecord(status=seen.exit_status, reason=seen.reason))
+    return seen
+
+
+def record_if_possible(folder: IncarnationFolder, seen: Observation) -> Observation:
+    """See ``record``. Where the folder is being removed, or the disk is full, it has ended all the same."""
     with contextlib.suppress(OSError):
-        if seen.exit_status is None:
-            return declare_gone(folder, seen.reason)
-        folder.write(folder.exit, ExitRecord(status=seen.exit_status, reason=seen.reason))
+        return record(folder, seen)
     return seen
 
 

@@ -28,8 +28,7 @@ from docker.errors import NotFound
 from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, ours, record_of
 from steepest.cluster.docker.host import LOOK_S, Host
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
-from steepest.cluster.observation import Observation, end, recorded_end
-from steepest.cluster.observation import record as record_end
+from steepest.cluster.observation import Observation, end, record_if_possible, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UncertainError
 
@@ -73,7 +72,7 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
             code="another-engine",
             hint="start the engine with the folder (data-root) that it had",
         )
-    return record_end(folder, end(None, "its container was removed"))
+    return record_if_possible(folder, end(None, "its container was removed"))
 
 
 def present(host: Host, label: str) -> dict[str, str]:

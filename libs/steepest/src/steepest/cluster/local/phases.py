@@ -29,7 +29,7 @@ from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, StartRecord
 from steepest.cluster.local.groups import pids_in
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
-from steepest.cluster.observation import Observation, end, record, recorded_end
+from steepest.cluster.observation import Observation, end, record_if_possible, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UntrustedError
 from steepest.logger import Logger
@@ -73,11 +73,11 @@ def _has_replaced_lock(folder: IncarnationFolder, boot: str) -> bool:
 
 def _killed(folder: IncarnationFolder) -> Observation:
     """It hid that it was supervised, so it was killed. That is a failure of its own, or it could do so for ever, free."""
-    return record(folder, end(-signal.SIGKILL, "it was killed because it replaced its lock"))
+    return record_if_possible(folder, end(-signal.SIGKILL, "it was killed because it replaced its lock"))
 
 
 def _gone(folder: IncarnationFolder) -> Observation:
-    return record(folder, end(None, "its supervisor died, and the exit status is lost"))
+    return record_if_possible(folder, end(None, "its supervisor died, and the exit status is lost"))
 
 
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:
