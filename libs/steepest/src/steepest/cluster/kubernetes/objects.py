@@ -57,6 +57,7 @@ class ObjectMetadata(ObjectPart, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
@@ -123,6 +124,7 @@ class ObjectCondition(ObjectPart, frozen=True):
     status: str
     reason: str = ""
     message: str = ""
+    observed_generation: int = 0
 
 
 class PodStatus(ObjectPart, frozen=True):

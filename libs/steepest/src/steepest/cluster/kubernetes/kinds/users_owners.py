@@ -14,7 +14,7 @@ from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.having_roles import having_roles
-from steepest.cluster.kubernetes.kinds.kueue import KueueWorkloads, is_queued
+from steepest.cluster.kubernetes.kinds.kueue import NOT_ADMITTED, KueueWorkloads, is_queued
 from steepest.cluster.kubernetes.kinds.marks import suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
@@ -140,7 +140,7 @@ class UsersOwners:
             return False
         if owner.is_queued:
             if not await self._kueue.hold(owner.namespace, owner.uid):
-                raise UncertainError(_no_workload(owner), code="not-admitted")
+                raise UncertainError(_no_workload(owner), code=NOT_ADMITTED)
             return True
         return owner.is_suspended or await self._set(owner, suspended=True)
 
@@ -177,11 +177,12 @@ class UsersOwners:
             None if the object is over or another one now, so that it must be looked at again.
 
         Raises:
-            ClusterError: They are not there for a long time; the pod does not run.
+            ClusterError: They are not there for a long time, or Kueue has no quota for them; the pod does not run.
         """
         group = label_group(JOB, digest_of(self._settings, job))
         deadline = time.monotonic() + _POD_S
         asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
+        is_admitted = not owner.is_queued
         while (now_s := time.monotonic()) < deadline:
             changed = self._pods.next_change(group)
             waiting, there = self._seen(owner, self._pods.of(owner.namespace).of_group(group), incarnation)
@@ -195,14 +196,17 @@ class UsersOwners:
                 pause_s *= 2
                 asks_s = time.monotonic() + pause_s
             until_s = min(asks_s, deadline)
+            if not is_admitted and (is_admitted := await self._kueue.is_admitted(owner.namespace, owner.uid)):
+                deadline = time.monotonic() + _POD_S
             if owner.is_queued:
-                await self._kueue.adopt(owner.namespace, owner.uid, labels_of_job(self._settings, job))
+                if is_admitted:
+                    await self._kueue.adopt(owner.namespace, owner.uid, labels_of_job(self._settings, job))
                 until_s = min(until_s, time.monotonic() + _ADOPT_S)
             await wait(changed, until_s - time.monotonic())
         raise ClusterError(
             f"the {owner.kind.name} {owner.name} has made {len(there)} of {owner.replicas} pods in {_POD_S:g} s"
-            + (", and makes none before Kueue admits it" if owner.is_queued else ""),
-            code="not-started",
+            + ("" if is_admitted else ", and makes none before Kueue admits it"),
+            code="not-started" if is_admitted else NOT_ADMITTED,
             hint=f"kubectl -n {owner.namespace} describe {owner.kind.name.lower()} {owner.name}",
         )
 
