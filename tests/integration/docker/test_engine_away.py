@@ -201,3 +201,43 @@ def test_a_move_between_engines_survives_their_death(
     assert (moved.job in outcomes, moved.steps_lost) == (True, 0)
     assert list(tmp_path.glob("*.twice")) == []
     assert system.breaches() == []
+
+
+WAITS = """
+import pathlib, time
+while not pathlib.Path("enough").exists():
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_a_job_whose_engine_is_stopped_goes_on(
+    system: RunningSystem, engines: dict[str, DockerEngine], tmp_path: Path
+) -> None:
+    """A machine that shuts down stops its engine, and that ends the job: it waits, goes on, and its retries are unused."""
+    system.submit("plain", "python3", "-c", WAITS, options=("--workdir", str(tmp_path)))
+    first = system.await_event(lambda found: found.event if isinstance(found.event, c.JobPlaced) else None)
+    engines[first.node].shut_down()
+    engines[first.node].start()
+    retry = system.await_event(lambda found: found.event if isinstance(found.event, c.RetryPlanned) else None)
+    (tmp_path / "enough").touch()
+
+    assert system.await_end("plain").outcome is c.Outcome.FINISHED
+    assert (retry.charged, "its engine was stopped" in retry.reason) == (False, True)
+    assert system.breaches() == []
+
+
+@pytest.mark.timeout(300)
+def test_a_container_that_its_user_kills_has_failed(
+    system: RunningSystem, engines: dict[str, DockerEngine], tmp_path: Path
+) -> None:
+    """Its engine is there, and saw it."""
+    system.submit("plain", "python3", "-c", WAITS, options=("--workdir", str(tmp_path)))
+    first = system.await_event(lambda found: found.event if isinstance(found.event, c.JobPlaced) else None)
+    with contextlib.closing(engines[first.node].client()) as client:
+        (container,) = client.containers(filters={"label": "steepest.job=plain"})
+        client.kill(container["Id"], "SIGTERM")
+    ended = system.await_end("plain")
+
+    assert (ended.outcome, ended.exit_status) == (c.Outcome.FAILED, -15)
+    assert system.breaches() == []

@@ -109,25 +109,41 @@ def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
     remember(job, event.checkpoint)
 
 
-def gang_stopped(job: Job, event: c.JobStopped, *, is_over: bool) -> None:
-    """A step has stopped a gang; ``is_over``: how it ended is known from the replica because of which it was stopped."""
+def gang_stopped(job: Job, event: c.JobStopped, *, is_over: bool, places_end: bool) -> None:
+    """A step has stopped a gang.
+
+    Args:
+        job: The gang.
+        event: How its replicas ended.
+        is_over: How it ended is known from the replica because of which it was stopped.
+        places_end: Where the place of a replica ended, nothing else counts.
+    """
     gangs.stop(job, event)
     job.limit = None
     job.stopped_incarnation = job.incarnation
     if not is_over:
         job.exit_status = gangs.exit_status(job)
+    lost = next((one.replica for one in event.replicas if one.exit_status is None and not one.code), len(job.replicas))
+    if places_end and job.exit_status and lost < len(job.replicas):
+        job.exit_status, job.stop_reason = None, f"replica {lost} on {job.replicas[lost].node} lost its place"
     job.stop_step = job.stop_step if event.step is None else event.step
     remember(job, event.checkpoint)
 
 
-def replica_stopped(job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
-    """A replica of a gang has ended by itself, or while it was stopped: what follows from that for the gang."""
+def replica_stopped(job: Job, event: c.ReplicaStopped, *, places_end: bool) -> gangs.GangVerdict:
+    """A replica of a gang has ended by itself, or while it was stopped: what follows from that for the gang.
+
+    ``places_end``: its peers may have failed because its place ended, also if their ends were seen first.
+    """
     before = gangs.verdict(job)
     gangs.end(job, event.replica, event.exit_status, event.step)
     job.stop_step = job.stop_step if event.step is None else max(event.step, job.stop_step or 0)
     remember(job, event.checkpoint)
     name = f"replica {event.replica} on {event.node}"
-    return _judge(job, before, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
+    why = f"{name}: {event.reason}" if event.reason else name
+    if places_end and event.exit_status is None and before is gangs.GangVerdict.BROKEN:
+        job.exit_status, job.stop_reason = None, why
+    return _judge(job, before, event.exit_status, why)
 
 
 def lose_replicas(job: Job, node: str, why: str) -> gangs.GangVerdict:
