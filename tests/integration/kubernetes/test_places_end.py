@@ -124,7 +124,7 @@ def test_what_ran_on_a_machine_that_crashed_goes_on(
     node.start(lab.folder, lab.daemons, NODES[1])
     lab.kubectl("wait", "--for=condition=Ready", f"node/{THERE}", "--timeout=120s")
 
-    goes_on(system, training, figures, "")
+    goes_on(system, training, figures, "the kubelet did not see how it ended")
 
 
 def test_a_gang_with_a_replica_on_a_drained_node_goes_on_elsewhere(
