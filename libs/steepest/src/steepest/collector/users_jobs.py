@@ -197,12 +197,13 @@ class UsersJobs(Effector):
         await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
 
     async def _mark_ended(self, of: _Followed, found: UsersObject, job: Job) -> None:
-        """Let an object say that its job has ended: the view forgets that, and it may stay suspended.
+        """Let an object that stays suspended say that its job has ended, as the view forgets that.
 
         Raises:
+            InputError: It cannot be read.
             ClusterError: The API server refuses, or does not answer.
         """
-        if job.outcome is not None:
+        if job.outcome is not None and is_suspended(of.kind, found.read()):
             path = f"{of.kind.path(self._settings.place(of.namespace))}/{found.metadata.name}"
             uid = found.metadata.uid
             change = {"metadata": {"uid": uid, "annotations": {ENDED: f"{job.outcome} {uid}"}}}
