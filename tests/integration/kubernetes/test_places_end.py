@@ -5,10 +5,9 @@ The trainings know nothing of Steepest: they die of the SIGTERM that they get, a
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import secrets
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,9 +119,11 @@ def test_what_ran_on_a_machine_that_crashed_goes_on(
     system: RunningSystem, training: str, lab: KubernetesLab, figures: Figures
 ) -> None:
     """Nobody saw how it ended: its node says so once it is back."""
-    crash(lab)
-    node.start(lab.folder, lab.daemons, NODES[1])
-    lab.kubectl("wait", "--for=condition=Ready", f"node/{THERE}", "--timeout=120s")
+    try:
+        crash(lab)
+    finally:
+        node.start(lab.folder, lab.daemons, NODES[1])
+        lab.kubectl("wait", "--for=condition=Ready", f"node/{THERE}", "--timeout=120s")
 
     goes_on(system, training, figures, "the kubelet did not see how it ended")
 
@@ -134,7 +135,7 @@ def test_a_gang_with_a_replica_on_a_drained_node_goes_on_elsewhere(
     system.submit("filler", "python3", "-c", WAITS, options=("--cpu", "0.25"))
     system.await_event(placed("filler", HERE))
     source = Path(contract_job.__file__).read_text()
-    command = ("python3", "-c", source, "--meet", "--mode", "none", "--on-term", "die", "--step-s", "0.05")
+    command = ("python3", "-c", source, "--meet", "--mode", "none", "--step-s", "0.05")
     system.submit("gang", *command, options=("--replicas", "2", "--cpu", "0.2"))
     first = system.await_event(placed("gang"))
     enough(system, "filler")
@@ -187,9 +188,9 @@ def crash(lab: KubernetesLab) -> None:
         lab.daemons.kill(daemon)
     folder = str(lab.folder.node(NODES[1]))
     shims = [each for each in psutil.process_iter(["cmdline"]) if folder in " ".join(each.info["cmdline"] or ())]
-    for shim in shims:
-        for process in (*shim.children(recursive=True), shim):
-            os.kill(process.pid, signal.SIGKILL)
+    for process in [each for shim in shims for each in (*shim.children(recursive=True), shim)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(shims, timeout=10)
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from steepest.cluster.kubernetes import KubernetesCluster
-from steepest.cluster.kubernetes.nodes.pod_requests import resources
-from steepest.cluster.kubernetes.nodes.selected_nodes import STEP_CPU_M
+from steepest.cluster.kubernetes.nodes.selected_nodes import STEP_CPU_M, resources
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.kubernetes_lab.images import DEMO

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, PYTORCH_JOB
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject
-from steepest.cluster.kubernetes.nodes.pod_requests import requested
-from steepest.cluster.kubernetes.objects import Pod
+from steepest.cluster.kubernetes.nodes.selected_nodes import requested
+from steepest.cluster.kubernetes.objects import PodSpec
 from steepest.cluster.kubernetes.users_jobs import submission
 from steepest.errors import InputError
 from steepest.events.common import Resources
@@ -23,15 +23,9 @@ AMOUNTS = {"cpu": ("m", 1000), "memory": ("Mi", 1), GPU: ("", 1)}
 """By resource, the suffix of small amounts, and what a whole number is worth in them."""
 
 
-def pod(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Pod:
-    """A pod as the API server has it."""
-    return msgspec.convert({"metadata": {}, "spec": spec, "status": status or {}}, Pod)
-
-
-def held(spec: dict[str, Any], status: dict[str, Any] | None = None) -> Resources:
-    """What a pod holds."""
-    found = pod(spec, status)
-    return requested(found.spec, found.status)
+def held(spec: dict[str, Any]) -> Resources:
+    """What a pod with this spec holds."""
+    return requested(msgspec.convert(spec, PodSpec))
 
 
 # --- any pod, beside a plain re-statement of the rules ------------------------------------------------------------------
@@ -101,21 +95,6 @@ def test_a_pod_holds_what_the_scheduler_reserves(spec: dict[str, Any]) -> None:
     expected = {resource: reserved(spec, resource) for resource in AMOUNTS}
 
     assert held(spec) == Resources(cpu_m=expected["cpu"], memory_mib=expected["memory"], gpus=expected[GPU])
-
-
-@pytest.mark.parametrize(
-    ("condition", "held_m"),
-    [(None, 2000), ({"type": "PodResizePending", "status": "True", "reason": "Infeasible"}, 1500)],
-)
-def test_a_container_that_is_resized_holds_what_it_has_too(condition: dict[str, str] | None, held_m: int) -> None:
-    """Until its node has set a smaller request the larger one counts; one that no node can grant counts for nothing."""
-    spec = {"containers": [{"name": "train", "resources": {"requests": {"cpu": "2"}}}]}
-    has = {"name": "train", "allocatedResources": {"cpu": "1500m"}, "resources": {"requests": {"cpu": "1"}}}
-    status = {"containerStatuses": [has], "conditions": [condition] if condition else []}
-
-    assert held(spec, status).cpu_m == held_m
-    spec["containers"][0]["resources"] = {"requests": {"cpu": "100m"}}
-    assert held(spec, status).cpu_m == 1500
 
 
 def test_what_is_requested_is_rounded_up() -> None:

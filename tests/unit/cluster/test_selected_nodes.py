@@ -8,8 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cluster.kubernetes.nodes.pod_requests import resources
-from steepest.cluster.kubernetes.nodes.selected_nodes import LASTING_S, SelectedNodes, by_node
+from steepest.cluster.kubernetes.nodes.selected_nodes import LASTING_S, SelectedNodes, by_node, resources
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.events.common import Resources
 

@@ -1,4 +1,4 @@
-"""The ``flock`` system call: locks on open files and folders, which the kernel releases when their last holder dies.
+"""The ``flock`` system call: exclusive locks on open files, which the kernel releases when their last holder dies.
 
 A lock belongs to the open file, not to the process: opening the file again excludes other tasks of the same process too.
 It must never know what a lock protects.
@@ -17,11 +17,6 @@ def try_lock(descriptor: int) -> bool:
 def lock(descriptor: int) -> None:
     """Take the exclusive lock of an open file; it blocks the thread until the lock is free."""
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-
-
-def share(descriptor: int) -> None:
-    """Take the shared lock of an open file; it blocks the thread until no other open file holds the exclusive one."""
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
 
 
 def is_locked(descriptor: int) -> bool:

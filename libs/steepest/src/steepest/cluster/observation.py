@@ -17,8 +17,7 @@ from steepest.logger import Logger
 
 _log = Logger()
 _REASON_MOST = 400
-_SIGNALS = range(129, 193)  # 128 + the signal, as in shells
-
+_SIGNALS = range(129, 193)
 ANSWERS = frozenset({85, -signal.SIGTERM, -signal.SIGKILL})
 """Exit statuses of a process that was told to end: it saved and left, or a signal ended it."""
 
@@ -42,21 +41,19 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(code: int) -> int:
-    """The exit status, as from ``wait``, of a container's process, whose code is 128 + the signal that ended it."""
+    """The exit status, as from ``wait``, of a container: a shell's code is 128 + the signal."""
     return 128 - code if code in _SIGNALS else code
 
 
 def end(status: int | None, why: str = "", *, place: str = "") -> Observation:
     """The end of an incarnation: nothing else says whether its exit status speaks of its job.
 
-    Args:
-        status: Its exit status, as from ``wait``; None: nobody saw it.
-        why: What else is known of it, in words.
-        place: How its place ended and took it along; empty: it ended by itself. A status of 0 is its own all the same.
+    ``status``: as from ``wait``; None: nobody saw it. ``place``: how its place ended and took it along, unless it finished.
     """
-    if status is None or (place and status != 0):
-        seen = f"{place}; its exit status was {status}" if place and status is not None else place or why
-        return Observation(phase=ReplicaPhase.GONE, reason=seen[:_REASON_MOST])
+    if place and status:
+        status, why = None, f"{place}; its exit status was {status}"
+    if status is None:
+        return Observation(phase=ReplicaPhase.GONE, reason=why[:_REASON_MOST])
     return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=why[:_REASON_MOST])
 
 
@@ -70,32 +67,18 @@ def recorded_end(folder: IncarnationFolder) -> Observation | None:
 
 
 def record(folder: IncarnationFolder, seen: Observation) -> Observation:
-    """Record an end that was proven, unless one is recorded, and give the recorded one.
-
-    Raises:
-        OSError: It is not recorded.
-    """
+    """Record an end that was proven, unless one is; give the recorded one, or ``seen`` where the disk is full."""
     if (ended := recorded_end(folder)) is not None:
         return ended
-    if seen.exit_status is None:
-        return declare_gone(folder, seen.reason)
-    folder.write(folder.exit, ExitRecord(status=seen.exit_status, reason=seen.reason))
-    return seen
-
-
-def record_if_possible(folder: IncarnationFolder, seen: Observation) -> Observation:
-    """See ``record``. Where the folder is being removed, or the disk is full, it has ended all the same."""
     with contextlib.suppress(OSError):
-        return record(folder, seen)
+        if seen.exit_status is None:
+            return declare_gone(folder, seen.reason)
+        folder.write(folder.exit, ExitRecord(status=seen.exit_status, reason=seen.reason))
     return seen
 
 
 def declare_gone(folder: IncarnationFolder, reason: str) -> Observation:
-    """Record that it no longer runs and never will. The caller must have proven it.
-
-    Raises:
-        OSError: It is not recorded.
-    """
+    """Record that it no longer runs and never will. The caller must have proven it."""
     folder.write(folder.gone, GoneRecord(reason=reason))
     _log.warning("replica gone", incarnation=str(folder), why=reason)
     return end(None, reason)

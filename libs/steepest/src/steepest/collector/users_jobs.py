@@ -140,7 +140,7 @@ class UsersJobs(Effector):
         job = self._view.jobs.get(name)
         try:
             if job is not None:
-                await self._mark_ended(of, found, job)
+                await self._note_end(of, found, job)
                 return
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
@@ -196,18 +196,12 @@ class UsersJobs(Effector):
         path = f"{of.kind.path(self._settings.place(of.namespace))}/{found.metadata.name}"
         await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
 
-    async def _mark_ended(self, of: _Followed, found: UsersObject, job: Job) -> None:
-        """Let an object that stays suspended say that its job has ended, as the view forgets that.
-
-        Raises:
-            InputError: It cannot be read.
-            ClusterError: The API server refuses, or does not answer.
-        """
+    async def _note_end(self, of: _Followed, found: UsersObject, job: Job) -> None:
+        """Let an object that stays suspended say that its job has ended, which the view forgets."""
         if job.outcome is not None and is_suspended(of.kind, found.read()):
-            path = f"{of.kind.path(self._settings.place(of.namespace))}/{found.metadata.name}"
-            uid = found.metadata.uid
-            change = {"metadata": {"uid": uid, "annotations": {ENDED: f"{job.outcome} {uid}"}}}
-            await self._api.merge(path, change)
+            known, path = found.metadata, of.kind.path(self._settings.place(of.namespace))
+            said = {ENDED: f"{job.outcome} {known.uid}"}
+            await self._api.merge(f"{path}/{known.name}", {"metadata": {"uid": known.uid, "annotations": said}})
 
     async def _cancel_deleted(self, of: _Followed, uids: set[str], send: Send) -> None:
         for job in list(self._view.jobs):

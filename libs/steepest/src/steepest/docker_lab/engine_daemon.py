@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -27,9 +26,6 @@ from steepest.errors import ClusterError, InputError
 
 START_S = 60.0
 """An engine starts in 3 s on two idle cores."""
-
-SHUT_DOWN_S = 30.0
-"""A daemon gives its containers ten seconds to end."""
 
 STOP_S = 5.0
 """A daemon with connected clients does not exit by itself; it has no state worth waiting for."""
@@ -117,19 +113,9 @@ class DockerEngine:
             # would wait for either.
             for left in (self._pid_file, self.folder / "exec" / "containerd" / "containerd.pid"):
                 left.unlink(missing_ok=True)
-            self._configure(live_restore=True)
             with self._log.open("ab") as log:
                 self._daemon = psutil.Popen(self._command(), stdout=log, stderr=log, start_new_session=True)
         self._wait()
-
-    def shut_down(self) -> None:
-        """End the daemon and its containers in order, as its machine's shutdown does; ``start`` starts it again."""
-        self._configure(live_restore=False)
-        psutil.Process(self.pid).send_signal(signal.SIGHUP)
-        with contextlib.closing(self.client()) as client:
-            while client.info()["LiveRestoreEnabled"]:
-                time.sleep(0.05)
-        self._end(signal.SIGTERM, SHUT_DOWN_S)
 
     def kill(self) -> None:
         """Kill the daemon as in a crash; its containers keep running."""
@@ -148,16 +134,13 @@ class DockerEngine:
                 _rmdir(child)
             _rmdir(path)
 
-    def _configure(self, *, live_restore: bool) -> None:
-        (self.folder / "daemon.json").write_text(json.dumps({"live-restore": live_restore}))
-
-    def _end(self, number: int, patience_s: float = STOP_S) -> None:
+    def _end(self, number: int) -> None:
         if self._daemon is None:
             return
         helpers = self._daemon.children(recursive=True) if self._daemon.is_running() else []
         with contextlib.suppress(psutil.NoSuchProcess):
             self._daemon.send_signal(number)
-        alive = _left(processes := [self._daemon, *helpers], patience_s)
+        alive = _left(processes := [self._daemon, *helpers], STOP_S)
         for process in alive:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -198,7 +181,7 @@ class DockerEngine:
             f"--bridge={self._bridge or 'none'}",
             "--iptables=false",
             "--ip6tables=false",
-            f"--config-file={self.folder}/daemon.json",
+            "--live-restore",
             f"--cgroup-parent=/{self.group}",
             *self._options,
         ]

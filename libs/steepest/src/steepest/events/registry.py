@@ -106,8 +106,8 @@ FLAGS: Mapping[int, Flag] = {
         since=9,
     ),
     PLACES_END: Flag(
-        "A gang is not charged for what its replicas ended with if the place of one of them ended; and a job whose object "
-        "in Kubernetes is over has failed, and is not started again.",
+        "A gang is not charged for what its replicas ended with if the place of one of them ended; and a job has failed "
+        "whose object in Kubernetes is over.",
         since=10,
     ),
 }

@@ -190,7 +190,7 @@ class Janitor:
                 continue
             found = await self._cluster.lookup(replica, verify=True)  # now with its newest checkpoint
             if found is not None and found.incarnation == running.incarnation:
-                await send(_report(running, replica, node, found.end))
+                await send(_report(running, replica, node, found))
 
     async def _stop(self, stray: Stray, send: Send) -> None:
         if await self._ended(stray.replica, stray.incarnation) is not None:
@@ -209,7 +209,7 @@ class Janitor:
     async def _report_ends(self, replaced: Running, newer: int, send: Send) -> None:
         for replica, node in replaced.replicas:
             end = await self._ended(replica, replaced.incarnation)
-            end = end or Stopped(exit_status=None, step=None, checkpoint=None)
+            end = end or Stopped()
             why = f"incarnation {newer} was started after it, and the log has lost that"
             await send(_report(replaced, replica, node, end, why))
 

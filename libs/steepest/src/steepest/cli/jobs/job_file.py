@@ -28,9 +28,6 @@ OPTED_IN = {
 }
 """The kinds of Kubernetes' objects that can be scheduled, with their API groups. The adapter, an extra, describes them."""
 
-_OBJECTS = "docs/kubernetes.md#jobs-that-users-make"
-_WORD = 100
-
 HINT = "docs/commands.md#a-job-in-a-file has an example"
 
 
@@ -127,13 +124,14 @@ def _refuse_unknown(table: JobTable, source: str) -> None:
 def _refuse_objects(content: dict[str, Any], source: str) -> None:
     """Refuse an object of Kubernetes, which a cluster takes and a pool does not."""
     if "apiVersion" in content and "kind" in content:
-        kind, api = (str(content[name])[:_WORD] for name in ("kind", "apiVersion"))
-        if OPTED_IN.get(kind) == api.partition("/")[0]:
-            named = "" if kind == "Job" else f", where the installation schedules {kind}s"
-            hint = f'kubectl apply -f {source}, with the label steepest.dev/schedule: "true"{named} ({_OBJECTS})'
-        else:
-            hint = f"Steepest cannot schedule a {kind} of {api}, but {', '.join(OPTED_IN)} ({_OBJECTS})"
-        raise InputError(f"{source}: this is an object of Kubernetes, and no job of Steepest", hint=hint)
+        kind, api = (str(content[name])[:100] for name in ("kind", "apiVersion"))
+        advice = f'kubectl apply -f {source}, with the label steepest.dev/schedule: "true"'
+        if OPTED_IN.get(kind) != api.partition("/")[0]:
+            advice = f"Steepest cannot schedule a {kind} of {api}, but {', '.join(OPTED_IN)}"
+        raise InputError(
+            f"{source}: this is an object of Kubernetes, and no job of Steepest",
+            hint=f"{advice} (docs/kubernetes.md#jobs-that-users-make)",
+        )
 
 
 def _refuse_others(table: JobTable, given: object, known: Iterable[str], source: str, where: str) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from steepest.cluster.docker.container import container_of, name_of
 from steepest.cluster.docker.events import Events
-from steepest.cluster.docker.host import LOOK_S, Host
+from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.launch import remove
 from steepest.cluster.docker.observe import observe, present
 from steepest.cluster.docker.output import Output, complete
@@ -79,9 +79,7 @@ class DockerBackground(Background[DockerTracked]):
         for node, host in self._hosts.items():
             if not host.is_up:
                 _log.warning("engine does not answer", node=node, url=host.node.url)
-            self._events[node] = events = Events(host, self._label, self._event_handler(node))
-            if host.is_up:  # only of an end that it sees can it say whose it is
-                await host.run(functools.partial(events.began.wait, LOOK_S))
+            self._events[node] = Events(host, self._label, self._event_handler(node))
         await self.look()
         self.start()
         self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
@@ -209,6 +207,8 @@ class DockerBackground(Background[DockerTracked]):
                 return  # the job was forgotten, and another job of the same name has started
             complete(host, folder, container)
             record(folder, seen)
+            if recorded_end(folder) is None:
+                raise OSError(f"the end of {folder} is not on record")
             remove(host, container, self._label)
 
     def _is_present(self, tracked: DockerTracked) -> bool:

@@ -29,9 +29,6 @@ class Events:
     Args:
         label: The label of this state folder's containers.
         happened: Called on the thread with a container's name, or with None if any events may have been missed.
-
-    Attributes:
-        began: Whether they were followed at any time.
     """
 
     def __init__(self, host: Host, label: str, happened: Callable[[str | None], None]) -> None:
@@ -39,7 +36,6 @@ class Events:
         self._filters = {"type": "container", "label": f"{LABEL}={label}"}
         self._happened = happened
         self._leave = threading.Event()
-        self.began = threading.Event()
         self._stream: Any = None
         threading.Thread(target=self._follow, name=f"events-{host.node.name}", daemon=True).start()
 
@@ -60,8 +56,6 @@ class Events:
             try:
                 with closed_at_the_end(self._host.client(None).events(filters=self._filters, decode=True)) as stream:
                     self._stream = stream
-                    self._host.watched_since = self._host.now_s()
-                    self.began.set()
                     retry_s = _RETRY_S
                     self._happened(None)
                     for event in stream:
@@ -69,5 +63,5 @@ class Events:
             except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
                 _log.debug("no events", engine=str(self._host), why=str(error))
                 retry_s = min(retry_s * 2, _RETRY_S_MOST)
-            self._host.watched_since = None
+            self._host.seen_since = None
             self._leave.wait(retry_s)

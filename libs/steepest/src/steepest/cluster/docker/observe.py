@@ -20,15 +20,14 @@ If the engine does not answer, or another engine answers in its place, the state
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
 from docker.errors import NotFound
 
 from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, ours, record_of
 from steepest.cluster.docker.host import LOOK_S, Host
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
-from steepest.cluster.observation import Observation, end, record_if_possible, recorded_end
+from steepest.cluster.observation import Observation, end, recorded_end
+from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UncertainError
 
@@ -44,14 +43,9 @@ def observe(host: Host, folder: IncarnationFolder, label: str) -> Observation:
     try:
         with host.looking():
             container = ours(host.client(LOOK_S), name_of(label, folder), label)
+            return observed(container["State"], lambda: host.outlived(container["Id"]))
     except NotFound:
         return _without_container(host, folder)
-    return _judged(host, container)
-
-
-def _judged(host: Host, container: Mapping[str, Any]) -> Observation:
-    with host.looking():
-        return observed(container["State"], lambda: host.outlived(container["Id"]))
 
 
 def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
@@ -63,7 +57,8 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     # A container may also have been created and recorded between the two: only a look after reading the record is proof.
     with contextlib.suppress(NotFound), host.looking():
-        return _judged(host, host.client(LOOK_S).inspect_container(record.id))
+        container = host.client(LOOK_S).inspect_container(record.id)
+        return observed(container["State"], lambda: host.outlived(record.id))
     if (ended := recorded_end(folder)) is not None:
         return ended
     if record.engine != host.info(refresh=True).id:
@@ -72,7 +67,7 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
             code="another-engine",
             hint="start the engine with the folder (data-root) that it had",
         )
-    return record_if_possible(folder, end(None, "its container was removed"))
+    return record_end(folder, end(None, "its container was removed"))
 
 
 def present(host: Host, label: str) -> dict[str, str]:

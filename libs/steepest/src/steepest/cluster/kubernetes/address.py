@@ -13,8 +13,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.nodes.pod_requests import resources
-from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
+from steepest.cluster.kubernetes.nodes.selected_nodes import resources, takes_pods
 from steepest.cluster.kubernetes.objects import ClusterNode, Listing
 from steepest.errors import ClusterError, InputError
 from steepest.events.common import Resources

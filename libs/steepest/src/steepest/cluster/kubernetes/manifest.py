@@ -21,7 +21,7 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFo
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB as USERS_JOBS
-from steepest.cluster.kubernetes.nodes.pod_requests import GPU
+from steepest.cluster.kubernetes.nodes.selected_nodes import GPU
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import UntrustedError

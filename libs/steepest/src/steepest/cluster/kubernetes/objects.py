@@ -32,12 +32,8 @@ _NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError"
 _NO_IMAGE = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
-_UNSEEN = frozenset({"ContainerStatusUnknown", "Unknown"})
-"""Reasons of ends that nobody saw: the kubelet says the first one, and containerd the second one after a machine's crash."""
-
-_DISRUPTED = "DisruptionTarget"
-"""The condition of a pod that is evicted, preempted, or ended with its node. One that exceeds its own limits lacks it.
-https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions"""
+_UNSEEN = frozenset({"ContainerStatusUnknown", "Unknown"})  # as the kubelet says, and containerd after a crash
+_DISRUPTED = "DisruptionTarget"  # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/
 
 
 class ObjectPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -114,7 +110,6 @@ class ContainerStatus(ObjectPart, frozen=True):
     container_id: str = msgspec.field(default="", name="containerID")
     restart_count: int = 0
     resources: ContainerCaps | None = None
-    allocated_resources: dict[str, Quantity] = {}
 
 
 class ObjectCondition(ObjectPart, frozen=True):
@@ -135,11 +130,6 @@ class PodStatus(ObjectPart, frozen=True):
     message: str = ""
     conditions: list[ObjectCondition] = []
     container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
-
-    def condition(self, type_: str) -> ObjectCondition | None:
-        """A condition that holds."""
-        return next((one for one in self.conditions if one.type == type_ and one.status == "True"), None)
 
 
 class SchedulingGate(ObjectPart, frozen=True):
@@ -195,6 +185,10 @@ class Pod(ClusterObject, frozen=True):
         """The name of the container that trains."""
         found = training(self.spec.containers)
         return found.name if found is not None else CONTAINER
+
+    def condition(self, type_: str) -> ObjectCondition | None:
+        """A condition that holds."""
+        return next((one for one in self.status.conditions if one.type == type_ and one.status == "True"), None)
 
 
 class BatchJobSpec(ObjectPart, frozen=True):
@@ -297,9 +291,7 @@ class ListMetadata(ObjectPart, frozen=True):
 def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
     """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still.
 
-    Args:
-        pod: The pod.
-        was_stopped: Whether Steepest has stopped it: then a deletion is its own, and that of nobody else.
+    ``was_stopped``: Steepest has stopped it, so that a deletion is not another party's.
     """
     if pod.is_gated and not pod.has_ended:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
@@ -313,7 +305,7 @@ def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
     status = status_of(ended.exit_code)
     if ended.reason == "OOMKilled":
         return end(status, "it ran out of memory")
-    if (condition := pod.status.condition(_DISRUPTED)) is not None:
+    if (condition := pod.condition(_DISRUPTED)) is not None:  # a pod that exceeds its own limits is evicted without it
         return end(status, place=f"its place ended: {condition.reason}: {condition.message or why}")
     is_deleted = pod.metadata.deletion_timestamp is not None and not was_stopped and status in ANSWERS
     return end(status, why, place="its pod was deleted" if is_deleted else "")

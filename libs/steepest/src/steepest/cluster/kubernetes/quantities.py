@@ -26,9 +26,7 @@ _LONGEST = 64
 _MOST = Decimal(2**63 - 1)
 
 
-Quantity = str | int | float
-"""A quantity in an object: text, or the plain number that users write too (``cpu: 2``), which no server makes text of in all
-kinds."""
+Quantity = str | int | float  # users write plain numbers too, and no server makes text of them in all kinds
 
 
 def value(quantity: Quantity) -> Decimal | None:

@@ -30,7 +30,8 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import Pod, observed
-from steepest.cluster.observation import Observation, end, record_if_possible, recorded_end
+from steepest.cluster.observation import Observation, end, recorded_end
+from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 
 _LAST_WORD_S = 3.0
@@ -139,4 +140,4 @@ def _records(folder: IncarnationFolder) -> tuple[Observation | None, PodRecord |
 def _recorded(folder: IncarnationFolder, seen: Observation, pod: Pod | None) -> Observation:
     if pod is not None and stop_of(folder).exists():
         seen = observed(pod, was_stopped=True)
-    return record_if_possible(folder, seen)
+    return record_end(folder, seen)

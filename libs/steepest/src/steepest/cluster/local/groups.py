@@ -2,9 +2,7 @@
 
 It owns the group files of both versions; it must never know phases or plans. Within a node the kernel shares idle CPU:
 groups have equal weight, each up to its own quota. Its calls block, for microseconds.
-
-Clusters that live hold the shared lock of their folder's top group. So the next start of any cluster knows which groups were
-left by killed ones, and removes them.
+A cluster that lives holds the shared lock of its top group, so that the next start of any removes what killed ones left.
 
 Sources: the kernel's documents *CFS Bandwidth Control* (version 1) and *Control Group v2*.
 """
@@ -52,8 +50,14 @@ class Groups:
         Raises:
             OSError: There is no CPU control here, or this process may not use it.
         """
-        while self._held is None:
-            self._hold()
+        while self._held is None:  # another cluster's start may remove it at the same time
+            self.top.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                held = os.open(self.top, os.O_RDONLY | os.O_DIRECTORY)
+                if flock.is_locked(held) or not self.top.exists():
+                    os.close(held)
+                else:
+                    self._held = held
         self._delegate_cpu(self.top)
         self._set_weight(self.top, sum(capacities_m.values()))
         for node, capacity_m in capacities_m.items():
@@ -66,17 +70,6 @@ class Groups:
         for other in self.top.parent.glob(f"{_PREFIX}*/"):
             _clear(other)
 
-    def _hold(self) -> None:
-        """Create the top group and lock it, unless another cluster's start removes it at the same time."""
-        self.top.mkdir(exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            held = os.open(self.top, os.O_RDONLY | os.O_DIRECTORY)
-            flock.share(held)
-            if self.top.exists() and os.path.samestat(os.fstat(held), self.top.stat()):
-                self._held = held
-            else:
-                os.close(held)
-
     def make(self, node: str, name: str, limit_m: int | None, capacity_m: int) -> Path:
         """Create the group of a replica, with its cap.
 
@@ -88,7 +81,8 @@ class Groups:
         cap(group, limit_m, capacity_m)
         return group
 
-    def remove(self, group: Path) -> None:
+    @staticmethod
+    def remove(group: Path) -> None:
         """Remove a group; one that still has processes stays until the next sweep."""
         with contextlib.suppress(OSError):
             group.rmdir()
@@ -130,13 +124,10 @@ def _clear(top: Path) -> None:
     """Remove the groups of a state folder without a living cluster; those of replicas that run stay."""
     with contextlib.suppress(OSError):
         descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            if flock.try_lock(descriptor):
-                for group in (*top.glob("node-*/*/"), *top.glob("node-*/"), top):
-                    with contextlib.suppress(OSError):  # it has processes
-                        group.rmdir()
-        finally:
-            os.close(descriptor)
+        if flock.try_lock(descriptor):
+            for group in (*top.glob("node-*/*/"), *top.glob("node-*/"), top):
+                Groups.remove(group)
+        os.close(descriptor)
 
 
 def cap(group: Path, limit_m: int | None, capacity_m: int) -> None:

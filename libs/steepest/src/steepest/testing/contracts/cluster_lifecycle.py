@@ -173,37 +173,20 @@ class LifecycleContract:
 
         assert await stage.end() == (ReplicaPhase.EXITED, -9)
 
-    async def test_an_end_that_nobody_saw_is_gone(self, stage: ClusterFixture) -> None:
-        """A replica that surely does not run, without a known status, is gone; then the next incarnation may start."""
+    @pytest.mark.parametrize("by", ["lose", "end_place"])
+    async def test_an_end_that_says_nothing_of_the_job_is_gone(self, stage: ClusterFixture, by: str) -> None:
+        """Nobody saw it, or its place ended: the reason is everywhere, and no status; the next incarnation may start."""
         await stage.train()
-        await stage.harness.lose(JOB)
-
-        assert await stage.end() == (ReplicaPhase.GONE, None)
-        assert (await stage.cluster.stop(JOB, 1, grace_s=0.0)).exit_status is None
-        await stage.train(incarnation=2, node=stage.there)
-
-    @pytest.mark.parametrize("on_term", ["leave", "die"])
-    async def test_the_end_of_a_place_is_none_of_its_job(self, stage: ClusterFixture, on_term: str) -> None:
-        """Whatever the process answers, it is gone, with the reason in words everywhere; the next incarnation may start."""
-        await stage.train("--on-term", on_term)
-        await stage.harness.end_place(JOB)
+        await getattr(stage.harness, by)(JOB)
         report = await stage.report(lambda found: found.state is not ReplicaState.RUNNING)
         status = await stage.cluster.lookup(JOB)
         stopped = await stage.cluster.stop(JOB, 1, grace_s=0.0)
 
-        assert (report.state, report.exit_status) == (ReplicaState.GONE, None)
-        assert report.reason
+        assert (report.state, report.exit_status, bool(report.reason)) == (ReplicaState.GONE, None, True)
         assert status is not None
-        assert (status.phase, status.reason) == (ReplicaPhase.GONE, report.reason)
+        assert (status.phase, status.exit_status, status.reason) == (ReplicaPhase.GONE, None, report.reason)
         assert (stopped.exit_status, stopped.reason) == (None, report.reason)
         await stage.train(incarnation=2, node=stage.there)
-
-    async def test_a_training_that_was_over_has_finished_where_its_place_ends(self, stage: ClusterFixture) -> None:
-        """Status 0 is the process's own word, also where it is said while its place ends."""
-        await stage.train("--on-term", "finish")
-        await stage.harness.end_place(JOB)
-
-        assert await stage.end() == (ReplicaPhase.EXITED, 0)
 
     # Steps
 

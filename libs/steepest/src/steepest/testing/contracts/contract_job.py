@@ -94,8 +94,7 @@ class ContractJob:
 
     def run(self) -> int:
         """Train; give the exit status."""
-        if self._options.on_term != "die":
-            signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGTERM, self._on_term)
         in_gang = [str(self._replica)] if "STEEPEST_RANK" in os.environ else []
         print("begins", os.environ["STEEPEST_JOB"], os.environ["STEEPEST_INCARNATION"], *in_gang, flush=True)  # noqa: T201
         if self._options.fail_start == self._replica:
@@ -142,7 +141,7 @@ class ContractJob:
     def _leave(self) -> int:
         if self._options.mode != "none" and self._replica == 0:
             self._save()
-        return 0 if self._options.on_term == "finish" else STOPPED_STATUS
+        return STOPPED_STATUS
 
     def _serve(self) -> None:
         request = self._get("checkpoint-request.json")
@@ -209,9 +208,6 @@ def main() -> None:
     parser.add_argument("--save-s", type=float, default=0.0, help="how much longer a save on request takes, in seconds")
     parser.add_argument("--burn", action="store_true", help="compute during the steps instead of sleeping")
     parser.add_argument("--ignore-term", action="store_true", help="do not leave on SIGTERM")
-    parser.add_argument(
-        "--on-term", default="leave", help="leave with status 85 on SIGTERM, finish with 0, or die of it"
-    )
     parser.add_argument("--silent", action="store_true", help="answer no request")
     parser.add_argument("--meet", action="store_true", help="do each step together with the peers of the gang")
     parser.add_argument("--fail-start", type=int, help="the replica with this index leaves with status 7 as it starts")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import docker
+import psutil
 from docker.errors import APIError
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
@@ -115,12 +116,14 @@ class DockerHarness(ClusterHarness):
             client.remove_container(name, force=True)
 
     async def end_place(self, replica: ReplicaId) -> None:
-        """Shut down the engine and with it its containers, as a machine that shuts down does, and start it again."""
-        planned = self.state.incarnations(replica)[-1].planned()
-        assert planned is not None
-        engine = self.engines[planned.node]
-        await asyncio.to_thread(engine.shut_down)
-        await asyncio.to_thread(engine.start)
+        """End the engines and the container, as their machine's shutdown does, and start the engines again."""
+        process = psutil.Process(self.first_process(replica))
+        for engine in self.engines.values():
+            engine.kill()
+        process.terminate()
+        await asyncio.to_thread(process.wait)
+        for engine in self.engines.values():
+            await asyncio.to_thread(engine.start)
 
     @contextlib.contextmanager
     def client_of(self, replica: ReplicaId) -> Iterator[tuple[docker.APIClient, str]]:

@@ -27,7 +27,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--flat-after", type=int, default=0, help="the step from which on the loss stays; 0: no loss")
     parser.add_argument("--crash-at", type=int, default=0)
     parser.add_argument("--crash-replica", type=int, help="only the replica with this index crashes; else all do")
-    parser.add_argument("--on-term", help="nothing ends a place by SIGTERM here")
     parser.add_argument("--fail-start", type=int, help="the replica with this index ends with status 7 as it starts")
     for name in ("--meet", "--ignore-term", "--silent", "--spoil"):
         parser.add_argument(name, action="store_true")

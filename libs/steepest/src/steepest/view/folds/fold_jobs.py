@@ -12,7 +12,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, NODES_ARE_CHOSEN, PLACES_END
+from steepest.events.registry import FACTS_ARE_CHECKED, NODES_ARE_CHOSEN
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
@@ -177,7 +177,7 @@ def _gang_replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped, r
     starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
     if job.replicas[event.replica].ended or not (job.alive or starting):
         return False
-    verdict = lifecycle.replica_stopped(job, event, places_end=view.has(PLACES_END))
+    verdict = lifecycle.replica_stopped(view, job, event)
     if starting or (plan is not None and plan.kind in CLEARING):
         return True
     stopping = plan is not None and plan.begun and plan.step is c.Step.STOP

@@ -11,7 +11,6 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointRef
 from steepest.events.received import Received
-from steepest.events.registry import PLACES_END
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
@@ -131,8 +130,7 @@ def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any])
     if job is None or plan is None or plan.kind is PlanKind.SHED or not rules.counts(plan, c.Step.STOP, event.attempt):
         return False
     if job.spec.is_gang:
-        is_over = plan.kind is PlanKind.CLEAR
-        lifecycle.gang_stopped(job, event, is_over=is_over, places_end=view.has(PLACES_END))
+        lifecycle.gang_stopped(view, job, event, is_over=plan.kind is PlanKind.CLEAR)
     else:
         lifecycle.stopped(job, event)
     plan.stopped_ms = received.at_ms

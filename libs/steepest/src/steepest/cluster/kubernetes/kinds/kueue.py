@@ -13,15 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.objects import ClusterObject, Listing, ObjectCondition, ObjectMetadata, ObjectPart, Pod
+from steepest.cluster.kubernetes.objects import BatchJobStatus, ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
 from steepest.cluster.kubernetes.reflector import labelled
 from steepest.errors import ClusterError
 
 QUEUE_OF_KUEUE = "kueue.x-k8s.io/queue-name"
 """The label of an object that Kueue suspends and resumes."""
 
-NOT_ADMITTED = "not-admitted"
-"""The code of a start that waits for Kueue. Nothing of it is taken back: its Workload keeps its place in the queue."""
+NOT_ADMITTED = "not-admitted"  # nothing of such a start is taken back: its Workload keeps its place in the queue
 
 HELD = "steepest.dev/held"
 """The annotation of a Workload that Steepest has deactivated."""
@@ -35,13 +34,9 @@ class _WorkloadSpec(ObjectPart, frozen=True):
     active: bool = True
 
 
-class _WorkloadStatus(ObjectPart, frozen=True):
-    conditions: list[ObjectCondition] = []  # noqa: RUF012 - msgspec copies it
-
-
 class _Workload(ClusterObject, frozen=True):
     spec: _WorkloadSpec = _WorkloadSpec()
-    status: _WorkloadStatus = _WorkloadStatus()
+    status: BatchJobStatus = BatchJobStatus()
 
 
 def is_queued(found: ObjectMetadata) -> bool:
@@ -100,14 +95,12 @@ class KueueWorkloads:
             ClusterError: Kueue has no quota for it now, or the API server refuses.
             UncertainError: It does not answer.
         """
-        found = await self._find(namespace, uid)
-        for one in found.status.conditions if found is not None else ():
-            if one.type == "Admitted" and one.status == "True":
-                return True
-            is_new = found is not None and one.observed_generation >= found.metadata.generation
-            if one.type == "QuotaReserved" and one.status == "False" and is_new:
+        found = await self._find(namespace, uid) or _Workload(metadata=ObjectMetadata())
+        for one in found.status.conditions:
+            is_new = one.observed_generation >= found.metadata.generation
+            if (one.type, one.status, is_new) == ("QuotaReserved", "False", True):
                 raise ClusterError(f"Kueue has not admitted it: {one.reason}: {one.message}"[:500], code=NOT_ADMITTED)
-        return False
+        return any((one.type, one.status) == ("Admitted", "True") for one in found.status.conditions)
 
     async def adopt(self, namespace: str, uid: str, labels: Mapping[str, str]) -> None:
         """Mark the gated pods of a Job themselves: Kueue puts its template back whenever it stops the Job.

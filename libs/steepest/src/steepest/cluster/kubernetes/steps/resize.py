@@ -89,7 +89,7 @@ async def _settled(background: KubernetesBackground, pod: PodRecord, limits: dic
         found = background.pods.get(pod.uid)
         if found is None or found.has_ended:
             raise UncertainError(f"the pod {pod.name} has ended", code="not-running")
-        pending = found.status.condition(_PENDING)
+        pending = found.condition(_PENDING)
         late = time.monotonic() > deadline
         if pending is not None and (pending.reason == _INFEASIBLE or late):
             return f"{pending.reason}: {pending.message}"
