@@ -66,7 +66,8 @@ class Groups:
             self._delegate_cpu(group)
             self._set_weight(group, capacity_m)
             _write_quota(group, capacity_m)
-        self.sweep()
+        for group in self.top.glob("node-*/*/"):
+            self.remove(group)
         for other in self.top.parent.glob(f"{_PREFIX}*/"):
             _clear(other)
 
@@ -83,27 +84,21 @@ class Groups:
 
     @staticmethod
     def remove(group: Path) -> None:
-        """Remove a group; one that still has processes stays until the next sweep."""
+        """Remove a group; one that still has processes stays until the next start."""
         with contextlib.suppress(OSError):
             group.rmdir()
-
-    def sweep(self) -> None:
-        """Remove the groups of replicas that have no process left."""
-        for group in self.top.glob("node-*/*/"):
-            self.remove(group)
 
     def close(self) -> None:
         """Remove the groups that no cluster uses any more. A group is busy until its dead processes are reaped."""
         deadline = time.monotonic() + _REAPED_S
-        while self._has_dying() and time.monotonic() < deadline:
+        while any(not _lines(group / "cgroup.procs") for group in list(self.top.glob("node-*/*/"))):
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.01)
         if self._held is not None:
             os.close(self._held)
             self._held = None
         _clear(self.top)
-
-    def _has_dying(self) -> bool:
-        return any(not _lines(group / "cgroup.procs") for group in list(self.top.glob("node-*/*/")))
 
     def _node(self, node: str) -> Path:
         return self.top / f"node-{node}"
