@@ -67,6 +67,12 @@ class LocalHarness(ClusterHarness):
         """Kill the supervisor alone."""
         os.kill(supervisor_of(self.newest(replica)), signal.SIGKILL)
 
+    async def end_place(self, replica: ReplicaId) -> None:
+        """SIGTERM to the job and to its supervisor, as the machine's shutdown sends it to all processes."""
+        supervisor = supervisor_of(self.newest(replica))
+        os.kill(self.started(replica).pid, signal.SIGTERM)
+        os.kill(supervisor, signal.SIGTERM)
+
     def newest(self, replica: ReplicaId) -> IncarnationFolder:
         """The folder of the newest incarnation."""
         return AdapterFolder(self.state_dir).incarnations(replica)[-1]

@@ -312,9 +312,32 @@ def test_what_comes_from_outside_is_read_in_one_place(rule: Finder, may: dict[st
     assert sorted(found) == sorted(may), found
 
 
+def ends_itself(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Ends that a module judges or records by itself: it would drop whose end it was, the job's or its place's."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        phases = [_name(given.value) for given in node.keywords if given.arg == "phase"]
+        if _name(node.func) in {"ExitRecord", "GoneRecord"} or (
+            _name(node.func) == "Observation" and {"EXITED", "GONE"} & set(phases)
+        ):
+            yield node.lineno, ast.unparse(node)
+
+
+def test_what_an_end_is_worth_is_judged_in_one_place() -> None:
+    """Every adapter says why an incarnation ended, and one function says whether its exit status speaks of its job."""
+    found = {
+        str(file.relative_to(LIBRARY)) for file in sources("cluster") if any(ends_itself(ast.parse(file.read_text())))
+    }
+
+    assert found == {"cluster/observation.py"}
+
+
 @pytest.mark.parametrize(
     ("rule", "code"),
     [
+        (ends_itself, "Observation(phase=ReplicaPhase.EXITED, exit_status=status)"),
+        (ends_itself, "folder.write(folder.exit, ExitRecord(status=0))"),
         (opens_itself, "path.open()"),
         (opens_itself, "os.open(path, os.O_RDONLY)"),
         (opens_itself, "sorted(folder.rglob('*'))"),

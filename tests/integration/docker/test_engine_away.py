@@ -9,15 +9,16 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from steepest.cluster.port import ReplicaPhase
 from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import DockerEngine
+from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
-from steepest.testing.contracts.docker_harness import SIZES_M, DockerHarness
+from steepest.testing.contracts.docker_harness import SIZES_M, DockerHarness, why_not
 from steepest.testing.kernel_group import KernelGroup
 from steepest.testing.system.running_system import RunningSystem
 from steepest.testing.waiting import until
@@ -200,4 +201,62 @@ def test_a_move_between_engines_survives_their_death(
     assert outcomes == dict.fromkeys(outcomes, c.Outcome.FINISHED)
     assert (moved.job in outcomes, moved.steps_lost) == (True, 0)
     assert list(tmp_path.glob("*.twice")) == []
+    assert system.breaches() == []
+
+
+WAITS = """
+import pathlib, time
+while not pathlib.Path("enough").exists():
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def stopping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerEngine]:
+    """An engine that ends its containers with itself, as engines do unless they are told otherwise."""
+    if why := why_not():
+        pytest.skip(why)
+    folder = tmp_path_factory.mktemp("stopping")
+    with running_engine(folder, cpu_m=800, options=("--live-restore=false",)) as made:
+        with contextlib.closing(made.client()) as client:
+            images.provide(client, images.default_folder())
+        yield made
+
+
+@pytest.mark.timeout(300)
+def test_a_job_whose_engine_is_stopped_goes_on(stopping: DockerEngine, tmp_path: Path) -> None:
+    """A machine that shuts down stops its engine, and that ends the job: it waits, goes on, and its retries are unused."""
+    options = ("--cluster", f"docker={stopping.url}", "--image", images.BASE, "--folder", str(tmp_path))
+    system = RunningSystem(tmp_path / "state", *options)
+    system.start()
+    try:
+        system.submit("plain", "python3", "-c", WAITS, options=("--workdir", str(tmp_path)))
+        system.await_event(lambda found: found.event if isinstance(found.event, c.JobPlaced) else None)
+        daemon = psutil.Process(stopping.pid)
+        daemon.terminate()
+        daemon.wait(PATIENCE_S)
+        stopping.start()
+        retry = system.await_event(lambda found: found.event if isinstance(found.event, c.RetryPlanned) else None)
+        (tmp_path / "enough").touch()
+
+        assert system.await_end("plain").outcome is c.Outcome.FINISHED
+        assert (retry.charged, "its engine was stopped" in retry.reason) == (False, True)
+        assert system.breaches() == []
+    finally:
+        system.end()
+
+
+@pytest.mark.timeout(300)
+def test_a_container_that_its_user_kills_has_failed(
+    system: RunningSystem, engines: dict[str, DockerEngine], tmp_path: Path
+) -> None:
+    """Its engine is there, and saw it."""
+    system.submit("plain", "python3", "-c", WAITS, options=("--workdir", str(tmp_path)))
+    first = system.await_event(lambda found: found.event if isinstance(found.event, c.JobPlaced) else None)
+    with contextlib.closing(engines[first.node].client()) as client:
+        (container,) = client.containers(filters={"label": "steepest.job=plain"})
+        client.kill(container["Id"], "SIGTERM")
+    ended = system.await_end("plain")
+
+    assert (ended.outcome, ended.exit_status) == (c.Outcome.FAILED, -15)
     assert system.breaches() == []

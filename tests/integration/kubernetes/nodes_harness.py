@@ -85,6 +85,13 @@ class KubernetesHarness(ClusterHarness):
         self.kubectl("patch", "pod", pod.name, "--type=merge", "-p", finalizers)
         self.kubectl("delete", "pod", pod.name, "--grace-period=0", "--force", "--wait=false")
 
+    async def end_place(self, replica: ReplicaId) -> None:
+        """Evict the pod, as a drain does."""
+        pod = self.pod(replica).name
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
+        path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction"
+        self.lab.kubectl("create", "--raw", path, "-f", "-", content=eviction)
+
     def kubectl(self, *arguments: str) -> str:
         """What kubectl prints, in the jobs' namespace."""
         return self.lab.kubectl("-n", NAMESPACE, *arguments)

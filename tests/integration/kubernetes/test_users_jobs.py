@@ -17,8 +17,8 @@ import pytest
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import own_parts_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system, moving_system
-from tests.integration.kubernetes.opted_in import opened, users_job, written
-from tests.integration.kubernetes.users_gangs import eventually, tainted
+from tests.integration.kubernetes.opted_in import opened, template, users_job, written
+from tests.integration.kubernetes.users_gangs import eventually, placed, tainted
 
 from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
@@ -217,3 +217,47 @@ def _pods(lab: KubernetesLab, job: str) -> list[dict[str, Any]]:
     """The pods of a Job that have not ended."""
     found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "pods", "-l", f"job-name={job}", "-o", "json"))["items"]
     return [pod for pod in found if pod["status"]["phase"] in {"Pending", "Running"}]
+
+
+IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}
+
+
+@pytest.mark.timeout(300)
+def test_an_evicted_pod_fails_a_job_only_where_kubernetes_says_so(
+    state: Path, lab: KubernetesLab, kubeconfig: Path
+) -> None:
+    """By its podFailurePolicy a Job goes on; another one is over for Kubernetes itself, and has failed here too."""
+    mine, hers = "opted-in-mine", "opted-in-hers"
+    with lab_system(lab, kubeconfig, state, ("node-a=0.3:4Gi", "node-b=0.3:4Gi"), "--policy", "none") as system:
+        jobs = {name: _evicted(system, lab, name, policy) for name, policy in {mine: IGNORED, hers: None}.items()}
+        failed = system.await_end(jobs[hers])
+        system.await_event(functools.partial(placed, job=jobs[mine], incarnation=2))
+        retries = [one.event for one in system.events() if isinstance(one.event, c.RetryPlanned)]
+        system.call("cancel", jobs[mine])
+        eventually(lambda: _ended(lab, mine).startswith("cancelled "), "the object says so itself")
+
+        assert failed.outcome is c.Outcome.FAILED
+        assert "is over" in failed.reason
+        assert {retry.charged for retry in retries} == {False}
+        assert system.breaches() == []
+
+
+def _evicted(system: RunningSystem, lab: KubernetesLab, name: str, policy: object) -> str:
+    """The job of a user's Job whose pod runs, and is evicted."""
+    asked = users_job(name, opted_in=True)
+    asked["spec"] |= {"template": template(["sleep", "3600"]), **({"podFailurePolicy": policy} if policy else {})}
+    lab.kubectl("create", "-f", "-", content=asked)
+    job = f"{name}.{_job(lab, name)['metadata']['uid'][:8]}"
+    system.await_event(functools.partial(placed, job=job, incarnation=1))
+    eventually(lambda: [each["status"]["phase"] for each in _pods(lab, name)] == ["Running"], "it runs")
+    _evict(lab, _pods(lab, name)[-1]["metadata"]["name"])
+    return job
+
+
+def _ended(lab: KubernetesLab, name: str) -> str:
+    return str(_job(lab, name)["metadata"].get("annotations", {}).get("steepest.dev/ended", ""))
+
+
+def _evict(lab: KubernetesLab, pod: str) -> None:
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": NAMESPACE}}
+    lab.kubectl("create", "--raw", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/eviction", "-f", "-", content=eviction)

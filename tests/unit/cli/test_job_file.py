@@ -10,7 +10,8 @@ from tests.unit.cli.conftest import Holding
 from tests.unit.cli.test_submit import call, spec_of
 
 from steepest.app.state_folder import NodeSpec
-from steepest.cli.jobs.job_file import job_of
+from steepest.cli.jobs.job_file import OPTED_IN, job_of
+from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -18,6 +19,7 @@ from steepest.events.parameters import PoolParameters, PriorityClass, QueueParam
 from steepest.events.registry import encode
 from steepest.events.requests import Role
 
+KINDS = (JOB, *OTHERS.values())
 GANG = """
 name = "resnet"
 command = ["true", "--epochs", "20"]
@@ -294,12 +296,26 @@ def test_a_file_that_is_none_is_refused(content: bytes, holding: Holding, tmp_pa
         assert str(name) in done.stderr
 
 
-@pytest.mark.parametrize("kind", ["Job", "Deployment"])
-def test_an_object_of_kubernetes_is_for_kubectl(kind: str) -> None:
-    """It says so, and for a Job how it is opted in."""
-    text = f"apiVersion: batch/v1\nkind: {kind}\nmetadata: {{name: mine}}\n"
+@pytest.mark.parametrize(
+    ("kind", "api", "advice"),
+    [
+        *((kind.name, kind.api, "kubectl apply -f mine.yaml, with the label steepest.dev/schedule") for kind in KINDS),
+        ("Job", "batch.volcano.sh/v1alpha1", "cannot schedule a Job of batch.volcano.sh/v1alpha1"),
+        ("MPIJob", "kubeflow.org/v2beta1", "cannot schedule a MPIJob"),
+        ("TFJob", "kubeflow.org/v1", "cannot schedule a TFJob"),
+        ("RayJob", "ray.io/v1", "cannot schedule a RayJob"),
+        ("Deployment", "apps/v1", "cannot schedule a Deployment"),
+    ],
+)
+def test_an_object_of_kubernetes_is_for_kubectl(kind: str, api: str, advice: str) -> None:
+    """It says so, and for each kind how it is opted in, or that it cannot be."""
+    text = f"apiVersion: {api}\nkind: {kind}\nmetadata: {{name: mine}}\n"
     with pytest.raises(InputError, match="an object of Kubernetes") as refused:
         job_of(text, "mine.yaml", Path())
 
-    assert refused.value.hint.startswith("kubectl apply -f mine.yaml")
-    assert ("steepest.dev/schedule" in refused.value.hint) is (kind == "Job")
+    assert advice in refused.value.hint
+
+
+def test_the_kinds_that_are_advised_are_those_that_the_adapter_knows() -> None:
+    """With their API groups."""
+    assert {kind.name: kind.api.partition("/")[0] for kind in KINDS} == OPTED_IN

@@ -52,7 +52,7 @@ class Engine:
             yield
 
         known = SimpleNamespace(id="engine")
-        found = SimpleNamespace(client=lambda *_: self, looking=looking, ends_seen=set(), info=lambda **_: known)
+        found = SimpleNamespace(client=lambda *_: self, looking=looking, info=lambda **_: known)
         return cast("Host", found)
 
 

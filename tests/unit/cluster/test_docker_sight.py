@@ -26,12 +26,15 @@ class ScriptedHost:
 
     def __init__(self, meanwhile: Callable[[ScriptedHost], None]) -> None:
         self.states: dict[str, dict[str, Any]] = {}
-        self.ends_seen: set[str] = set()
         self._meanwhile: Callable[[ScriptedHost], None] | None = meanwhile
 
     def client(self, _timeout_s: float) -> ScriptedHost:
         """It is its own client."""
         return self
+
+    def outlived(self, container: str) -> bool:
+        """It never stops."""
+        return bool(container)
 
     def info(self, **_: bool) -> EngineInfo:
         """Itself."""

@@ -154,9 +154,12 @@ def test_memory_is_told_only_where_it_changes() -> None:
         ("restarting", 1, False, ReplicaPhase.RUNNING, None),
         ("removing", 0, False, ReplicaPhase.RUNNING, None),
         ("exited", 0, False, ReplicaPhase.EXITED, 0),
-        ("exited", 85, False, ReplicaPhase.EXITED, 85),
-        ("exited", 137, False, ReplicaPhase.EXITED, -9),
-        ("exited", 143, False, ReplicaPhase.EXITED, -15),
+        ("exited", 85, True, ReplicaPhase.EXITED, 85),
+        ("exited", 137, True, ReplicaPhase.EXITED, -9),
+        ("exited", 143, True, ReplicaPhase.EXITED, -15),
+        ("exited", 85, False, ReplicaPhase.GONE, None),
+        ("exited", 137, False, ReplicaPhase.GONE, None),
+        ("exited", 143, False, ReplicaPhase.GONE, None),
         ("dead", 3, False, ReplicaPhase.EXITED, 3),
         ("exited", 255, False, ReplicaPhase.GONE, None),
         ("exited", 255, True, ReplicaPhase.EXITED, 255),
@@ -170,10 +173,18 @@ def test_a_state_is_what_is_surely_so(
     phase: ReplicaPhase,
     exit_status: int | None,
 ) -> None:
-    """A container is running until its end is known; a status that engines invent counts only if the end was observed."""
-    observation = observed({"Status": status, "ExitCode": code}, end_was_seen=seen)
+    """A container runs until its end is known; a status that comes from engines counts only if the engine runs on."""
+    observation = observed({"Status": status, "ExitCode": code}, lambda: seen)
 
     assert (observation.phase, observation.exit_status) == (phase, exit_status)
+    assert bool(observation.reason) is (observation.phase is ReplicaPhase.GONE)
+
+
+def test_memory_of_its_own_is_a_container_s_own_end() -> None:
+    """The kernel kills a container that exceeds its limit, whatever became of its engine since."""
+    observation = observed({"Status": "exited", "ExitCode": 137, "OOMKilled": True}, lambda: False)
+
+    assert (observation.exit_status, observation.reason) == (-9, "it ran out of memory")
 
 
 def test_engines_are_named_as_docker_s_own_client_has_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,6 +86,53 @@ def test_groups_that_a_crash_left_are_removed(real: Groups) -> None:
     real.close()
 
     assert not real.top.exists()
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from steepest.cluster.local.groups import Groups
+Groups(Path(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])).open({"large": 1500})
+print("open", flush=True)
+time.sleep(600)
+"""
+
+
+def test_groups_of_killed_clusters_go_with_the_next_start_of_any(real: Groups, tmp_path: Path) -> None:
+    """Those of a cluster that lives stay, and so do those in which a replica of a killed one runs on."""
+    base, version = real.top.parent, real._version
+    living, killed, busy = (Groups(base, version, tmp_path / name) for name in ("living", "killed", "busy"))
+    living.open(NODES)
+    asked = [sys.executable, "-c", HOLDER, str(base), str(version), str(tmp_path / "killed")]
+    with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "open\n"
+        real.open(NODES)
+        assert (killed.top / "node-large").exists()
+        holder.kill()
+    busy.open(NODES)
+    replica = busy.make("large", "mnist.0.1", None, 1500)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        (replica / "cgroup.procs").write_text(str(process.pid))
+        busy.close()
+        real.open(NODES)
+        assert replica.exists()
+        process.kill()
+    for groups in (living, busy, real):
+        assert groups.top.exists()
+        groups.close()
+
+    assert not killed.top.exists()
+    assert [groups.top for groups in (living, busy, real) if groups.top.exists()] == []
+
+
+def test_looking_for_groups_leaves_none(real: Groups, tmp_path: Path) -> None:
+    """A trial is undone."""
+    found = find_groups(tmp_path / "other")
+
+    assert found is not None
+    assert not found.top.exists()
+    assert found.top.parent == real.top.parent
 
 
 async def test_a_replica_runs_in_a_group_that_goes_with_it(real: Groups, tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, IncarnationFolder, SpecRecord
 from steepest.cluster.local import supervisor
 from steepest.cluster.local.duty_cycles import send_order
-from steepest.cluster.port import ReplicaId
+from steepest.cluster.observation import recorded_end
+from steepest.cluster.port import ReplicaId, ReplicaPhase
 
 
 @pytest.fixture
@@ -150,12 +151,41 @@ def test_a_second_stop_can_only_hasten_the_end(folder: IncarnationFolder) -> Non
     assert folder.output.read_text().count("term") == 1
 
 
-def test_sigterm_to_the_supervisor_stops_the_job(folder: IncarnationFolder) -> None:
-    """A machine that shuts down sends SIGTERM to every process: the supervisor passes it on, with a grace."""
-    start_ready(folder, "trap 'exit 85' TERM")
-    os.kill(json.loads(folder.start.read_text())["supervisor"], signal.SIGTERM)
+@pytest.mark.parametrize("trap", ["trap 'exit 85' TERM", "true"])
+@pytest.mark.parametrize("first", ["supervisor", "pid"])
+def test_a_shutdown_of_the_machine_is_no_failure_of_the_job(folder: IncarnationFolder, trap: str, first: str) -> None:
+    """It sends SIGTERM to every process, in any order: the supervisor passes it on, and the end is its place's."""
+    start_ready(folder, trap)
+    started = json.loads(folder.start.read_text())
+    for process in (first, *{"supervisor", "pid"} - {first}):
+        os.kill(started[process], signal.SIGTERM)
+    recorded = end(folder)
+    seen = recorded_end(folder)
 
-    assert end(folder) == ExitRecord(status=85)
+    assert recorded is not None
+    assert recorded.status == (85 if "exit" in trap else -signal.SIGTERM)
+    assert seen is not None
+    assert (seen.phase, seen.exit_status) == (ReplicaPhase.GONE, None)
+    assert str(recorded.status) in seen.reason
+
+
+def test_a_job_that_is_killed_while_its_machine_stays_has_failed(folder: IncarnationFolder) -> None:
+    """A SIGTERM to the job alone is somebody's, and its own end."""
+    start_ready(folder, "true")
+    os.kill(json.loads(folder.start.read_text())["pid"], signal.SIGTERM)
+
+    assert end(folder) == ExitRecord(status=-signal.SIGTERM)
+
+
+def test_a_job_that_finishes_in_a_shutdown_has_finished(folder: IncarnationFolder) -> None:
+    """Status 0 is its own word."""
+    start_ready(folder, "trap 'exit 0' TERM")
+    os.kill(json.loads(folder.start.read_text())["supervisor"], signal.SIGTERM)
+    end(folder)
+    seen = recorded_end(folder)
+
+    assert seen is not None
+    assert (seen.phase, seen.exit_status) == (ReplicaPhase.EXITED, 0)
 
 
 def small_files(monkeypatch_of: dict[str, int], folder: IncarnationFolder) -> Path:

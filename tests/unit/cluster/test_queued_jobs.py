@@ -35,21 +35,38 @@ class KueueStub(KubernetesStub):
 
     Attributes:
         has_quota: Whether there is quota for the Job.
+        is_busy: Whether Kueue has yet to look at what has changed.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.has_quota = True
+        self.is_busy = False
+        self._was_active: bool | None = None
+        self._generation = 0
 
     def follow(self, kind: str, changed: Object) -> None:
         """What Kueue does then: it puts the template of a Job back that it suspends, and suspends what others resume."""
         if kind in {"workloads", "jobs"}:
-            job = self.objects["jobs"]["mine"]
-            job["spec"]["suspend"] = not (self.objects["workloads"][WORKLOAD]["spec"]["active"] and self.has_quota)
+            job, found = self.objects["jobs"]["mine"], self.objects["workloads"][WORKLOAD]
+            is_active = found["spec"]["active"]
+            self._generation += is_active is not self._was_active
+            self._was_active, found["metadata"]["generation"] = is_active, self._generation
+            if self.is_busy:
+                return
+            job["spec"]["suspend"] = not (is_active and self.has_quota)
+            found["status"] = {"conditions": _conditions(self._generation, admitted=not job["spec"]["suspend"])}
             if job["spec"]["suspend"]:
                 job["spec"]["template"] = TEMPLATE
             kind, changed = "jobs", self.put("jobs", job)
         super().follow(kind, changed)
+
+
+def _conditions(generation: int, *, admitted: bool) -> list[Object]:
+    """What Kueue says of a Workload."""
+    said = {"status": "True" if admitted else "False", "observedGeneration": generation}
+    why = {"reason": "Pending", "message": "insufficient unused quota for cpu in flavor any"}
+    return [{"type": "QuotaReserved", **said, **({} if admitted else why)}, {"type": "Admitted", **said}]
 
 
 @pytest.fixture
@@ -120,18 +137,38 @@ async def test_a_job_starts_again_when_it_is_admitted_again(cluster: KubernetesC
         assert (workload(stub)["spec"]["active"], HELD in workload(stub)["metadata"]["annotations"]) == (False, True)
 
 
-async def test_a_start_waits_for_quota(cluster: KubernetesCluster, stub: KueueStub) -> None:
-    """And begins as soon as there is some."""
+async def test_a_start_waits_until_kueue_has_looked(cluster: KubernetesCluster, stub: KueueStub) -> None:
+    """What Kueue said of the Workload before it was activated is no answer; the start goes on with the admission."""
     await start(cluster, 1)
     await stop(cluster, 1)
-    stub.has_quota = False
+    stub.is_busy = True
     starting = asyncio.create_task(start(cluster, 2))
     await until(lambda: workload(stub)["spec"]["active"])
+    looked = stub.listed["workloads"]
+    await until(lambda: stub.listed["workloads"] > looked + 1)
     assert not starting.done()
-    stub.has_quota = True
+    stub.is_busy = False
     stub.follow("workloads", workload(stub))
 
     assert await starting == [None] * SIZE
+
+
+async def test_a_start_without_quota_gives_its_room_back(cluster: KubernetesCluster, stub: KueueStub) -> None:
+    """As soon as Kueue says so, in its words. Its Workload keeps its place in the queue, and the next start leaves it."""
+    await start(cluster, 1)
+    await stop(cluster, 1)
+    stub.has_quota = False
+    refused = await start(cluster, 2)
+    waits = dict(workload(stub)["spec"]), HELD in workload(stub)["metadata"]["annotations"]
+    stub.has_quota = True
+    stub.follow("workloads", workload(stub))
+    stub.asked.clear()
+
+    assert {getattr(each, "code", each) for each in refused} == {"not-admitted", "gang-incomplete"}
+    assert any("insufficient unused quota for cpu" in str(each) for each in refused)
+    assert waits == ({"active": True}, False)
+    assert await start(cluster, 3) == [None] * SIZE
+    assert "workloads" not in changes(stub)
 
 
 async def test_what_kueue_has_preempted_starts_again(cluster: KubernetesCluster, stub: KueueStub) -> None:

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cluster.kubernetes.nodes.selected_nodes import LASTING_S, SelectedNodes, by_node, requested, resources
+from steepest.cluster.kubernetes.nodes.selected_nodes import LASTING_S, SelectedNodes, by_node, resources
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.events.common import Resources
 
@@ -25,20 +25,6 @@ def pod(cpu: str, *, on: str | None = "n1", phase: str = "Running") -> Pod:
     containers = [{"resources": {"requests": {"cpu": cpu}}}]
     body = {"metadata": {}, "spec": {"nodeName": on, "containers": containers}, "status": {"phase": phase}}
     return msgspec.convert(body, Pod)
-
-
-def test_a_pod_holds_what_the_scheduler_reserves() -> None:
-    """The sum of its containers and sidecars and its overhead; or the largest init container, if that is more."""
-    spec = {
-        "containers": [{"resources": {"requests": {"cpu": "100m", "memory": "10Mi"}}}, {}],
-        "initContainers": [
-            {"resources": {"requests": {"cpu": "2"}}},
-            {"resources": {"requests": {"memory": "5Mi"}}, "restartPolicy": "Always"},
-        ],
-        "overhead": {"cpu": "50m"},
-    }
-
-    assert requested(msgspec.convert({"metadata": {}, "spec": spec}, Pod)) == Resources(cpu_m=2050, memory_mib=15)
 
 
 def test_only_pods_that_are_bound_and_not_over_hold_something() -> None:

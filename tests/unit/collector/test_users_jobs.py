@@ -18,7 +18,8 @@ from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, JOB_SET, TRAIN_JOB
 from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.objects import SCHEDULE
-from steepest.cluster.kubernetes.users_jobs import USERS_JOB
+from steepest.cluster.kubernetes.users_jobs import ENDED, USERS_JOB
+from steepest.collector import users_jobs
 from steepest.collector.notice_writer import NoticeWriter
 from steepest.collector.users_jobs import UsersJobs
 from steepest.events import cluster as c
@@ -274,3 +275,35 @@ async def test_a_namespace_that_is_refused_cancels_nothing_and_stops_no_other_on
         assert followed.cancelled() == []
         stub.closed.clear()
         assert (await followed.next(c.JobSubmitted)).job == "mine.aaaaaaaa"
+
+
+async def test_an_object_whose_job_has_ended_is_never_submitted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays suspended where its job failed, and the view forgets such jobs: the object itself says so. A copy is new."""
+    monkeypatch.setattr(users_jobs, "_LOOK_S", 0.05)
+    stub = KubernetesStub()
+    stub.put("jobs", users_job("mine"))
+
+    def annotations() -> Any:
+        return stub.objects["jobs"]["mine"]["metadata"].get("annotations", {})
+
+    async with following(stub, tmp_path) as followed:
+        followed.fold(c.PoolConfigured())
+        submitted = await followed.next(c.JobSubmitted)
+        followed.fold(submitted)
+        followed.fold(c.JobRejected(job=submitted.job, request=UID, reason="it never fits"))
+        await until(lambda: ENDED in annotations())
+        said = annotations()[ENDED]
+
+    copied: Any = users_job("copy")
+    copied["metadata"] |= {"uid": f"ffffffff{UID[8:]}", "annotations": {ENDED: said}}
+    stub.put("jobs", copied)
+    async with following(stub, tmp_path) as forgetful:
+        forgetful.fold(c.PoolConfigured())
+        assert (await forgetful.next(c.JobSubmitted)).job == "copy.ffffffff"
+        await asyncio.sleep(LONG_ENOUGH_TO_MARK_S)
+        again = {event.job for event in (forgetful.sent.get_nowait() for _ in range(forgetful.sent.qsize()))}
+
+    assert said == f"failed {UID}"
+    assert again <= {"copy.ffffffff"}

@@ -6,10 +6,11 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.events.registry import GANGS_RUN, PLACES_END, READS
 from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
 from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, submitted
+from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, submitted, success
 from steepest.testing.scenarios.scenario import check, spell
 from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
@@ -459,3 +460,66 @@ def test_a_job_whose_only_role_has_one_replica_is_placed_by_what_that_requests()
     made = driver.ask(submitted("a", roles=(role,)))
 
     assert [spell(event) for event in made] == ["admit a", "place a w2"]
+
+
+def configured(*flags: int) -> c.PoolConfigured:
+    """These flags are in force."""
+    return c.PoolConfigured(reads=READS, flags=flags)
+
+
+PLACE_LOST = "its place ended: EvictionByEvictionAPI: Eviction API: evicting"
+
+
+@pytest.mark.parametrize(
+    "order", ["the peer fails first", "the place ends first", "the stop says so", "its node is gone"]
+)
+@pytest.mark.parametrize(("flags", "charged"), [((GANGS_RUN, PLACES_END), False), ((GANGS_RUN,), True)])
+def test_a_gang_that_lost_a_place_is_not_charged_for_its_peers(
+    order: str,
+    flags: tuple[int, ...],
+    charged: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """They fail as soon as one of them is gone, and any of these ends may be seen first. Older logs stay as decided."""
+    driver = DeciderDriver(Placer(), w1=1_000, w2=1_000)
+    driver.fold(configured(*flags))
+    driver.feed(submitted("a", roles=(Role(name="worker", replicas=2, requests=Resources(600)),), retries=1))
+    driver.deliver(everything=True)
+    driver.carry_out("a")
+    ends = [driver.stopped("a", 1, replica=1), driver.stopped("a", None, replica=0, reason=PLACE_LOST)]
+    if order == "the stop says so":
+        driver.fold(ends[0])
+        begun = driver.begin("a")
+        driver.fold(success(begun, driver.job("a"), exit_status=None))
+    elif order == "its node is gone":
+        driver.feed(ends[0], c.NodeLost(node="w1", silent_ms=9_000), c.NodeGone(node="w1"))
+        driver.carry_out("a")
+    else:
+        driver.feed(*(ends if order == "the peer fails first" else ends[::-1]))
+        driver.carry_out("a")
+    driver.deliver(everything=True)
+    retry = driver.decided[-1]
+
+    assert isinstance(retry, c.RetryPlanned)
+    assert retry.charged is (charged and order != "the place ends first")
+    assert retry.charged or "status" not in retry.reason
+
+
+@pytest.mark.parametrize(("flags", "again"), [((PLACES_END,), False), ((), True)])
+def test_a_job_whose_object_is_over_has_failed(
+    flags: tuple[int, ...],
+    again: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    """Its pod was evicted, of which its own controller has made the object's failure: there is nothing to start again."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.fold(configured(*flags))
+    driver.feed(submitted("a"))
+    driver.carry_out("a")
+    driver.feed(driver.stopped("a", None, reason=PLACE_LOST))
+    driver.tick(10_000)
+    driver.deliver(everything=True)
+    for _ in range(2):
+        driver.fail("a", "no-such-job")
+    driver.carry_out("a")
+    driver.deliver(everything=True)
+
+    assert spell(driver.decided[-1]).split()[0] == ("retry" if again else "failed")

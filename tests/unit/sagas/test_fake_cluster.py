@@ -49,6 +49,10 @@ class FakeHarness(ClusterHarness):
         """End the training unseen."""
         self.newest(replica).lose()
 
+    async def end_place(self, replica: ReplicaId) -> None:
+        """End the training with its node."""
+        self.newest(replica).lose()
+
     def newest(self, replica: ReplicaId) -> Training:
         """The newest incarnation."""
         training = self._world.newest(replica)

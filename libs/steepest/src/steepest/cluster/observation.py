@@ -1,9 +1,13 @@
 """The proven state of one incarnation, and the records of its end, which outlive the evidence.
 
-It owns the vocabulary and the two files of an end. It must never know how a state is proven: each adapter does that itself.
+It owns the vocabulary, what an exit status is worth, and the two files of an end. It must never know how a state is proven:
+each adapter does that itself.
 """
 
 from __future__ import annotations
+
+import contextlib
+import signal
 
 import msgspec
 
@@ -13,6 +17,9 @@ from steepest.logger import Logger
 
 _log = Logger()
 _REASON_MOST = 400
+_SIGNALS = range(129, 193)
+ANSWERS = frozenset({85, -signal.SIGTERM, -signal.SIGKILL})
+"""Exit statuses of a process that was told to end: it saved and left, or a signal ended it."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,17 +40,45 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
         return self.phase in (ReplicaPhase.EXITED, ReplicaPhase.GONE)
 
 
+def status_of(code: int) -> int:
+    """The exit status, as from ``wait``, of a container: a shell's code is 128 + the signal."""
+    return 128 - code if code in _SIGNALS else code
+
+
+def end(status: int | None, why: str = "", *, place: str = "") -> Observation:
+    """The end of an incarnation: nothing else says whether its exit status speaks of its job.
+
+    ``status``: as from ``wait``; None: nobody saw it. ``place``: how its place ended and took it along, unless it finished.
+    """
+    if place and status:
+        status, why = None, f"{place}; its exit status was {status}"
+    if status is None:
+        return Observation(phase=ReplicaPhase.GONE, reason=why[:_REASON_MOST])
+    return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=why[:_REASON_MOST])
+
+
 def recorded_end(folder: IncarnationFolder) -> Observation | None:
     """How it ended; None if that is not recorded."""
     if (exited := folder.read(folder.exit, ExitRecord)) is not None:
-        return Observation(phase=ReplicaPhase.EXITED, exit_status=exited.status, reason=exited.reason[:_REASON_MOST])
+        return end(exited.status, exited.reason, place=exited.place)
     if (gone := folder.read(folder.gone, GoneRecord)) is not None:
-        return Observation(phase=ReplicaPhase.GONE, reason=gone.reason[:_REASON_MOST])
+        return end(None, gone.reason)
     return None
+
+
+def record(folder: IncarnationFolder, seen: Observation) -> Observation:
+    """Record an end that was proven, unless one is; give the recorded one, or ``seen`` where the disk is full."""
+    if (ended := recorded_end(folder)) is not None:
+        return ended
+    with contextlib.suppress(OSError):
+        if seen.exit_status is None:
+            return declare_gone(folder, seen.reason)
+        folder.write(folder.exit, ExitRecord(status=seen.exit_status, reason=seen.reason))
+    return seen
 
 
 def declare_gone(folder: IncarnationFolder, reason: str) -> Observation:
     """Record that it no longer runs and never will. The caller must have proven it."""
     folder.write(folder.gone, GoneRecord(reason=reason))
     _log.warning("replica gone", incarnation=str(folder), why=reason)
-    return Observation(phase=ReplicaPhase.GONE, reason=reason)
+    return end(None, reason)

@@ -13,6 +13,8 @@ Every adapter guarantees:
 * *Honest failures.* :class:`~steepest.errors.RefusedError` means that nothing happened;
   :class:`~steepest.errors.UncertainError` that it may have. After the second, ``lookup`` returns the actual state.
 * *No assumption from silence.* ``GONE`` is reported only of a replica that is proven not to run any more.
+* *A place is not a job.* Where a pod, a container's engine, a node or its machine ends and takes a process along, the end is
+  ``GONE``, whatever status the process left with, unless that is 0. An end always has its reason in words.
 * Calls never block the event loop. Times are integer milliseconds of the wall clock, CPU is in millicores.
 """
 
@@ -90,46 +92,42 @@ class ReplicaPhase(enum.StrEnum):
     STARTING = "starting"  # accepted; its process is not proven to run yet
     RUNNING = "running"
     EXITED = "exited"  # it ended, and its exit status is known
-    GONE = "gone"  # it is proven not to run any more, and its exit status is lost
+    GONE = "gone"  # it is proven not to run any more; its place ended or nobody saw how, so its job has not failed
 
 
-class ReplicaStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter knows about the newest incarnation of a replica.
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """How an incarnation ended, and what is left of it.
 
     Attributes:
-        exit_status: As from ``wait``: 0–255, or minus the signal's number; only for ``EXITED``.
+        exit_status: As from ``wait``: 0–255, or minus the signal's number; None if it is lost, or not the process's own.
+        reason: Why it ended, in words, where more than the status is known.
         step: The last step that the process reported, None before the first.
-        restored_step: The step it resumed from; None: it started from the beginning or has not reported it yet.
         checkpoint: The newest checkpoint whose manifest was verified, of any incarnation.
+    """
+
+    exit_status: int | None = None
+    reason: str = ""
+    step: int | None = None
+    checkpoint: CheckpointRef | None = None
+
+
+class ReplicaStatus(Stopped, frozen=True, kw_only=True):
+    """What an adapter knows about the newest incarnation of a replica; how it ended only where it has.
+
+    Attributes:
+        restored_step: The step it resumed from; None: it started from the beginning or has not reported it yet.
     """
 
     replica: ReplicaId
     incarnation: int
     node: str
     phase: ReplicaPhase
-    exit_status: int | None = None
-    step: int | None = None
     restored_step: int | None = None
-    checkpoint: CheckpointRef | None = None
 
     @property
     def has_ended(self) -> bool:
         """Whether its process is proven not to run any more."""
         return self.phase in {ReplicaPhase.EXITED, ReplicaPhase.GONE}
-
-
-class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a stop: the process no longer runs.
-
-    Attributes:
-        exit_status: None if it is lost.
-        step: The last step it reported.
-        checkpoint: The newest verified checkpoint on the volume.
-    """
-
-    exit_status: int | None
-    step: int | None
-    checkpoint: CheckpointRef | None
 
 
 class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):

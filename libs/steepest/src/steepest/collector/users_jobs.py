@@ -2,7 +2,7 @@
 
 It owns what happens to such an object before and after it is a job of the pool: it is marked as the installation's own while
 it is suspended, and only then submitted. The UID is the request, so that an object is submitted once. An object that is not
-opted in is not read, and one that is not suspended is left alone: it has no gate.
+opted in is not read, and one that is not suspended is left alone: it has no gate. Once its job has ended, it says so itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from steepest.cluster.kubernetes.kinds.users_object import UsersObject, is_suspe
 from steepest.cluster.kubernetes.manifest import CLUSTER, JobSettings
 from steepest.cluster.kubernetes.objects import SCHEDULE
 from steepest.cluster.kubernetes.reflector import Reflector, labelled
-from steepest.cluster.kubernetes.users_jobs import USERS_JOB, is_of, job_name, queue_of, submission
+from steepest.cluster.kubernetes.users_jobs import ENDED, USERS_JOB, is_of, job_name, queue_of, submission
 from steepest.collector.notice_writer import NoticeWriter
 from steepest.errors import ClusterError, InputError
 from steepest.events import cluster as c
@@ -34,6 +34,7 @@ from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 from steepest.view.spec_rules import is_choosing_gang
+from steepest.view.state import Job
 
 _log = Logger()
 _LOOK_S = 10.0
@@ -124,18 +125,23 @@ class UsersJobs(Effector):
 
     async def _follow(self, of: _Followed, there: list[UsersObject], send: Send) -> None:
         for found in there:
-            await self._take(of, found, send)
+            if self._is_open(of.kind, found):
+                await self._take(of, found, send)
         await self._cancel_deleted(of, {found.metadata.uid for found in there}, send)
+
+    def _is_open(self, kind: Kind, found: UsersObject) -> bool:
+        known = found.metadata
+        has_ended = found.is_over(kind) or known.annotations.get(ENDED, "").endswith(known.uid)
+        return not has_ended and known.deletion_timestamp is None and self._is_ours(queue_of(found))
 
     async def _take(self, of: _Followed, found: UsersObject, send: Send) -> None:
         kind = of.kind
         name = job_name(found.metadata.name, found.metadata.uid)
-        is_known = self._view.jobs.get(name) is not None
-        if found.is_over(kind) or is_known or found.metadata.deletion_timestamp is not None:
-            return
-        if not self._is_ours(queue_of(found)):
-            return
+        job = self._view.jobs.get(name)
         try:
+            if job is not None:
+                await self._note_end(of, found, job)
+                return
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
                 return
@@ -189,6 +195,13 @@ class UsersJobs(Effector):
         change = marks(of.kind, found, self._settings, name, having)
         path = f"{of.kind.path(self._settings.place(of.namespace))}/{found.metadata.name}"
         await self._api.request("PATCH", path, body=change, content=JSON_PATCH)
+
+    async def _note_end(self, of: _Followed, found: UsersObject, job: Job) -> None:
+        """Let an object that stays suspended say that its job has ended, which the view forgets."""
+        if job.outcome is not None and is_suspended(of.kind, found.read()):
+            known, path = found.metadata, of.kind.path(self._settings.place(of.namespace))
+            said = {ENDED: f"{job.outcome} {known.uid}"}
+            await self._api.merge(f"{path}/{known.name}", {"metadata": {"uid": known.uid, "annotations": said}})
 
     async def _cancel_deleted(self, of: _Followed, uids: set[str], send: Send) -> None:
         for job in list(self._view.jobs):

@@ -192,7 +192,8 @@ def _verified(event: c.CheckpointVerified) -> str:
 
 def _replica_stopped(event: c.ReplicaStopped) -> str:
     why = f": {event.reason}" if event.reason else ""
-    return f"{event.job}'s process on {event.node} ended{_after(event.step)} ({ending(event.exit_status)}){why}"
+    how = "" if event.exit_status is None and why else f" ({ending(event.exit_status)})"
+    return f"{event.job}'s process on {event.node} ended{_after(event.step)}{how}{why}"
 
 
 def _retry(event: c.RetryPlanned) -> str:

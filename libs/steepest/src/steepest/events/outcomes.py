@@ -75,6 +75,7 @@ class StepFailure(enum.StrEnum):
     ENDED = "ended"
     UNKNOWN_INCARNATION = "unknown-incarnation"
     NO_SUCH_PROGRAM = "no-such-program"
+    NO_SUCH_JOB = "no-such-job"
     CHECKPOINT_REFUSED = "checkpoint-refused"
     STALE_INCARNATION = "stale-incarnation"
     UNKNOWN_NODE = "unknown-node"

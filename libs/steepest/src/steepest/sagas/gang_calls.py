@@ -107,7 +107,7 @@ def look_up(task: StepTask, error: ClusterError) -> Calls:
         case c.Step.START if not any(_is_here(task, status) for status in found):
             return failed(task, RefusedError(str(error), code=error.code))
         case c.Step.STOP if all(status is None or status.has_ended for status in found):
-            return _stopped(task, [_end_of(status) for status in found])
+            return _stopped(task, [status or Stopped() for status in found])
         case c.Step.VERIFY:
             seen = looked_up(task, found[0] if task.gang and task.gang[0].replica.index == 0 else None, error)
             return seen if isinstance(seen, c.JobResumed) else unclear
@@ -175,9 +175,3 @@ def _is_started(task: StepTask, member: Member, status: ReplicaStatus | None) ->
     if status is None or status.phase is ReplicaPhase.STARTING:
         return False
     return (status.incarnation, status.node) == (task.begun.incarnation, member.node)
-
-
-def _end_of(status: ReplicaStatus | None) -> Stopped:
-    if status is None:
-        return Stopped(exit_status=None, step=None, checkpoint=None)
-    return Stopped(exit_status=status.exit_status, step=status.step, checkpoint=status.checkpoint)

@@ -190,8 +190,7 @@ class Janitor:
                 continue
             found = await self._cluster.lookup(replica, verify=True)  # now with its newest checkpoint
             if found is not None and found.incarnation == running.incarnation:
-                end = Stopped(exit_status=found.exit_status, step=found.step, checkpoint=found.checkpoint)
-                await send(_report(running, replica, node, end))
+                await send(_report(running, replica, node, found))
 
     async def _stop(self, stray: Stray, send: Send) -> None:
         if await self._ended(stray.replica, stray.incarnation) is not None:
@@ -210,7 +209,7 @@ class Janitor:
     async def _report_ends(self, replaced: Running, newer: int, send: Send) -> None:
         for replica, node in replaced.replicas:
             end = await self._ended(replica, replaced.incarnation)
-            end = end or Stopped(exit_status=None, step=None, checkpoint=None)
+            end = end or Stopped()
             why = f"incarnation {newer} was started after it, and the log has lost that"
             await send(_report(replaced, replica, node, end, why))
 
@@ -260,7 +259,7 @@ def _report(running: Running, replica: ReplicaId, node: str, end: Stopped, reaso
         exit_status=end.exit_status,
         step=end.step,
         checkpoint=end.checkpoint,
-        reason=reason,
+        reason=reason or end.reason,
     )
 
 

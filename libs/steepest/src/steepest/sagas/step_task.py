@@ -241,9 +241,7 @@ def looked_up(task: StepTask, status: ReplicaStatus | None, error: ClusterError)
             case c.Step.START if status.node == begun.node:
                 return placed(task)
             case c.Step.STOP if status.has_ended:
-                return stopped(
-                    task, Stopped(exit_status=status.exit_status, step=status.step, checkpoint=status.checkpoint)
-                )
+                return stopped(task, status)
             case c.Step.VERIFY if status.exit_status == 0 or (status.step or -1) >= step_wanted(task):
                 return resumed(task, status.step)
             case c.Step.VERIFY if status.has_ended:

@@ -10,6 +10,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef, Resources
 from steepest.events.received import Received
+from steepest.events.registry import PLACES_END
 from steepest.trace_context import trace_in
 from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts, fold_progress
@@ -109,40 +110,47 @@ def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
     remember(job, event.checkpoint)
 
 
-def gang_stopped(job: Job, event: c.JobStopped, *, is_over: bool) -> None:
+def gang_stopped(view: Projection, job: Job, event: c.JobStopped, *, is_over: bool) -> None:
     """A step has stopped a gang; ``is_over``: how it ended is known from the replica because of which it was stopped."""
     gangs.stop(job, event)
     job.limit = None
     job.stopped_incarnation = job.incarnation
     if not is_over:
         job.exit_status = gangs.exit_status(job)
+    for one in event.replicas:
+        if one.exit_status is None and not one.code and job.exit_status and view.has(PLACES_END):
+            job.exit_status, job.stop_reason = None, f"replica {one.replica} lost its place"
     job.stop_step = job.stop_step if event.step is None else event.step
     remember(job, event.checkpoint)
 
 
-def replica_stopped(job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
+def replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
     """A replica of a gang has ended by itself, or while it was stopped: what follows from that for the gang."""
     before = gangs.verdict(job)
     gangs.end(job, event.replica, event.exit_status, event.step)
     job.stop_step = job.stop_step if event.step is None else max(event.step, job.stop_step or 0)
     remember(job, event.checkpoint)
     name = f"replica {event.replica} on {event.node}"
-    return _judge(job, before, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
+    return _judge(view, job, before, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
 
 
-def lose_replicas(job: Job, node: str, why: str) -> gangs.GangVerdict:
+def lose_replicas(view: Projection, job: Job, node: str, why: str) -> gangs.GangVerdict:
     """The replicas of a gang on a node have ended, because it is gone: what follows from that for the gang."""
     before = gangs.verdict(job) if job.replicas else gangs.GangVerdict.GOES_ON
-    for index, replica in enumerate(job.replicas):
-        if replica.node == node:
-            gangs.end(job, index, None, None)
-    return _judge(job, before, None, why) if job.replicas else before
+    lost = [index for index, replica in enumerate(job.replicas) if replica.node == node and not replica.ended]
+    for index in lost:
+        gangs.end(job, index, None, None)
+    return _judge(view, job, before, None, why) if lost else before
 
 
-def _judge(job: Job, before: gangs.GangVerdict, exit_status: int | None, why: str) -> gangs.GangVerdict:
+def _judge(
+    view: Projection, job: Job, before: gangs.GangVerdict, exit_status: int | None, why: str
+) -> gangs.GangVerdict:
     """Keep how a gang ended, where the end of a replica is the end of the gang."""
     verdict = gangs.verdict(job)
-    if verdict is not before:
+    # Peers fail by themselves as soon as the place of one of them has ended, and may be seen to end before it.
+    is_why = exit_status is None and before is gangs.GangVerdict.BROKEN and view.has(PLACES_END)
+    if verdict is not before or is_why:
         finished = verdict is gangs.GangVerdict.FINISHED
         job.exit_status = 0 if finished else exit_status
         job.stop_reason = "" if finished else why

@@ -20,6 +20,14 @@ from steepest.events.requests import JobSpec, Role
 PATHS = ("working_dir", "metrics_folder")
 """Fields that are paths; in a file, relative ones begin at the file's folder."""
 
+OPTED_IN = {
+    "Job": "batch",
+    "JobSet": "jobset.x-k8s.io",
+    "TrainJob": "trainer.kubeflow.org",
+    "PyTorchJob": "kubeflow.org",
+}
+"""The kinds of Kubernetes' objects that can be scheduled, with their API groups. The adapter, an extra, describes them."""
+
 HINT = "docs/commands.md#a-job-in-a-file has an example"
 
 
@@ -116,11 +124,13 @@ def _refuse_unknown(table: JobTable, source: str) -> None:
 def _refuse_objects(content: dict[str, Any], source: str) -> None:
     """Refuse an object of Kubernetes, which a cluster takes and a pool does not."""
     if "apiVersion" in content and "kind" in content:
-        opted = ', with the label steepest.dev/schedule: "true" (docs/kubernetes.md#jobs-that-users-make)'
-        is_job = content["kind"] == "Job"
+        kind, api = (str(content[name])[:100] for name in ("kind", "apiVersion"))
+        advice = f'kubectl apply -f {source}, with the label steepest.dev/schedule: "true"'
+        if OPTED_IN.get(kind) != api.partition("/")[0]:
+            advice = f"Steepest cannot schedule a {kind} of {api}, but {', '.join(OPTED_IN)}"
         raise InputError(
             f"{source}: this is an object of Kubernetes, and no job of Steepest",
-            hint=f"kubectl apply -f {source}{opted if is_job else ''}",
+            hint=f"{advice} (docs/kubernetes.md#jobs-that-users-make)",
         )
 
 

@@ -6,7 +6,7 @@ container (``ours``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from steepest.cluster.docker.output import LOG_OPTIONS
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
-from steepest.cluster.observation import Observation
+from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
 
@@ -36,7 +36,6 @@ MOST_PROCESSES = 4096
 
 NO_PROGRAM = (126, 127)  # an engine's status for a program that may not be executed, or is missing
 UNSEEN = 255  # an engine's status for an end that it did not see; some programs exit with it too
-_SIGNALS = range(129, 193)  # 128 + the signal, as in shells
 _MIB = 1 << 20
 
 
@@ -192,21 +191,21 @@ def creation(
     }
 
 
-def observed(state: Mapping[str, Any], *, end_was_seen: bool) -> Observation:
+def observed(state: Mapping[str, Any], is_outlived: Callable[[], bool]) -> Observation:
     """The observation that a container's ``State`` stands for.
 
     Args:
         state: From ``docker inspect``.
-        end_was_seen: Whether the engine reported the end as it happened, so that a status of 255 is the program's own.
+        is_outlived: Whether its engine surely runs on since it ended. It is asked only where the status may come from an
+            engine that was stopped, or that did not see the end.
     """
     if state["Status"] == "created":
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if state["Status"] not in {"exited", "dead"}:
         return Observation(phase=ReplicaPhase.RUNNING)
-    status = int(state["ExitCode"])
-    if status == UNSEEN and not end_was_seen:
-        return Observation(phase=ReplicaPhase.GONE, reason="the engine did not see how it ended")
-    reason = "it ran out of memory" if state.get("OOMKilled") else str(state.get("Error") or "")
-    return Observation(
-        phase=ReplicaPhase.EXITED, exit_status=128 - status if status in _SIGNALS else status, reason=reason[:400]
-    )
+    status = status_of(int(state["ExitCode"]))
+    if state.get("OOMKilled"):
+        return end(status, "it ran out of memory")
+    is_doubtful = status == UNSEEN or status in ANSWERS
+    place = "its engine was stopped, or did not see how it ended" if is_doubtful and not is_outlived() else ""
+    return end(status, str(state.get("Error") or ""), place=place)

@@ -21,11 +21,10 @@ from steepest.cluster.docker.observe import observe, present
 from steepest.cluster.docker.output import Output, complete
 from steepest.cluster.docker.stats import Stats
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
-from steepest.cluster.observation import Observation, recorded_end
-from steepest.cluster.port import ReplicaPhase
+from steepest.cluster.observation import Observation, record, recorded_end
 from steepest.errors import ClusterError
 from steepest.logger import Logger
 
@@ -207,8 +206,9 @@ class DockerBackground(Background[DockerTracked]):
             if container_of(folder) != container:
                 return  # the job was forgotten, and another job of the same name has started
             complete(host, folder, container)
-            if seen.phase is ReplicaPhase.EXITED and recorded_end(folder) is None:
-                folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
+            record(folder, seen)
+            if recorded_end(folder) is None:
+                raise OSError(f"the end of {folder} is not on record")
             remove(host, container, self._label)
 
     def _is_present(self, tracked: DockerTracked) -> bool:

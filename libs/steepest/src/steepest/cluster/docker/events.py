@@ -14,7 +14,7 @@ from typing import Any
 import requests
 from docker.errors import DockerException
 
-from steepest.cluster.docker.container import LABEL, UNSEEN
+from steepest.cluster.docker.container import LABEL
 from steepest.cluster.docker.host import Host, closed_at_the_end
 from steepest.logger import Logger
 
@@ -59,14 +59,9 @@ class Events:
                     retry_s = _RETRY_S
                     self._happened(None)
                     for event in stream:
-                        self._take(event)
+                        self._happened(event.get("Actor", {}).get("Attributes", {}).get("name"))
             except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
                 _log.debug("no events", engine=str(self._host), why=str(error))
                 retry_s = min(retry_s * 2, _RETRY_S_MOST)
+            self._host.seen_since = None
             self._leave.wait(retry_s)
-
-    def _take(self, event: Any) -> None:
-        attributes = event.get("Actor", {}).get("Attributes", {})
-        if event.get("Action") == "die" and attributes.get("exitCode") == str(UNSEEN):
-            self._host.ends_seen.add(str(event["Actor"]["ID"]))
-        self._happened(attributes.get("name"))

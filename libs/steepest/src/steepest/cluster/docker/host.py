@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 
 import docker
@@ -75,13 +76,13 @@ class Host:
 
     Attributes:
         is_up: Whether it answered the last ping.
-        ends_seen: Containers that ended with status 255, as reported by an event when it happened.
+        seen_since: From when on it has surely not been started again, in seconds of its own clock; None: it is away.
     """
 
     def __init__(self, node: DockerNode) -> None:
         self.node = node
         self.is_up = False
-        self.ends_seen: set[str] = set()
+        self.seen_since: float | None = None
         self._info: EngineInfo | None = None
         self._changing = threading.Lock()
         self._closed = False
@@ -119,8 +120,9 @@ class Host:
         """Whether the engine answers now. It blocks."""
         try:
             self.client(PING_S).ping()
+            self.seen_since = self.seen_since or self.now_s()
         except (DockerException, requests.RequestException, OSError):
-            self.is_up = False
+            self.is_up, self.seen_since = False, None
         else:
             self.is_up = True
         return self.is_up
@@ -143,6 +145,25 @@ class Host:
                     has_gpu_runtime=_NVIDIA in (info.get("Runtimes") or {}),
                 )
         return self._info
+
+    def now_s(self) -> float:
+        """The time by the engine's own clock, in seconds since 1970. It blocks, and raises what the client does."""
+        return datetime.fromisoformat(self.client(LOOK_S).info()["SystemTime"]).timestamp()
+
+    def outlived(self, container: str) -> bool:
+        """Whether the engine surely runs on since a container ended. It blocks, and raises what the client does.
+
+        An engine ends its containers when it stops, while it accepts no connection, and those that its predecessor left
+        when it starts, before it answers anybody; and it forgets its events, of which it keeps the last 256.
+        """
+        with contextlib.closing(connect(self.node, LOOK_S)) as client:  # one that was there before proves nothing
+            if self.seen_since is None:
+                return False
+            since: Any = f"{self.seen_since:.6f}"
+            ends = {"container": container, "event": "die"}
+            until = int(self.now_s()) + 1
+            with closed_at_the_end(client.events(since=since, until=until, filters=ends, decode=True)) as found:
+                return any(found)
 
     def close(self) -> None:
         """Close the clients; threads that wait for the engine end by themselves."""

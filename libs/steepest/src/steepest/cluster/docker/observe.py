@@ -7,7 +7,8 @@ exit/gone.json container              container.json  phase
 =============  =====================  ==============  ===========================================================
 there          –                      –               ``EXITED`` / ``GONE``
 –              runs, or is paused     –               ``RUNNING``
-–              has ended              –               ``EXITED``; ``GONE`` where the engine did not see how
+–              has ended              –               ``EXITED``; ``GONE`` where the engine ended it by being
+                                                      stopped, or did not see how it ended
 –              created, never started –               ``STARTING``: it never ran; a start completes it
 –              not there              –               ``STARTING``: likewise
 –              not there              there           ``GONE``: a user removed it, which ends it
@@ -25,7 +26,8 @@ from docker.errors import NotFound
 from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, ours, record_of
 from steepest.cluster.docker.host import LOOK_S, Host
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
-from steepest.cluster.observation import Observation, declare_gone, recorded_end
+from steepest.cluster.observation import Observation, end, recorded_end
+from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UncertainError
 
@@ -41,9 +43,9 @@ def observe(host: Host, folder: IncarnationFolder, label: str) -> Observation:
     try:
         with host.looking():
             container = ours(host.client(LOOK_S), name_of(label, folder), label)
+            return observed(container["State"], lambda: host.outlived(container["Id"]))
     except NotFound:
         return _without_container(host, folder)
-    return observed(container["State"], end_was_seen=container["Id"] in host.ends_seen)
 
 
 def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
@@ -56,7 +58,7 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
     # A container may also have been created and recorded between the two: only a look after reading the record is proof.
     with contextlib.suppress(NotFound), host.looking():
         container = host.client(LOOK_S).inspect_container(record.id)
-        return observed(container["State"], end_was_seen=record.id in host.ends_seen)
+        return observed(container["State"], lambda: host.outlived(record.id))
     if (ended := recorded_end(folder)) is not None:
         return ended
     if record.engine != host.info(refresh=True).id:
@@ -65,9 +67,7 @@ def _without_container(host: Host, folder: IncarnationFolder) -> Observation:
             code="another-engine",
             hint="start the engine with the folder (data-root) that it had",
         )
-    with contextlib.suppress(OSError):  # the folder is being removed, or the disk is full: it is gone all the same
-        return declare_gone(folder, "its container was removed")
-    return Observation(phase=ReplicaPhase.GONE, reason="its container was removed")
+    return record_end(folder, end(None, "its container was removed"))
 
 
 def present(host: Host, label: str) -> dict[str, str]:

@@ -59,14 +59,15 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``exit.json``: how it ended, as from ``wait``."""
+    """``exit.json``: how it ended, as from ``wait``. ``place``: how its place ended and took it along; empty: it did not."""
 
     status: ExitStatus
     reason: str = ""
+    place: str = ""
 
 
 class GoneRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``gone.json``: it is proven not to run any more, and its exit status is lost."""
+    """``gone.json``: it is proven not to run any more, and has no exit status that says anything of its job."""
 
     reason: str
 

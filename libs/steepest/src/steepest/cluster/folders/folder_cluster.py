@@ -155,6 +155,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
             node=spec.node,
             phase=seen.phase,
             exit_status=seen.exit_status,
+            reason=seen.reason,
             step=await asyncio.to_thread(ReportsTail(folder).read),
             restored_step=greeting.restored_step if greeting else None,
             checkpoint=await background.checkpoint(replica.job, within_s=LOOK_S) if verify else None,
@@ -296,7 +297,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         await background.look()
         step = await asyncio.to_thread(ReportsTail(folder).read)
         checkpoint = await background.checkpoint(folder.replica.job, within_s=VERIFY_S)
-        return Stopped(exit_status=seen.exit_status, step=step, checkpoint=checkpoint)
+        return Stopped(exit_status=seen.exit_status, step=step, checkpoint=checkpoint, reason=seen.reason)
 
 
 def _checked(name: str) -> str:

@@ -26,7 +26,7 @@ from steepest.cluster.kubernetes.manifest import (
     service,
     service_of,
 )
-from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
+from steepest.cluster.kubernetes.nodes.namespaced_pods import REMOVED_S, NamespacedPods, emptied
 from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of
 from steepest.cluster.kubernetes.users_jobs import may_be_users
@@ -36,8 +36,6 @@ from steepest.errors import ClusterError, UncertainError
 _LOOK_S = 0.02
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
-_REMOVED_S = 60.0
-_LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change
 
 
 class BatchJobs:
@@ -76,7 +74,7 @@ class BatchJobs:
             ClusterError: The API server refused it, or another party's Job has its name.
             UncertainError: It does not answer.
         """
-        deadline = time.monotonic() + _REMOVED_S
+        deadline = time.monotonic() + REMOVED_S
         found = self._suspended.pop(replica, None)
         if found is None and not is_first:
             found = await self.read(replica)
@@ -247,15 +245,8 @@ class BatchJobs:
         Raises:
             UncertainError: It is still there after a long time.
         """
-        deadline = time.monotonic() + _REMOVED_S
-        copy = self._pods.of(pod.namespace)
-        while True:
-            changed = copy.next_change(pod.uid)
-            if copy.is_live and copy.get(pod.uid) is None:
-                return
-            if time.monotonic() > deadline:
-                raise UncertainError(f"the pod {pod.name} is still there after {_REMOVED_S:g} s", code="stop-timeout")
-            await wait(changed, _LIVE_S)
+        if not await emptied(self._pods.of(pod.namespace), pod.uid):
+            raise UncertainError(f"the pod {pod.name} is still there after {REMOVED_S:g} s", code="stop-timeout")
 
     async def _owner(self, replica: ReplicaId) -> UsersOwner | None:
         """The object of a user that makes the pod of a replica; None: the Job of that replica does."""

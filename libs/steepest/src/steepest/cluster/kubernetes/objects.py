@@ -10,7 +10,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from steepest.cluster.observation import Observation
+from steepest.cluster.kubernetes.quantities import Quantity
+from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase
 
 GATE = "steepest.dev/placement"
@@ -27,12 +28,12 @@ QUEUE = "steepest.dev/queue"
 CONTAINER = "job"
 """The container that trains, in a pod that Steepest has made."""
 
-_SIGNALS = range(129, 193)  # 128 + the signal, as in shells
 _NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"})
 _NO_IMAGE = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
-_UNSEEN = "ContainerStatusUnknown"
+_UNSEEN = frozenset({"ContainerStatusUnknown", "Unknown"})  # as the kubelet says, and containerd after a crash
+_DISRUPTED = "DisruptionTarget"  # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/
 
 
 class ObjectPart(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,6 +53,7 @@ class ObjectMetadata(ObjectPart, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     deletion_timestamp: str | None = None
@@ -94,10 +96,10 @@ class ContainerState(ObjectPart, frozen=True):
 
 
 class ContainerCaps(ObjectPart, frozen=True):
-    """``resources``: quantities as Kubernetes writes them."""
+    """``resources``: quantities as Kubernetes, or a user, writes them."""
 
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
 
 
 class ContainerStatus(ObjectPart, frozen=True):
@@ -117,6 +119,7 @@ class ObjectCondition(ObjectPart, frozen=True):
     status: str
     reason: str = ""
     message: str = ""
+    observed_generation: int = 0
 
 
 class PodStatus(ObjectPart, frozen=True):
@@ -149,7 +152,8 @@ class PodSpec(ObjectPart, frozen=True):
     node_name: str | None = None
     containers: list[PodContainer] = []
     init_containers: list[PodContainer] = []
-    overhead: dict[str, str] = {}
+    resources: ContainerCaps = ContainerCaps()
+    overhead: dict[str, Quantity] = {}
     host_network: bool = False
     scheduling_gates: list[SchedulingGate] = []
 
@@ -284,8 +288,11 @@ class ListMetadata(ObjectPart, frozen=True):
     continue_: str = msgspec.field(default="", name="continue")
 
 
-def observed(pod: Pod) -> Observation:
-    """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still."""
+def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
+    """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still.
+
+    ``was_stopped``: Steepest has stopped it, so that a deletion is not another party's.
+    """
     if pod.is_gated and not pod.has_ended:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if not pod.has_ended:
@@ -293,11 +300,15 @@ def observed(pod: Pod) -> Observation:
         return Observation(phase=ReplicaPhase.RUNNING if is_on else ReplicaPhase.STARTING)
     ended = pod.state.terminated
     why = (f"{pod.status.reason} {pod.status.message}").strip()
-    if ended is None or ended.reason == _UNSEEN:
-        return Observation(phase=ReplicaPhase.GONE, reason=(why or "the kubelet did not see how it ended")[:400])
-    reason = "it ran out of memory" if ended.reason == "OOMKilled" else why
-    status = 128 - ended.exit_code if ended.exit_code in _SIGNALS else ended.exit_code
-    return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=reason[:400])
+    if ended is None or ended.reason in _UNSEEN:
+        return end(None, why or "the kubelet did not see how it ended")
+    status = status_of(ended.exit_code)
+    if ended.reason == "OOMKilled":
+        return end(status, "it ran out of memory")
+    if (condition := pod.condition(_DISRUPTED)) is not None:  # a pod that exceeds its own limits is evicted without it
+        return end(status, place=f"its place ended: {condition.reason}: {condition.message or why}")
+    is_deleted = pod.metadata.deletion_timestamp is not None and not was_stopped and status in ANSWERS
+    return end(status, why, place="its pod was deleted" if is_deleted else "")
 
 
 def failed_start(pod: Pod) -> tuple[str, str] | None:

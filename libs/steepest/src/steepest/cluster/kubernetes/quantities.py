@@ -26,8 +26,12 @@ _LONGEST = 64
 _MOST = Decimal(2**63 - 1)
 
 
-def value(quantity: str) -> Decimal | None:
+Quantity = str | int | float  # users write plain numbers too, and no server makes text of them in all kinds
+
+
+def value(quantity: Quantity) -> Decimal | None:
     """The number that a quantity stands for; None if it is none, negative, or larger than Kubernetes allows."""
+    quantity = str(quantity)
     if len(quantity) > _LONGEST:
         return None
     number, factor = quantity, Decimal(1)
@@ -47,13 +51,13 @@ def value(quantity: str) -> Decimal | None:
     return found if found <= _MOST else None
 
 
-def millis(quantity: str) -> int | None:
+def millis(quantity: Quantity) -> int | None:
     """In thousandths, rounded up as Kubernetes does; None if it is no quantity."""
     found = value(quantity)
     return None if found is None else math.ceil(found * 1000)
 
 
-def mebibytes(quantity: str) -> int | None:
-    """In MiB, rounded down; None if it is no quantity."""
+def mebibytes(quantity: Quantity, *, up: bool = False) -> int | None:
+    """In MiB, rounded down, or ``up``; None if it is no quantity."""
     found = value(quantity)
-    return None if found is None else int(found // 2**20)
+    return None if found is None else math.ceil(found / 2**20) if up else int(found // 2**20)

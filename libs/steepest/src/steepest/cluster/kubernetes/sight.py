@@ -9,7 +9,8 @@ there          –                     –         ``EXITED`` / ``GONE``
 –              –                     –         ``STARTING``: it never ran; a start completes it
 –              has its gate          there     ``STARTING``: likewise
 –              has no gate           there     ``STARTING``, and ``RUNNING`` once its container runs
-–              succeeded or failed   there     ``EXITED``; ``GONE`` where the kubelet did not see how
+–              succeeded or failed   there     ``EXITED``; ``GONE`` where its place ended, another party than
+                                               Steepest deleted it, or the kubelet did not see how it ended
 –              not there             there     ``GONE``; as it ended, where the watch saw that before it was removed
 =============  ====================  ========  ==================================================================
 
@@ -25,11 +26,12 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import Pod, observed
-from steepest.cluster.observation import Observation, declare_gone, recorded_end
+from steepest.cluster.observation import Observation, end, recorded_end
+from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 
 _LAST_WORD_S = 3.0
@@ -53,6 +55,11 @@ class PodRecord(msgspec.Struct, frozen=True, kw_only=True):
 def record_of(folder: IncarnationFolder) -> Path:
     """The path of the record of an incarnation's pod."""
     return folder.path / "pod.json"
+
+
+def stop_of(folder: IncarnationFolder) -> Path:
+    """The path of a file that is there before Steepest stops an incarnation: another party may delete its pod as well."""
+    return folder.path / "stop.json"
 
 
 def pod_of(folder: IncarnationFolder) -> PodRecord | None:
@@ -86,13 +93,8 @@ class Sight:
         pod = await self.find(record)
         seen = observed(pod) if pod is not None else None
         if seen is None or (not seen.ended and self._pods.get(record.uid) is None and pod is self._removed(record)):
-            seen = Observation(phase=ReplicaPhase.GONE, reason="its pod was removed")
-        if seen.ended:
-            with contextlib.suppress(
-                OSError
-            ):  # the folder is being removed, or the disk is full: it has ended all the same
-                return await asyncio.to_thread(_recorded, folder, seen)
-        return seen
+            pod, seen = None, end(None, "its pod was removed")
+        return await asyncio.to_thread(_recorded, folder, seen, pod) if seen.ended else seen
 
     async def find(self, record: PodRecord) -> Pod | None:
         """A pod, or its last state if it is gone; None if that is not known.
@@ -135,10 +137,7 @@ def _records(folder: IncarnationFolder) -> tuple[Observation | None, PodRecord |
     return ended, pod_of(folder) if ended is None else None
 
 
-def _recorded(folder: IncarnationFolder, seen: Observation) -> Observation:
-    if (ended := recorded_end(folder)) is not None:
-        return ended
-    if seen.phase is ReplicaPhase.GONE:
-        return declare_gone(folder, seen.reason)
-    folder.write(folder.exit, ExitRecord(status=seen.exit_status or 0, reason=seen.reason))
-    return seen
+def _recorded(folder: IncarnationFolder, seen: Observation, pod: Pod | None) -> Observation:
+    if pod is not None and stop_of(folder).exists():
+        seen = observed(pod, was_stopped=True)
+    return record_end(folder, seen)

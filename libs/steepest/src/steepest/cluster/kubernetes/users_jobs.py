@@ -23,9 +23,9 @@ from steepest.cluster.kubernetes.kinds.users_object import (
     refuse_unless_met,
     roles,
 )
-from steepest.cluster.kubernetes.nodes.selected_nodes import resources
+from steepest.cluster.kubernetes.nodes.selected_nodes import requested
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
-from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ContainerCaps, ObjectPart
+from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ObjectPart, PodSpec
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
@@ -33,6 +33,9 @@ from steepest.events.requests import JobSpec, Role, SuccessRule
 METRIC = "steepest.dev/metric"
 FORMAT = "steepest.dev/log-format"
 STEPS = "steepest.dev/steps"
+
+ENDED = "steepest.dev/ended"
+"""The annotation of an object whose job has ended, which may stay suspended: how, and its UID, for a copy is new."""
 
 USERS_JOB = "STEEPEST_KUBERNETES_JOB"
 """A variable of a job's spec: which object its user has made (``known.reference``). Users' own never begin like this."""
@@ -47,15 +50,14 @@ _UNNAMED = "worker"
 
 
 class _UsersContainer(ObjectPart, frozen=True):
-    name: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
-    resources: ContainerCaps = ContainerCaps()
 
 
 class _UsersPodSpec(NodeChoice, frozen=True):
     containers: tuple[_UsersContainer, ...] = ()
+    resource_claims: tuple[Any, ...] = ()
     restart_policy: str = ""
 
 
@@ -68,15 +70,11 @@ class _UsersPods(msgspec.Struct, frozen=True):
 
     role: UsersRole
     pod: _UsersPodSpec
+    requests: Resources
 
     @property
     def container(self) -> _UsersContainer:
         return self.pod.containers[0]
-
-    @property
-    def requests(self) -> Resources:
-        caps = self.container.resources
-        return resources(caps.requests or caps.limits)
 
 
 def job_name(name: str, uid: str) -> str:
@@ -137,7 +135,7 @@ def _is_gated(kind: Kind, fields: dict[str, Any]) -> bool:
 
 def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str) -> JobSpec:
     read = roles(kind, fields)
-    pods = tuple(_UsersPods(role, _pod(role)) for role in read)
+    pods = tuple(map(_pods, read))
     annotations = asked.metadata.annotations
     first = pods[0]
     words = (*first.container.command, *first.container.args)[:_WORDS]
@@ -161,16 +159,20 @@ def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: s
         raise InputError(f"it cannot be a job: {error}", hint="correct the field") from error
 
 
-def _pod(role: UsersRole) -> _UsersPodSpec:
+def _pods(role: UsersRole) -> _UsersPods:
     try:
         pod = msgspec.convert(role.template, _UsersTemplate).spec
+        requests = requested(msgspec.convert(at(role.template, ("spec",)) or {}, PodSpec))
     except msgspec.ValidationError as error:
         raise InputError(f"the template of its pods cannot be read: {error}"[:500], hint="correct the field") from error
     if len(pod.containers) != 1:
         raise InputError("its pods have more than one container", hint="leave one")
+    if pod.resource_claims:
+        hint = "leave resourceClaims out, and request the devices by the name of their device plugin's resource"
+        raise InputError("its pods claim devices (resourceClaims), of which Steepest keeps no account", hint=hint)
     if (pod.restart_policy if role.restart is None else role.restart) != "Never":
         raise InputError("its containers are restarted in place", hint="set restartPolicy to Never")
-    return pod
+    return _UsersPods(role, pod, requests)
 
 
 def _role(pods: _UsersPods) -> Role:

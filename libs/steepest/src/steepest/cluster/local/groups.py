@@ -2,6 +2,7 @@
 
 It owns the group files of both versions; it must never know phases or plans. Within a node the kernel shares idle CPU:
 groups have equal weight, each up to its own quota. Its calls block, for microseconds.
+A cluster that lives holds the shared lock of its top group, so that the next start of any removes what killed ones left.
 
 Sources: the kernel's documents *CFS Bandwidth Control* (version 1) and *Control Group v2*.
 """
@@ -17,10 +18,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from steepest import flock
 from steepest.logger import Logger
 from steepest.untrusted.files import read
 
 _log = Logger()
+_PREFIX = "steepest-local-"
 _PERIOD_US = 100_000
 _MIN_QUOTA_US = 1000  # the kernel's minimum
 _REAPED_S = 1.0
@@ -37,16 +40,24 @@ class Groups:
 
     def __init__(self, base: Path, version: int, state_dir: Path) -> None:
         digest = hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]
-        self.top = base / f"steepest-{digest}"
+        self.top = base / f"{_PREFIX}{digest}"
         self._version = version
+        self._held: int | None = None
 
     def open(self, capacities_m: Mapping[str, int]) -> None:
-        """Create the groups of the nodes, and remove those that ended replicas left.
+        """Create the groups of the nodes, and remove those that ended replicas and killed clusters left.
 
         Raises:
             OSError: There is no CPU control here, or this process may not use it.
         """
-        self.top.mkdir(exist_ok=True)
+        while self._held is None:  # another cluster's start may remove it at the same time
+            self.top.mkdir(exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                held = os.open(self.top, os.O_RDONLY | os.O_DIRECTORY)
+                if flock.is_locked(held) or not self.top.exists():
+                    os.close(held)
+                else:
+                    self._held = held
         self._delegate_cpu(self.top)
         self._set_weight(self.top, sum(capacities_m.values()))
         for node, capacity_m in capacities_m.items():
@@ -55,7 +66,10 @@ class Groups:
             self._delegate_cpu(group)
             self._set_weight(group, capacity_m)
             _write_quota(group, capacity_m)
-        self.sweep()
+        for group in self.top.glob("node-*/*/"):
+            self.remove(group)
+        for other in self.top.parent.glob(f"{_PREFIX}*/"):
+            _clear(other)
 
     def make(self, node: str, name: str, limit_m: int | None, capacity_m: int) -> Path:
         """Create the group of a replica, with its cap.
@@ -68,27 +82,23 @@ class Groups:
         cap(group, limit_m, capacity_m)
         return group
 
-    def remove(self, group: Path) -> None:
-        """Remove a group; one that still has processes stays until the next sweep."""
+    @staticmethod
+    def remove(group: Path) -> None:
+        """Remove a group; one that still has processes stays until the next start."""
         with contextlib.suppress(OSError):
             group.rmdir()
 
-    def sweep(self) -> None:
-        """Remove the groups of replicas that have no process left."""
-        for group in self.top.glob("node-*/*/"):
-            self.remove(group)
-
     def close(self) -> None:
-        """Remove the groups that are no longer used. A group is busy until its dead processes are reaped."""
+        """Remove the groups that no cluster uses any more. A group is busy until its dead processes are reaped."""
         deadline = time.monotonic() + _REAPED_S
-        while self._has_dying() and time.monotonic() < deadline:
+        while any(not _lines(group / "cgroup.procs") for group in list(self.top.glob("node-*/*/"))):
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.01)
-        self.sweep()
-        for group in (*self.top.glob("node-*/"), self.top):
-            self.remove(group)
-
-    def _has_dying(self) -> bool:
-        return any(not _lines(group / "cgroup.procs") for group in list(self.top.glob("node-*/*/")))
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+        _clear(self.top)
 
     def _node(self, node: str) -> Path:
         return self.top / f"node-{node}"
@@ -103,6 +113,16 @@ class Groups:
             (group / "cpu.weight").write_text(str(min(max(capacity_m // 10, 1), 10_000)))
         else:
             (group / "cpu.shares").write_text(str(max(capacity_m * 1024 // 1000, 2)))
+
+
+def _clear(top: Path) -> None:
+    """Remove the groups of a state folder without a living cluster; those of replicas that run stay."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
+        if flock.try_lock(descriptor):
+            for group in (*top.glob("node-*/*/"), *top.glob("node-*/"), top):
+                Groups.remove(group)
+        os.close(descriptor)
 
 
 def cap(group: Path, limit_m: int | None, capacity_m: int) -> None:
@@ -151,8 +171,7 @@ def _try(groups: Groups) -> None:
     finally:
         process.kill()
         process.communicate()
-        groups.remove(probe)
-        groups.remove(probe.parent)
+        groups.close()
 
 
 def _candidates() -> list[tuple[int, Path]]:

@@ -26,10 +26,10 @@ from pathlib import Path
 import psutil
 
 from steepest.cluster.folders import incarnation_locks
-from steepest.cluster.folders.adapter_folder import ExitRecord, IncarnationFolder, StartRecord
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, StartRecord
 from steepest.cluster.local.groups import pids_in
 from steepest.cluster.local.supervisor import ON_LINUX, start_mark
-from steepest.cluster.observation import Observation, declare_gone, recorded_end
+from steepest.cluster.observation import Observation, end, record, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UntrustedError
 from steepest.logger import Logger
@@ -57,7 +57,10 @@ def observe(folder: IncarnationFolder, boot: str) -> Observation:
         return Observation(phase=ReplicaPhase.STARTING, began=False)
     if not _nothing_left(folder, boot):
         return Observation(phase=ReplicaPhase.RUNNING, reason="its supervisor died; it is being killed")
-    return _killed(folder) if _has_replaced_lock(folder, boot) else _gone(folder)
+    # One that hid that it was supervised has failed by itself, or it could do so for ever, free.
+    hid = end(-signal.SIGKILL, "it was killed because it replaced its lock")
+    lost = end(None, "its supervisor died, and the exit status is lost")
+    return record(folder, hid if _has_replaced_lock(folder, boot) else lost)
 
 
 def _has_replaced_lock(folder: IncarnationFolder, boot: str) -> bool:
@@ -69,21 +72,6 @@ def _has_replaced_lock(folder: IncarnationFolder, boot: str) -> bool:
         return folder.lock.lstat().st_ino != start.lock
     except OSError:
         return True
-
-
-def _killed(folder: IncarnationFolder) -> Observation:
-    """It hid that it was supervised, so it was killed. That is a failure of its own, or it could do so for ever, free."""
-    end = ExitRecord(status=-signal.SIGKILL, reason="it was killed because it replaced its lock")
-    with contextlib.suppress(OSError):
-        folder.write(folder.exit, end)
-    return Observation(phase=ReplicaPhase.EXITED, exit_status=end.status, reason=end.reason)
-
-
-def _gone(folder: IncarnationFolder) -> Observation:
-    why = "its supervisor died, and the exit status is lost"
-    with contextlib.suppress(OSError):  # the disk is full, or the job removed its folder: it is gone all the same
-        return declare_gone(folder, why)
-    return Observation(phase=ReplicaPhase.GONE, reason=why)
 
 
 def _nothing_left(folder: IncarnationFolder, boot: str) -> bool:

@@ -8,7 +8,8 @@ that it starts fast and stays small.
 * The job waits on a pipe until ``start.json`` is written. So a job that ran even one instruction is recorded, and a
   supervisor that dies before that leaves nothing running.
 * The job inherits the locked ``job.lock``, so that a reader can distinguish a dead job from one that lost its supervisor.
-* ``exit.json`` is written after the last descendant is dead.
+* ``exit.json`` is written after the last descendant is dead. Its ``place`` is there where the supervisor got a SIGTERM too:
+  then the machine is being shut down.
 * The job's output comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints endlessly is
   slowed down and does not fill the disk, and a job continues when the disk is full.
 * Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
@@ -35,6 +36,9 @@ MAX_PAUSE_S = 1.0  # after the machine hangs for seconds, the job must not be pa
 MIN_SLICE_S = 0.005  # in shorter slices the scheduler's latency would distort the share
 FULL_SHARE = 1000
 SHUTDOWN_GRACE_S = 10.0  # after a SIGTERM to the supervisor itself, as when the machine shuts down
+SHUTDOWN_HEARD_S = 0.5  # a shutdown sends all processes a SIGTERM, and the job may have got its own one first
+SHUT_DOWN = "its supervisor was told to end, as when the machine shuts down"
+KILLED = "it did not leave within its grace and was killed"
 OUTPUT_BYTES_MOST = 64 << 20  # of each of two files
 OUTPUT_BYTES_S = 2 << 20  # far more than useful output; a job that prints faster blocks
 OUTPUT_BURST_BYTES = 16 << 20
@@ -60,13 +64,6 @@ def start_mark(pid: int) -> str | None:
         return stat.rpartition(")")[2].split()[19]
     completed = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return completed.stdout.strip() or None
-
-
-def write_atomically(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file so that readers see either all of it or the previous one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content), encoding="utf-8")
-    temporary.replace(path)
 
 
 class Throttle:
@@ -195,9 +192,10 @@ class Supervisor:
         self._pending = b""
         self._kill_at: float | None = None
         self._killed = False
+        self._shut_down = False
 
-    def run(self) -> tuple[int, str]:
-        """Supervise to the end; return the exit status, and a reason if the status alone is not enough."""
+    def run(self) -> tuple[int, str, str]:
+        """Supervise to the end; return the exit status, a reason if that is not enough, and how its place ended, if so."""
         while (status := self._reap()) is None:
             now = time.monotonic()
             if self._kill_at is None:
@@ -207,7 +205,8 @@ class Supervisor:
             self._wait()
         self._kill_rest()
         self._output.close()
-        return status, "it did not leave within its grace and was killed" if self._killed else ""
+        self._hear(within_s=SHUTDOWN_HEARD_S if status != 0 and self._kill_at is None else 0.0)
+        return status, KILLED if self._killed else "", SHUT_DOWN if self._shut_down else ""
 
     def stop(self, grace_s: float) -> None:
         """Send SIGTERM once, and set the time of SIGKILL; a second order can only make it earlier."""
@@ -232,13 +231,21 @@ class Supervisor:
         ready, _, _ = select.select(descriptors, [], [], timeout)
         if self._output.pipe in ready:
             self._output.copy()
-        if self._wake in ready and signal.SIGTERM in os.read(self._wake, 4096):
-            self.stop(SHUTDOWN_GRACE_S)
+        if self._wake in ready:
+            self._hear()
+            if self._shut_down:
+                self.stop(SHUTDOWN_GRACE_S)
         if self._orders in ready:
             self._pending += os.read(self._orders, 4096)
             *lines, self._pending = self._pending.split(b"\n")
             for line in lines:
                 self._obey(line)
+
+    def _hear(self, within_s: float = 0.0) -> None:
+        """Read which signals came: SIGTERM is that of a shutdown."""
+        deadline = time.monotonic() + within_s
+        while not self._shut_down and select.select([self._wake], [], [], max(deadline - time.monotonic(), 0.0))[0]:
+            self._shut_down = signal.SIGTERM in os.read(self._wake, 4096)
 
     def _obey(self, line: bytes) -> None:
         try:
@@ -298,9 +305,7 @@ def _own_children() -> list[int]:
 def _group_lives(group: int) -> bool:
     try:
         os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
+    except (ProcessLookupError, PermissionError):
         return False
     return True
 
@@ -353,11 +358,10 @@ def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, b
     try:
         if order["cgroup"]:
             Path(order["cgroup"], "cgroup.procs").write_text(str(pid))
-        record = {"pid": pid, "mark": start_mark(pid), "incarnation": order["incarnation"], "supervisor": os.getpid()}
-        record["lock"] = order["lock"]
-        at_ms = time.time_ns() // 1_000_000
-        start = {**record, "boot": order["boot"], "cgroup": order["cgroup"], "at_ms": at_ms}
-        write_atomically(folder / "start.json", start)
+        asked = {name: order[name] for name in ("incarnation", "lock", "boot", "cgroup")}
+        start = {"pid": pid, "mark": start_mark(pid), "supervisor": os.getpid(), **asked}
+        (folder / ".start.json").write_text(json.dumps(start))
+        (folder / ".start.json").replace(folder / "start.json")  # readers see all of it or none
         with contextlib.suppress(BrokenPipeError):  # it has failed, and the other pipe has the reason
             os.write(gate_in, b"g")
         failure = os.read(failure_out, 4096)
@@ -368,20 +372,12 @@ def _start_job(order: dict[str, Any], folder: Path, output: int) -> tuple[int, b
     return pid, failure
 
 
-class ExitFile:
-    """Writes ``exit.json``. It reserves the disk space at the start, so that a full disk cannot hide how a job ended."""
-
-    def __init__(self, folder: Path) -> None:
-        self._path = folder / "exit.json"
-        self._reserved = folder / ".exit.json"
-        self._reserved.write_bytes(b" " * 1024)
-
-    def write(self, status: int, reason: str) -> None:
-        """Write into the reserved space, and rename the file into place."""
-        content = json.dumps({"status": status, "reason": reason[:400], "at_ms": time.time_ns() // 1_000_000})
-        with self._reserved.open("r+b") as file:
-            file.write(content.encode())
-        self._reserved.replace(self._path)
+def _record(folder: Path, status: int, reason: str, place: str = "") -> None:
+    """Write the end into the space that was reserved for it, and rename the file into place."""
+    reserved = folder / ".exit.json"
+    with reserved.open("r+b") as file:
+        file.write(json.dumps({"status": status, "reason": reason[:400], "place": place}).encode())
+    reserved.replace(folder / "exit.json")
 
 
 def _wake_pipe() -> int:
@@ -417,7 +413,7 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
     # Open for writing too, so that reading never hits the end of the pipe when a writer closes it.
     orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    record = ExitFile(folder)
+    (folder / ".exit.json").write_bytes(b" " * 1024)  # so a full disk does not hide how a job ended
     pipe, output = os.pipe()
     with contextlib.suppress(OSError):  # a larger pipe lets a job print in bursts without blocking
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
@@ -425,11 +421,11 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
     pid, failure = _start_job(order, folder, output)
     if failure:
         os.waitpid(pid, 0)
-        record.write(NO_EXEC_STATUS, json.loads(failure)["why"])
+        _record(folder, NO_EXEC_STATUS, json.loads(failure)["why"])
         _reply(json.loads(failure))
         return
     _reply({"pid": pid})
-    record.write(*Supervisor(pid, orders, wake, kept, order["share"]).run())
+    _record(folder, *Supervisor(pid, orders, wake, kept, order["share"]).run())
 
 
 def main() -> None:

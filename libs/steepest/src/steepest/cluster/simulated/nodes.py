@@ -114,18 +114,7 @@ class SimulatedNodes:
     def lookup(self, replica: ReplicaId) -> ReplicaStatus | None:
         """See ``Cluster.lookup``."""
         training = self.newest(replica)
-        if training is None:
-            return None
-        return ReplicaStatus(
-            replica=replica,
-            incarnation=training.incarnation,
-            node=training.node,
-            phase=training.phase,
-            exit_status=training.exit_status,
-            step=training.step,
-            restored_step=training.restored_step,
-            checkpoint=_newest_checkpoint(training),
-        )
+        return None if training is None else _status(training)
 
     def beat(self, node: str, pool: str, at_ms: int, *, progress_every_ms: int = 0) -> NodeHeartbeat:
         """A node's heartbeat: the newest incarnation of each replica on it, and the CPU since the last heartbeat."""
@@ -237,7 +226,7 @@ class SimulatedNodes:
         def end(*, in_time: bool) -> None:
             if not in_time:
                 training.kill()
-            then(Stopped(exit_status=training.exit_status, step=training.step, checkpoint=_newest_checkpoint(training)))
+            then(_status(training))
 
         training.terminate()
         self._wait(training, lambda: not training.running, grace_s, end)
@@ -360,6 +349,7 @@ class SimulatedNodes:
             loss=training.loss,
             checkpoint_mode=training.mode,
             checkpoint=_newest_checkpoint(training),
+            reason=training.end_reason,
         )
 
     def _used_m(self, training: Training, now_s: float, used_m_s: float) -> int:
@@ -382,6 +372,20 @@ def running(nodes: SimulatedNodes) -> Iterator[Training]:
 
 def _cpu_m_s(training: Training, now_s: float) -> float:
     return training.cpu_m_s + (now_s - training.since_s) * training.share_m
+
+
+def _status(training: Training) -> ReplicaStatus:
+    return ReplicaStatus(
+        replica=training.replica,
+        incarnation=training.incarnation,
+        node=training.node,
+        phase=training.phase,
+        exit_status=training.exit_status,
+        reason=training.end_reason,
+        step=training.step,
+        restored_step=training.restored_step,
+        checkpoint=_newest_checkpoint(training),
+    )
 
 
 def _newest_checkpoint(training: Training) -> CheckpointRef | None:

@@ -115,6 +115,7 @@ class Training:
         self.mode: CheckpointMode | None = None
         self.phase = ReplicaPhase.RUNNING
         self.exit_status: int | None = None
+        self.end_reason = ""
         self.answers: dict[str, CheckpointRef | str] = {}
         self.limit_m = spec.cpu_limit_m
         self.volume = volume
@@ -248,6 +249,7 @@ class Training:
 
     def lose(self) -> None:
         """End without an exit status, as when its node fails."""
+        self.end_reason = "its node failed"
         self._finish(ReplicaPhase.GONE, None)
 
     # --- what its gang does ------------------------------------------------------------------------------------------

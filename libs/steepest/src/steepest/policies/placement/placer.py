@@ -13,7 +13,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_RUN
+from steepest.events.registry import GANGS_RUN, PLACES_END
 from steepest.policies.decider import EVERY
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose
@@ -308,8 +308,9 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         return None
     why = _why_stopped(job)
     charged = _is_charged(job)
+    is_hopeless = job.stop_code in HOPELESS or (job.stop_code == c.StepFailure.NO_SUCH_JOB and view.has(PLACES_END))
     is_lost = job.stop_code == c.StepFailure.CHECKPOINT_REFUSED and job.refusals >= CHECKPOINT_TRIES
-    if is_lost or job.stop_code in HOPELESS or (charged and job.retries_used >= job.spec.retries):
+    if is_lost or is_hopeless or (charged and job.retries_used >= job.spec.retries):
         return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
     return c.RetryPlanned(

@@ -59,6 +59,10 @@ class ClusterHarness(abc.ABC):
         """End a running replica so that its exit status is lost."""
 
     @abc.abstractmethod
+    async def end_place(self, replica: ReplicaId) -> None:
+        """End the place of a running replica in order, as the drain of a node or the shutdown of a machine does."""
+
+    @abc.abstractmethod
     async def aclose(self) -> None:
         """End everything."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef
+from steepest.events.heartbeat import ReplicaState
 from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 
@@ -172,13 +173,19 @@ class LifecycleContract:
 
         assert await stage.end() == (ReplicaPhase.EXITED, -9)
 
-    async def test_an_end_that_nobody_saw_is_gone(self, stage: ClusterFixture) -> None:
-        """A replica that surely does not run, without a known status, is gone; then the next incarnation may start."""
+    @pytest.mark.parametrize("by", ["lose", "end_place"])
+    async def test_an_end_that_says_nothing_of_the_job_is_gone(self, stage: ClusterFixture, by: str) -> None:
+        """Nobody saw it, or its place ended: the reason is everywhere, and no status; the next incarnation may start."""
         await stage.train()
-        await stage.harness.lose(JOB)
+        await getattr(stage.harness, by)(JOB)
+        report = await stage.report(lambda found: found.state is not ReplicaState.RUNNING)
+        status = await stage.cluster.lookup(JOB)
+        stopped = await stage.cluster.stop(JOB, 1, grace_s=0.0)
 
-        assert await stage.end() == (ReplicaPhase.GONE, None)
-        assert (await stage.cluster.stop(JOB, 1, grace_s=0.0)).exit_status is None
+        assert (report.state, report.exit_status, bool(report.reason)) == (ReplicaState.GONE, None, True)
+        assert status is not None
+        assert (status.phase, status.exit_status, status.reason) == (ReplicaPhase.GONE, None, report.reason)
+        assert (stopped.exit_status, stopped.reason) == (None, report.reason)
         await stage.train(incarnation=2, node=stage.there)
 
     # Steps

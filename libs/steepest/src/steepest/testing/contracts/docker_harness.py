@@ -5,11 +5,13 @@ It owns two engines of different sizes and the adapter over them. Images are tho
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import docker
+import psutil
 from docker.errors import APIError
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
@@ -112,6 +114,16 @@ class DockerHarness(ClusterHarness):
         """Remove the container by hand."""
         with self.client_of(replica) as (client, name):
             client.remove_container(name, force=True)
+
+    async def end_place(self, replica: ReplicaId) -> None:
+        """End the engines and the container, as their machine's shutdown does, and start the engines again."""
+        process = psutil.Process(self.first_process(replica))
+        for engine in self.engines.values():
+            engine.kill()
+        process.terminate()
+        await asyncio.to_thread(process.wait)
+        for engine in self.engines.values():
+            await asyncio.to_thread(engine.start)
 
     @contextlib.contextmanager
     def client_of(self, replica: ReplicaId) -> Iterator[tuple[docker.APIClient, str]]:

@@ -177,7 +177,7 @@ def _gang_replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped, r
     starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
     if job.replicas[event.replica].ended or not (job.alive or starting):
         return False
-    verdict = lifecycle.replica_stopped(job, event)
+    verdict = lifecycle.replica_stopped(view, job, event)
     if starting or (plan is not None and plan.kind in CLEARING):
         return True
     stopping = plan is not None and plan.begun and plan.step is c.Step.STOP

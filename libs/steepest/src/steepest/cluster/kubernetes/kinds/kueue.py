@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.objects import ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
+from steepest.cluster.kubernetes.objects import BatchJobStatus, ClusterObject, Listing, ObjectMetadata, ObjectPart, Pod
 from steepest.cluster.kubernetes.reflector import labelled
 from steepest.errors import ClusterError
 
 QUEUE_OF_KUEUE = "kueue.x-k8s.io/queue-name"
 """The label of an object that Kueue suspends and resumes."""
+
+NOT_ADMITTED = "not-admitted"  # nothing of such a start is taken back: its Workload keeps its place in the queue
 
 HELD = "steepest.dev/held"
 """The annotation of a Workload that Steepest has deactivated."""
@@ -34,6 +36,7 @@ class _WorkloadSpec(ObjectPart, frozen=True):
 
 class _Workload(ClusterObject, frozen=True):
     spec: _WorkloadSpec = _WorkloadSpec()
+    status: BatchJobStatus = BatchJobStatus()
 
 
 def is_queued(found: ObjectMetadata) -> bool:
@@ -80,10 +83,24 @@ class KueueWorkloads:
         if HELD not in found.metadata.annotations:
             raise ClusterError(
                 f"the Workload {found.metadata.name} is inactive, and not by Steepest",
-                code="not-admitted",
+                code=NOT_ADMITTED,
                 hint=f"kueuectl -n {namespace} resume workload {found.metadata.name}",
             )
         await self._set(found, active=True)
+
+    async def is_admitted(self, namespace: str, uid: str) -> bool:
+        """Whether Kueue has admitted an object; False: it has not looked at it since its Workload was activated.
+
+        Raises:
+            ClusterError: Kueue has no quota for it now, or the API server refuses.
+            UncertainError: It does not answer.
+        """
+        found = await self._find(namespace, uid) or _Workload(metadata=ObjectMetadata())
+        for one in found.status.conditions:
+            is_new = one.observed_generation >= found.metadata.generation
+            if (one.type, one.status, is_new) == ("QuotaReserved", "False", True):
+                raise ClusterError(f"Kueue has not admitted it: {one.reason}: {one.message}"[:500], code=NOT_ADMITTED)
+        return any((one.type, one.status) == ("Admitted", "True") for one in found.status.conditions)
 
     async def adopt(self, namespace: str, uid: str, labels: Mapping[str, str]) -> None:
         """Mark the gated pods of a Job themselves: Kueue puts its template back whenever it stops the Job.

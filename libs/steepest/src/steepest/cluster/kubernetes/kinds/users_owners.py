@@ -14,11 +14,11 @@ from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.having_roles import having_roles
-from steepest.cluster.kubernetes.kinds.kueue import KueueWorkloads, is_queued
+from steepest.cluster.kubernetes.kinds.kueue import NOT_ADMITTED, KueueWorkloads, is_queued
 from steepest.cluster.kubernetes.kinds.marks import suspension
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject, UsersRole, hosts, is_suspended, rank_of, roles
 from steepest.cluster.kubernetes.manifest import INCARNATION, JOB, JobSettings, digest_of, labels_of_job
-from steepest.cluster.kubernetes.nodes.namespaced_pods import NAME_IT, NamespacedPods
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NAME_IT, REMOVED_S, NamespacedPods, emptied
 from steepest.cluster.kubernetes.objects import SCHEDULE, Listing, Pod
 from steepest.cluster.kubernetes.reflector import label_group, labelled
 from steepest.cluster.kubernetes.users_jobs import job_name
@@ -27,8 +27,6 @@ from steepest.errors import ClusterError, InputError, RefusedError, UncertainErr
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
 _ADOPT_S = 0.3
-_REMOVED_S = 60.0
-_LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change
 
 
 class UsersOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +138,8 @@ class UsersOwners:
             return False
         if owner.is_queued:
             if not await self._kueue.hold(owner.namespace, owner.uid):
-                raise UncertainError(_no_workload(owner), code="not-admitted")
+                why = f"Kueue has no Workload of the {owner.kind.name} {owner.name}"
+                raise UncertainError(why, code=NOT_ADMITTED)
             return True
         return owner.is_suspended or await self._set(owner, suspended=True)
 
@@ -158,8 +157,10 @@ class UsersOwners:
         if owner.is_queued:
             await self._kueue.release(owner.namespace, owner.uid)
             return True
-        if owner.kind.counts_what_is_there:
-            await self._emptied(job, owner)
+        group = label_group(JOB, digest_of(self._settings, job))
+        if owner.kind.counts_what_is_there and not await emptied(self._pods.of(owner.namespace), group):
+            why = f"pods of the {owner.kind.name} {owner.name} are still there after {REMOVED_S:g} s"
+            raise ClusterError(why, code="not-started")
         return await self._set(owner, suspended=False)
 
     async def waiting_pod(self, job: str, rank: int, incarnation: int, owner: UsersOwner) -> Pod | None:
@@ -177,11 +178,12 @@ class UsersOwners:
             None if the object is over or another one now, so that it must be looked at again.
 
         Raises:
-            ClusterError: They are not there for a long time; the pod does not run.
+            ClusterError: They are not there for a long time, or Kueue has no quota for them; the pod does not run.
         """
         group = label_group(JOB, digest_of(self._settings, job))
         deadline = time.monotonic() + _POD_S
         asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
+        is_admitted = not owner.is_queued
         while (now_s := time.monotonic()) < deadline:
             changed = self._pods.next_change(group)
             waiting, there = self._seen(owner, self._pods.of(owner.namespace).of_group(group), incarnation)
@@ -195,14 +197,17 @@ class UsersOwners:
                 pause_s *= 2
                 asks_s = time.monotonic() + pause_s
             until_s = min(asks_s, deadline)
+            if not is_admitted and (is_admitted := await self._kueue.is_admitted(owner.namespace, owner.uid)):
+                deadline = time.monotonic() + _POD_S
             if owner.is_queued:
-                await self._kueue.adopt(owner.namespace, owner.uid, labels_of_job(self._settings, job))
+                if is_admitted:
+                    await self._kueue.adopt(owner.namespace, owner.uid, labels_of_job(self._settings, job))
                 until_s = min(until_s, time.monotonic() + _ADOPT_S)
             await wait(changed, until_s - time.monotonic())
         raise ClusterError(
             f"the {owner.kind.name} {owner.name} has made {len(there)} of {owner.replicas} pods in {_POD_S:g} s"
-            + (", and makes none before Kueue admits it" if owner.is_queued else ""),
-            code="not-started",
+            + ("" if is_admitted else ", and makes none before Kueue admits it"),
+            code="not-started" if is_admitted else NOT_ADMITTED,
             hint=f"kubectl -n {owner.namespace} describe {owner.kind.name.lower()} {owner.name}",
         )
 
@@ -217,21 +222,6 @@ class UsersOwners:
     def forget(self, job: str) -> None:
         """Forget a job that is over."""
         self._given_up.pop(job, None)
-
-    async def _emptied(self, job: str, owner: UsersOwner) -> None:
-        group = label_group(JOB, digest_of(self._settings, job))
-        deadline = time.monotonic() + _REMOVED_S
-        copy = self._pods.of(owner.namespace)
-        while True:
-            changed = copy.next_change(group)
-            if copy.is_live and not copy.of_group(group):
-                return
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"pods of the {owner.kind.name} {owner.name} are still there after {_REMOVED_S:g} s",
-                    code="not-started",
-                )
-            await wait(changed, _LIVE_S)
 
     @staticmethod
     def _seen(owner: UsersOwner, pods: Iterable[Pod], incarnation: int) -> tuple[dict[int, Pod], set[int]]:
@@ -275,7 +265,3 @@ def _read(kind: Kind, namespace: str, found: UsersObject, having: UsersObject | 
         roles=read,
         hosts=hosts(kind, found.metadata.name, fields, read),
     )
-
-
-def _no_workload(owner: UsersOwner) -> str:
-    return f"Kueue has no Workload of the {owner.kind.name} {owner.name}"

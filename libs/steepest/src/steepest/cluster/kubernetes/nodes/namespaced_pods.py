@@ -8,10 +8,12 @@ make pods in another one may give them any label and any owner.
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
+from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.reflector import Awaited, PodReflector, Reflector
@@ -19,6 +21,9 @@ from steepest.errors import UncertainError
 
 NAME_IT = "name it again until its jobs are over: optIn.namespaces, or steepest up --namespace"
 """What to do about a namespace that was taken out too early."""
+
+REMOVED_S = 60.0
+_LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change
 
 
 class NamespacedPods:
@@ -105,6 +110,18 @@ class NamespacedPods:
     def next_change(self, key: str) -> asyncio.Event:
         """See ``Reflector.next_change``; the key may be of any of the namespaces."""
         return self._copies[self._own].next_change(key)  # they are awaited together
+
+
+async def emptied(copy: PodReflector, key: str) -> bool:
+    """Wait until there is surely no pod with this UID, or of this group; False: there is for :data:`REMOVED_S`."""
+    deadline = time.monotonic() + REMOVED_S
+    while True:
+        changed = copy.next_change(key)
+        if copy.is_live and copy.get(key) is None and not copy.of_group(key):
+            return True
+        if time.monotonic() > deadline:
+            return False
+        await wait(changed, _LIVE_S)
 
 
 def _path(namespace: str) -> str:

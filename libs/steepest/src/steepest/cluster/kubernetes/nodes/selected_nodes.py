@@ -1,6 +1,8 @@
 """What each node of a pool has for its jobs now, where the cluster says which nodes those are.
 
-It owns which nodes are a pool's, and the arithmetic. It must never send a request.
+It owns which nodes are a pool's, and the arithmetic, which is the scheduler's (``PodRequests`` in
+``k8s.io/component-helpers/resource`` and ``SetDefaults_Pod`` in ``pkg/apis/core/v1``, both of 1.36). It must never send a
+request.
 
 A pool has the nodes with its labels. Of what a node can allocate, what the pods of others have requested is not the pool's.
 They come and go, so less is believed immediately, and more once it has lasted. A node that is cordoned, or has a taint that
@@ -13,12 +15,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from steepest.cluster.kubernetes.objects import ClusterNode, Pod
-from steepest.cluster.kubernetes.quantities import mebibytes, millis
+import msgspec
+
+from steepest.cluster.kubernetes.objects import ClusterNode, ContainerCaps, Pod, PodContainer, PodSpec
+from steepest.cluster.kubernetes.quantities import Quantity, mebibytes, millis
 from steepest.events.common import Resources, Taint, is_name
 
 GPU = "nvidia.com/gpu"
 """What a node's device plugin calls its whole GPUs."""
+
+_PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
 
 LASTING_S = 10.0
 """How long a node must have more before the pool counts on it: pods of others come and go."""
@@ -26,8 +32,6 @@ LASTING_S = 10.0
 STEP_CPU_M = 50
 STEP_MEMORY_MIB = 64
 """What remains beside others is rounded down to these steps, so that few sizes of nodes occur."""
-
-_PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
 
 
 def takes_pods(node: ClusterNode) -> bool:
@@ -44,30 +48,52 @@ def taints_of(node: ClusterNode) -> tuple[Taint, ...]:
     )
 
 
-def resources(quantities: Mapping[str, str]) -> Resources:
-    """Quantities as Kubernetes writes them; what cannot be read counts as nothing."""
+def resources(quantities: Mapping[str, Quantity], *, up: bool = False) -> Resources:
+    """What these quantities are, with memory rounded down, or ``up``; what cannot be read counts as nothing."""
     extended = {
         name: count
         for name, quantity in sorted(quantities.items())
         if name not in _PLAIN and not name.startswith("hugepages-") and (count := (millis(quantity) or 0) // 1000)
     }
     return Resources(
-        cpu_m=millis(quantities.get("cpu", "0")) or 0,
-        memory_mib=mebibytes(quantities.get("memory", "0")) or 0,
-        gpus=(millis(quantities.get(GPU, "0")) or 0) // 1000,
+        cpu_m=millis(quantities.get("cpu", 0)) or 0,
+        memory_mib=mebibytes(quantities.get("memory", 0), up=up) or 0,
+        gpus=(millis(quantities.get(GPU, 0)) or 0) // 1000,
         extended=tuple(extended.items()),
     )
 
 
-def requested(pod: Pod) -> Resources:
-    """What the scheduler reserves for a pod: the sum of its containers, or its largest init container if that is more."""
-    total = sum((resources(one.resources.requests) for one in pod.spec.containers), Resources())
-    for one in pod.spec.init_containers:
+def requested(pod: PodSpec) -> Resources:
+    """What the scheduler reserves for a pod.
+
+    Containers and sidecars (init containers that are always restarted, KEP-753) add up. Any other init container needs its
+    own share and that of the sidecars before it; the pod needs the most of all these. What it requests as a whole (KEP-2837)
+    stands in place of that, for CPU and memory. Its overhead is added.
+    """
+    total = sum(map(of_container, pod.containers), Resources())
+    sidecars = most = Resources()
+    for one in pod.init_containers:
+        own = of_container(one)
         if one.restart_policy == "Always":
-            total += resources(one.resources.requests)
-    for one in pod.spec.init_containers:
-        total = _larger(total, resources(one.resources.requests))
-    return total + resources(pod.spec.overhead)
+            total, sidecars, own = total + own, sidecars + own, Resources()
+        most = most.larger(sidecars + own)
+    total = total.larger(most)
+    named = {name for one in (*pod.containers, *pod.init_containers) for name in _asked(one.resources)}
+    whole = {name: limit for name, limit in pod.resources.limits.items() if name not in named} | pod.resources.requests
+    stated = resources(whole, up=True)
+    cpu_m = stated.cpu_m if "cpu" in whole else total.cpu_m
+    memory_mib = stated.memory_mib if "memory" in whole else total.memory_mib
+    return resources(pod.overhead, up=True) + msgspec.structs.replace(total, cpu_m=cpu_m, memory_mib=memory_mib)
+
+
+def of_container(container: PodContainer) -> Resources:
+    """What is reserved for one container."""
+    return resources(_asked(container.resources), up=True)
+
+
+def _asked(caps: ContainerCaps) -> dict[str, Quantity]:
+    """A limit stands in for a request that is missing, each resource by itself."""
+    return {**caps.limits, **caps.requests}
 
 
 def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
@@ -75,7 +101,7 @@ def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
     held: dict[str, Resources] = {}
     for pod in pods:
         if pod.spec.node_name is not None and not pod.has_ended:
-            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod)
+            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod.spec)
     return held
 
 
@@ -157,28 +183,7 @@ def _left(node: ClusterNode, held: Resources, others: Mapping[str, Resources]) -
     taken = others.get(name)
     if taken is None:
         return total
-    extended = dict(taken.extended)
-    left = Resources(
-        cpu_m=_stepped(total.cpu_m - taken.cpu_m, STEP_CPU_M),
-        memory_mib=_stepped(total.memory_mib - taken.memory_mib, STEP_MEMORY_MIB),
-        gpus=max(total.gpus - taken.gpus, 0),
-        extended=tuple((of, count) for of, has in total.extended if (count := has - extended.get(of, 0)) > 0),
-    )
-    return _larger(left, held)
-
-
-def _stepped(amount: int, step: int) -> int:
-    return max(amount, 0) // step * step
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    """The larger amount of each resource."""
-    extended = dict(one.extended)
-    for name, count in other.extended:
-        extended[name] = max(count, extended.get(name, 0))
-    return Resources(
-        cpu_m=max(one.cpu_m, other.cpu_m),
-        memory_mib=max(one.memory_mib, other.memory_mib),
-        gpus=max(one.gpus, other.gpus),
-        extended=tuple(sorted(extended.items())),
-    )
+    left = (total - taken).positive
+    cpu_m, memory_mib = left.cpu_m // STEP_CPU_M * STEP_CPU_M, left.memory_mib // STEP_MEMORY_MIB * STEP_MEMORY_MIB
+    left = msgspec.structs.replace(left, cpu_m=cpu_m, memory_mib=memory_mib)
+    return left.larger(held)

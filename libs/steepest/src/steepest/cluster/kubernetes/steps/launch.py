@@ -20,6 +20,7 @@ from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.kinds.kueue import NOT_ADMITTED
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import manifest
 from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
@@ -75,7 +76,9 @@ async def _launch(
             pod = await _placed(jobs, state, folder, order)
         await _proven(background, folder, pod)
     except ClusterError as error:
-        if error.definite:
+        if error.code == NOT_ADMITTED:
+            await asyncio.to_thread(_remove_folder, folder)
+        elif error.definite:
             await take_back(jobs, folder)
         raise
     if USERS_JOB in order.spec.env and order.spec.cpu_limit_m is not None:

@@ -7,6 +7,7 @@ a kubelet says that it is.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import GRACE_S
-from steepest.cluster.kubernetes.sight import pod_of
+from steepest.cluster.kubernetes.sight import pod_of, stop_of
 from steepest.cluster.kubernetes.users_jobs import may_be_users
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.errors import UncertainError
@@ -86,6 +87,8 @@ class PodStop:
             if (await self._observe()).ended:
                 return True
             pod = await asyncio.to_thread(pod_of, self._folder)
+            with contextlib.suppress(OSError):  # the disk is full: its pod counts as deleted by another party
+                await asyncio.to_thread(self._folder.write, stop_of(self._folder), {})
             fails = pod is not None and grace_s < GRACE_S and not may_be_users(replica.job)
             if pod is not None and fails:
                 # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the

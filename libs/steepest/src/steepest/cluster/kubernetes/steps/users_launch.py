@@ -7,11 +7,14 @@ one of the same incarnation begins, and the object is suspended again.
 
 from __future__ import annotations
 
+import msgspec
+
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.known import referred
 from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner
 from steepest.cluster.kubernetes.manifest import REPLICA, users_annotations
+from steepest.cluster.kubernetes.nodes.selected_nodes import of_container
 from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
@@ -42,7 +45,10 @@ async def users_placed(jobs: BatchJobs, state: AdapterFolder, folder: Incarnatio
         if await jobs.owners.resume(replica.job, owner):
             found = await jobs.owners.waiting_pod(replica.job, replica.index, folder.incarnation, owner)
     pod = await recorded(folder, found)
-    annotations = users_annotations(state, folder, order.spec, order.restore, owner.hosts)
+    # A limit is set on the container that trains, and not on what else its pod requests.
+    own = [of_container(one) for one in found.spec.containers if one.name == found.container]
+    spec = msgspec.structs.replace(order.spec, requests=own[0]) if own else order.spec
+    annotations = users_annotations(state, folder, spec, order.restore, owner.hosts)
     await jobs.place(pod, order.node, annotations, {REPLICA: str(replica.index)})
     return pod
 
