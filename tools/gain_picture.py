@@ -53,6 +53,11 @@ def drawn(found: dict[str, list[float]]) -> Figure:
     return figure
 
 
-if __name__ == "__main__":
+def draw(results: Path) -> None:
+    """Write the picture of what ``simulate --out`` has written."""
     with mpl.rc_context(colours.SETTINGS):
-        drawn(completions_min(Path(sys.argv[1]) / "jobs.csv")).savefig(PICTURE, metadata=colours.NO_METADATA)
+        drawn(completions_min(results / "jobs.csv")).savefig(PICTURE, metadata=colours.NO_METADATA)
+
+
+if __name__ == "__main__":
+    draw(Path(sys.argv[1]))

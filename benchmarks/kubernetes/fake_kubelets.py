@@ -1,11 +1,11 @@
-"""All kubelets of a cluster of bare Node objects, in one process: pods that are bound run, and end when they are let.
+"""All kubelets of a cluster of bare Node objects, in one process: pods that are bound run until they are deleted.
 
 It owns what a kubelet says to the API server of a pod, and what it answers to requests for logs and use. It knows nothing of
 who has placed a pod. For each pod it writes one line when the binding was seen and one when the API server has taken that it
 runs, each with the wall clock: these are the benchmark's times.
 
-Run by the benchmark: ``python -m benchmarks.kubernetes.fake_kubelets KUBECONFIG FOLDER PORT``. It runs until SIGTERM; once
-there is a file ``end`` in the folder, pods that run succeed.
+Run by the benchmark: ``python -m benchmarks.kubernetes.fake_kubelets KUBECONFIG FOLDER PORT``. It runs until
+SIGTERM.
 """
 
 from __future__ import annotations
@@ -29,12 +29,10 @@ from steepest.cluster.kubernetes.reflector import Reflector
 from steepest.errors import UncertainError
 
 SENT_AT_ONCE = 32
-LOOK_S = 0.2
 JOB_NAME = "batch.kubernetes.io/job-name"
 JOB = "variable.steepest.dev/STEEPEST_JOB"
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
-END = "end"
 
 
 class FakeKubelets:
@@ -51,7 +49,6 @@ class FakeKubelets:
         self._work: asyncio.Queue[tuple[Pod, str]] = asyncio.Queue()
         self._seen: dict[str, Pod] = {}
         self._running: dict[str, Pod] = {}
-        self._end = asyncio.Event()
         self._encoder = msgspec.json.Encoder()
 
     async def run(self) -> None:
@@ -62,7 +59,6 @@ class FakeKubelets:
             async with asyncio.TaskGroup() as group:
                 for _ in range(SENT_AT_ONCE):
                     group.create_task(self._send())
-                group.create_task(self._await_end())
 
     def _changed(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -72,14 +68,6 @@ class FakeKubelets:
             self._work.put_nowait((pod, "Running"))
         if pod.metadata.deletion_timestamp is not None and self._running.pop(uid, None) is not None:
             self._work.put_nowait((pod, "Failed"))
-
-    async def _await_end(self) -> None:
-        while not (self._folder / END).exists():  # noqa: ASYNC110 - another process makes it
-            await asyncio.sleep(LOOK_S)
-        self._end.set()
-        for pod in self._running.values():
-            self._work.put_nowait((pod, "Succeeded"))
-        self._running.clear()
 
     async def _send(self) -> None:
         while True:
@@ -101,10 +89,7 @@ class FakeKubelets:
                 self._write(pod, "ended")
                 continue
             self._write(pod, "running")
-            if self._end.is_set():
-                self._work.put_nowait((pod, "Succeeded"))
-            else:
-                self._running[pod.metadata.uid] = pod
+            self._running[pod.metadata.uid] = pod
 
     def _write(self, pod: Pod, what: str) -> None:
         job = pod.metadata.annotations.get(JOB) or pod.metadata.labels.get(JOB_NAME, "")
@@ -115,7 +100,7 @@ class FakeKubelets:
         """A container's log: empty, and open as long as the container runs, as a real one."""
         response = web.StreamResponse()
         await response.prepare(request)
-        await self._end.wait()
+        await asyncio.Event().wait()
         return response
 
     async def summary(self, request: web.Request) -> web.Response:
@@ -128,7 +113,7 @@ def status(pod: Pod, phase: str) -> dict[str, Any]:
     """A pod's status as a kubelet writes it."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     runs = phase == "Running"
-    ended = {"exitCode": 0 if phase == "Succeeded" else 143, "reason": "Completed", "startedAt": now, "finishedAt": now}
+    ended = {"exitCode": 143, "reason": "Completed", "startedAt": now, "finishedAt": now}
     conditions = ("Initialized", "PodReadyToStartContainers", "ContainersReady", "Ready")
     return {
         "phase": phase,

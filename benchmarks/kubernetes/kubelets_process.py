@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.kubernetes.fake_kubelets import END
 from benchmarks.kubernetes.pod_times import LINES, PodTimes
 
 
@@ -41,10 +40,6 @@ class Kubelets:
         if self.process.poll() is not None:
             raise RuntimeError(f"the kubelets have ended: {(self._folder / 'kubelets.log').read_text()[-2_000:]}")
         self.times.read()
-
-    def let_end(self) -> None:
-        """Let all pods succeed."""
-        (self._folder / END).touch()
 
     def stop(self) -> None:
         """End the process."""
