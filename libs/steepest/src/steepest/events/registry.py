@@ -20,7 +20,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters
 
-READS = 9
+READS = 10
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {
@@ -64,6 +64,7 @@ SURPLUS_LEAVES = 5
 NODES_ARE_CHOSEN = 6
 GANGS_CHOOSE = 7
 GANGS_ARE_LIMITED = 8
+LIMITS_HOLD = 9
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -103,6 +104,11 @@ FLAGS: Mapping[int, Flag] = {
     GANGS_ARE_LIMITED: Flag(
         "A limit that is planned for a job of several replicas holds for each of them; without the flag it has none.",
         since=9,
+    ),
+    LIMITS_HOLD: Flag(
+        "A plan is valid only within the limits of its job's queue, by all that the queue's jobs will hold, and a job that "
+        "exceeds one alone is rejected. Each replica asks for CPU or a device, and a node takes a limited number of them.",
+        since=10,
     ),
 }
 """The behaviour flags that this code knows, by number."""

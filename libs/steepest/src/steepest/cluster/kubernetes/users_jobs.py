@@ -27,7 +27,7 @@ from steepest.cluster.kubernetes.nodes.selected_nodes import resources
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
 from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ContainerCaps, ObjectPart
 from steepest.errors import InputError
-from steepest.events.common import Name, Resources
+from steepest.events.common import LEAST_CPU_M, Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
 
 METRIC = "steepest.dev/metric"
@@ -75,8 +75,10 @@ class _UsersPods(msgspec.Struct, frozen=True):
 
     @property
     def requests(self) -> Resources:
+        """What the container asks for; one that asks for no CPU, as many do, counts as one that asks for the least."""
         caps = self.container.resources
-        return resources(caps.requests or caps.limits)
+        found = resources(caps.requests or caps.limits)
+        return msgspec.structs.replace(found, cpu_m=max(found.cpu_m, LEAST_CPU_M))
 
 
 def job_name(name: str, uid: str) -> str:

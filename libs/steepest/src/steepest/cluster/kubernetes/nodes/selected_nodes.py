@@ -25,6 +25,7 @@ LASTING_S = 10.0
 
 STEP_CPU_M = 50
 STEP_MEMORY_MIB = 64
+STEP_PODS = 5
 """What remains beside others is rounded down to these steps, so that few sizes of nodes occur."""
 
 _PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
@@ -56,6 +57,7 @@ def resources(quantities: Mapping[str, str]) -> Resources:
         memory_mib=mebibytes(quantities.get("memory", "0")) or 0,
         gpus=(millis(quantities.get(GPU, "0")) or 0) // 1000,
         extended=tuple(extended.items()),
+        replicas=(millis(quantities.get("pods", "0")) or 0) // 1000,
     )
 
 
@@ -66,8 +68,8 @@ def requested(pod: Pod) -> Resources:
         if one.restart_policy == "Always":
             total += resources(one.resources.requests)
     for one in pod.spec.init_containers:
-        total = _larger(total, resources(one.resources.requests))
-    return total + resources(pod.spec.overhead)
+        total = total.larger(resources(one.resources.requests))
+    return (total + resources(pod.spec.overhead)).of_a_replica
 
 
 def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
@@ -157,28 +159,19 @@ def _left(node: ClusterNode, held: Resources, others: Mapping[str, Resources]) -
     taken = others.get(name)
     if taken is None:
         return total
+    pods = _stepped(total.replicas - taken.replicas, STEP_PODS)
+    if total.replicas and not pods:
+        return held
     extended = dict(taken.extended)
     left = Resources(
         cpu_m=_stepped(total.cpu_m - taken.cpu_m, STEP_CPU_M),
         memory_mib=_stepped(total.memory_mib - taken.memory_mib, STEP_MEMORY_MIB),
         gpus=max(total.gpus - taken.gpus, 0),
         extended=tuple((of, count) for of, has in total.extended if (count := has - extended.get(of, 0)) > 0),
+        replicas=pods,
     )
-    return _larger(left, held)
+    return left.larger(held)
 
 
 def _stepped(amount: int, step: int) -> int:
     return max(amount, 0) // step * step
-
-
-def _larger(one: Resources, other: Resources) -> Resources:
-    """The larger amount of each resource."""
-    extended = dict(one.extended)
-    for name, count in other.extended:
-        extended[name] = max(count, extended.get(name, 0))
-    return Resources(
-        cpu_m=max(one.cpu_m, other.cpu_m),
-        memory_mib=max(one.memory_mib, other.memory_mib),
-        gpus=max(one.gpus, other.gpus),
-        extended=tuple(sorted(extended.items())),
-    )
