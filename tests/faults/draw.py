@@ -19,6 +19,7 @@ from tests.faults.fault_kinds import FAULT_KINDS, POLICIES_DRAWN, STEP_S, Cast, 
 from tests.faults.judge import ALONE, LATE, RESTATED
 from tests.faults.processes import TOPOLOGIES
 from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule, When
+from tests.faults.world import LIMITED
 
 from steepest.events.registry import FLAGS
 
@@ -121,6 +122,16 @@ REMOVES = 0.5
 """Probability of a schedule with them."""
 
 
+LIMITED_WORLDS = 0.5
+"""Probability of a world in which a queue has a limit."""
+
+LIMITED_JOBS = 0.5
+"""Probability of a job there that it is in this queue."""
+
+LIMITS_M = ("1200", "1500", "2400")
+"""CPU that such a queue may hold, in millicores."""
+
+
 def drawn(seed: int) -> Schedule:
     """The schedule of a seed."""
     rng = random.Random(seed)
@@ -161,6 +172,7 @@ def drawn(seed: int) -> Schedule:
         world["snapshots"] = rng.choice(("10", "20"))
     if at_steps:
         deeds = _with_rare_cases(rng, deeds, world, cast)
+    deeds = _limited(seed, deeds, world)
     return Schedule(
         world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
     )
@@ -179,6 +191,23 @@ def _world(rng: random.Random, seed: int, topology: str, pools: Sequence[str]) -
     if rng.random() < WITH_AGENTS:
         world["agents"] = "each"
     return world
+
+
+def _limited(seed: int, deeds: Sequence[Deed], world: dict[str, str]) -> list[Deed]:
+    """The same deeds; in a world where a queue has a limit, half of the jobs are in it, and the limit changes once.
+
+    It is no less than the largest job asks for, so that all jobs end. Its lots are its own, so that others stay as they are.
+    """
+    rng = random.Random(f"limits-{seed}")
+    if rng.random() >= LIMITED_WORLDS:
+        return list(deeds)
+    world["limit"] = rng.choice(LIMITS_M)
+    chosen = [deed.verb == "submit" and rng.random() < LIMITED_JOBS for deed in deeds]
+    limited = [
+        msgspec.structs.replace(deed, options={**deed.options, "queue": LIMITED}) if is_chosen else deed
+        for deed, is_chosen in zip(deeds, chosen, strict=True)
+    ]
+    return [*limited, Deed(_time(rng), "configure", "", {"limit": rng.choice(LIMITS_M)})]
 
 
 def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str, str], cast: Cast) -> list[Deed]:

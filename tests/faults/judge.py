@@ -262,7 +262,7 @@ def _of_nodes(world: World, strays: Mapping[Incarnation, int], *, lossy: bool) -
                 gone_ms = strays.get((training.replica.job, training.incarnation, training.node))
                 if gone_ms is None or at_ms < gone_ms:
                     taken += training.spec.requests
-            if not taken.fits(nodes.capacities[moment.node]):
+            if not taken.fits(nodes.capacities[moment.node].of_a_node):
                 yield f"more than the node has: {moment}"
         yield from (f"still runs: {training.replica}.{training.incarnation}" for training in nodes.running())
 

@@ -28,7 +28,9 @@ LOOK_S = 1.0
 
 
 async def submit(world: World, deed: Deed) -> None:
-    """A job: ``steps``, ``step-s``, ``cpu``, ``mode``, ``retries``, ``replicas``, ``priority``, ``learns`` until a step.
+    """A job: ``steps``, ``step-s``, ``cpu``, ``mode``, ``retries``, ``replicas``, ``priority``, ``queue``.
+
+    ``learns``: until a step.
 
     Of a gang, ``fewest`` lets it be scaled, and ``loose`` lets its workers leave without a restart.
 
@@ -58,6 +60,7 @@ async def submit(world: World, deed: Deed) -> None:
         success=success,
         retries=int(given.get("retries", "20")),
         priority=int(given.get("priority", "0")),
+        queue=given.get("queue", "default"),
     )
     pool = given.get("pool", world.layout.pools[0])
     world.submitted[pool][deed.about] = None

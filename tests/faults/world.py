@@ -26,7 +26,14 @@ from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.parameters import MoveLimits, PoolParameters, PreemptionLimits, QueueParameters, SpeConParameters
+from steepest.events.parameters import (
+    MoveLimits,
+    PoolParameters,
+    PreemptionLimits,
+    QueueLimits,
+    QueueParameters,
+    SpeConParameters,
+)
 from steepest.events.received import Received
 from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import NewRecord, Record
@@ -425,6 +432,10 @@ class _Head(msgspec.Struct):
     kind: Any = ""
 
 
+LIMITED = "paper"
+"""The queue that has a limit where a world has one."""
+
+
 def parameters(world: Mapping[str, str]) -> PoolParameters:
     """The parameters of a world's pools: times are short, so that much happens in a minute."""
     given = PoolParameters(
@@ -434,7 +445,11 @@ def parameters(world: Mapping[str, str]) -> PoolParameters:
         retry_hold_ms=100,
         specon=SpeConParameters(interval_ms=int(world.get("interval-ms", "2000")), alpha=0.05, guard=False),
         limits=MoveLimits(checkpoint_timeout_ms=3_000, hold_ms=10_000, stop_grace_ms=3_000, verify_timeout_ms=6_000),
-        queueing=QueueParameters(policy=world.get("queue", "priority"), preempt=world.get("preempt", "yes") == "yes"),
+        queueing=QueueParameters(
+            policy=world.get("queue", "priority"),
+            preempt=world.get("preempt", "yes") == "yes",
+            limits=(QueueLimits(queue=LIMITED, cpu_m=int(world["limit"])),) if "limit" in world else (),
+        ),
         preemption=PreemptionLimits(min_run_ms=3_000, max_suspensions=3),
     )
     return under(world["policy"], given) if "policy" in world else given

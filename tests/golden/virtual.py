@@ -1,6 +1,6 @@
 """A golden recording of real services on nodes in memory, in virtual time: no load on the machine changes it.
 
-Run ``python -m tests.golden.virtual FOLDER``; the folder must not exist.
+Run ``python -m tests.golden.virtual NAME FOLDER``; the folder must not exist.
 """
 
 from __future__ import annotations
@@ -10,17 +10,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.unit.steepest.test_in_a_system import NODES, play
+from tests.unit.policies import test_limits_in_a_system
+from tests.unit.steepest import test_in_a_system
 
 from steepest.log.files.file_log import FileLog
 from steepest.replay.record import record
 from steepest.testing.system.rig import Rig
 from steepest.testing.virtual_time import run_virtually
 
+PLAYS = {
+    "steepest": (test_in_a_system.play, test_in_a_system.NODES),
+    "queue-limits": (test_limits_in_a_system.play, test_limits_in_a_system.NODES),
+}
+"""By the golden's name."""
 
-async def keep(folder: Path, work: Path) -> None:
-    """Play the jobs of the policy ``steepest`` to their ends, and copy their log."""
-    async with contextlib.aclosing(Rig(work, NODES)) as rig:
+
+async def keep(name: str, folder: Path, work: Path) -> None:
+    """Play a golden's jobs to their ends, and copy their log."""
+    play, nodes = PLAYS[name]
+    async with contextlib.aclosing(Rig(work, nodes)) as rig:
         await play(rig)
         into = FileLog(folder, rig.layout.partitions())
         async for _ in record(rig.log, into):
@@ -30,4 +38,4 @@ async def keep(folder: Path, work: Path) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as work:
-        run_virtually(keep(Path(sys.argv[1]), Path(work)))
+        run_virtually(keep(sys.argv[1], Path(sys.argv[2]), Path(work)))

@@ -13,11 +13,10 @@ from steepest.events.parameters import QueueParameters
 from steepest.events.received import Received
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.flowcon import with_specon
-from steepest.policies.placement.gangs import GangPlaces, choose
+from steepest.policies.placement.gangs import GangPlaces, Sizes, choose
 from steepest.policies.placement.placer import Placer, _may_place
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.placement.slots import Slots
-from steepest.policies.queueing.limits import LimitsOfQueues
 from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import wish_of
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
@@ -27,6 +26,7 @@ from steepest.testing.system.driver import AT, DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.places.node_rules import is_allowed
+from steepest.view.places.queue_limits import Excess, excess
 from steepest.view.state import Job, Node, Phase
 
 
@@ -50,9 +50,9 @@ class NaivePlacer(Placer):
         for job in jobs:
             if wish_of(job) in no_room or not _may_place(view, job) or self._awaits(job) or job.spec.queue in held_back:
                 continue
-            blocks, sizes = view.parameters.queueing.blocking, tuple(role.fewest for role in job.spec.roles)
-            if not LimitsOfQueues(view, self.state).allow(job.spec, sizes):
-                if blocks:
+            blocks, over = view.parameters.queueing.blocking, self._excess(view, job, job.spec.smallest)
+            if over is not None:
+                if blocks and not over.is_alone:
                     held_back[job.spec.queue] = None
                 continue
             found = self._find(view, job)
@@ -63,11 +63,21 @@ class NaivePlacer(Placer):
                 no_room[wish_of(job)] = None
             if why := why_never_placed(view, job):
                 yield from self._announce(job, c.JobRejected(job=job.name, request=job.request, reason=why))
-            elif blocks:
+            elif blocks and self._would_have_room(view, job):
                 return
 
+    def _excess(self, view: ClusterView, job: Job, sizes: Sizes) -> Excess | None:
+        return excess(view, job, sizes, self.state.coming(view, job.spec.queue))
+
+    def _would_have_room(self, view: ClusterView, job: Job) -> bool:
+        """Whether it fits the nodes that it may run on, were they empty."""
+        wish, nodes = wish_of(job), [node for node in view.nodes if node.is_open]
+        there = {node.name: node.capacity for node in nodes if is_allowed(wish.rule, node)}
+        if wish.roles:
+            return choose(wish.roles, Slots(there), first_node=wish.first_node) is not None
+        return any(wish.first_node in {None, name} and wish.requests.fits(amount) for name, amount in there.items())
+
     def _find(self, view: ClusterView, job: Job) -> GangPlaces | None:
-        limits = LimitsOfQueues(view, self.state)
         if not job.spec.is_gang:
             node = self._node(view, job)
             return None if node is None else GangPlaces((node.name,), ())
@@ -75,7 +85,10 @@ class NaivePlacer(Placer):
         free = {node.name: self.state.free(node) for node in view.nodes if node.is_open and is_allowed(rule, node)}
         first_node = wish_of(job).first_node
         return choose(
-            job.spec.all_roles, Slots(free), first_node=first_node, allows=lambda sizes: limits.allow(job.spec, sizes)
+            job.spec.all_roles,
+            Slots(free),
+            first_node=first_node,
+            allows=lambda sizes: self._excess(view, job, sizes) is None,
         )
 
 

@@ -48,7 +48,7 @@ def waiting(draw: st.DrawFn) -> list[Wanted]:
         requests, replicas = Resources(gpus=draw(st.integers(1, 4))), draw(st.integers(1, 3))
         roles = (Role(name="worker", replicas=replicas, requests=requests),) if replicas > 1 else ()
         wish = Wish(Resources() if roles else requests, None, "default", roles=roles)
-        found.append(Wanted(f"w{number}", draw(times) / 10, wish, (replicas,) if roles else ()))
+        found.append(Wanted(f"w{number}", draw(times) / 10, wish))
     return sorted(found, key=lambda one: one.remaining_ms)
 
 
@@ -107,7 +107,7 @@ def test_blocks_are_disjoint_and_make_room(
     assert len(names) == len(set(names))
     for wanted, before, block in found:
         assert has_room(wanted, block, before, block.victims)
-        assert len(block.places.nodes) == max(sum(wanted.sizes), 1)
+        assert len(block.places.nodes) == max(sum(wanted.wish.sizes), 1)
 
 
 @given(waiting(), free_gpus, victims())

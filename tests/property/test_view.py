@@ -279,7 +279,7 @@ class AnyLog(RuleBasedStateMachine):
     def resize(self, node: str, capacity: Resources, *, takes_jobs: bool) -> None:
         """A node joins, or becomes another size, or one that only reports."""
         found = self.pool.view.nodes.get(node)
-        self.shrank |= found is not None and not found.capacity.fits(capacity)
+        self.shrank |= found is not None and not found.capacity.fits(capacity.of_a_node)
         self.feed(c.NodeJoined(node=node, capacity=capacity, takes_jobs=takes_jobs))
 
     @rule(data=st.data(), kind=st.sampled_from(["submit", "place", "move", "retry", "decide"]))

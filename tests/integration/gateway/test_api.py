@@ -169,6 +169,8 @@ def test_without_tokens_it_is_for_its_own_machine_alone(served: ServedFolder) ->
         (b'{"job": "a", "spec": {"command": []}}', "application/json"),
         (b'{"job": "a", "spec": {"command": ["a"], "env": {"STEEPEST_JOB": "x"}}}', "application/json"),
         (b'{"job": "a", "spec": {"command": ["a"], "requests": {"cpu_m": 100000000}}}', "application/json"),
+        (b'{"job": "a", "spec": {"command": ["a"], "requests": {"cpu_m": 0}}}', "application/json"),
+        (b'{"job": "a", "spec": {"command": ["a"], "replicas": 10000, "requests": {"cpu_m": 1}}}', "application/json"),
         (b'{"job": "a", "spec": {"command": ["a"], "priority_class": "none such"}}', "application/json"),
         (b'{"job": "a", "spec": {"command": ["a"]}}', "text/plain"),
         (b"\xff\xfe", "application/json"),

@@ -271,6 +271,12 @@ def test_a_wrong_field_is_named(text: str, wrong: str, tmp_path: Path) -> None:
         (f"{ROLE}requests = {{ gpu_m = 1000 }}", "roles.w.requests.gpu_m: a share of a GPU is less than 1000"),
         (f"{ROLE}requests = {{ extended = {{ a = 0 }} }}", "roles.w.requests.extended: amounts are from 1"),
         ('command = ["true"]\nenv = { STEEPEST_JOB = "x" }', "env STEEPEST_JOB: names that begin with STEEPEST_"),
+        (
+            'command = ["true"]\nrequests = { cpu_m = 0 }',
+            "requests.cpu_m: a replica asks for at least 1m CPU, a GPU or a",
+        ),
+        (f"{ROLE}requests = {{ memory_mib = 1 }}", "roles.w.requests.cpu_m: a replica asks for at least 1m CPU, a GPU"),
+        (f"{ROLE}replicas = 10000\nrequests = {{ cpu_m = 1 }}", "it needs 10000 replicas of w, and "),
         (f"{ROLE}replicas = 21", "it needs 21 replicas of w, and 20 fit"),
         (f"{ROLE}requests = {{ cpu_m = 5000 }}", "each w of the job asks for 5000m CPU, more than any node has"),
     ],

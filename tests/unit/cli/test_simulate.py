@@ -51,6 +51,27 @@ def test_the_json_of_a_run_has_these_keys_in_this_order() -> None:
     assert all(one["finished"] == one["jobs"] == 3 for one in printed)
 
 
+def test_a_pool_that_blocks_lets_no_small_jobs_pass_a_large_one(tmp_path: Path) -> None:
+    """A job of all nodes starts before jobs that came later; the baselines keep their own rules."""
+    jobs = [{"name": f"small-{n}", "submit_s": 10 * n, "requests": {"gpus": 1}, "work_s": 200} for n in range(100)]
+    large = {"name": "large", "submit_s": 300, "requests": {"gpus": 8}, "replicas": 2, "work_s": 200}
+    workload = tmp_path / "jobs.jsonl"
+    workload.write_text("".join(json.dumps(job) + "\n" for job in [*jobs[:31], large, *jobs[31:]]))
+    arguments = ("--workload", workload, "--cluster", "2x8gpu", "--policy", "spread,las")
+
+    def starts(*options: str) -> dict[str, float]:
+        """When the large job starts under each policy."""
+        assert run(*arguments, *options, "--out", tmp_path / "out").exit_code == 0
+        rows = csv.DictReader((tmp_path / "out" / "jobs.csv").read_text().splitlines())
+        return {row["policy"]: float(row["start_s"]) for row in rows if row["name"] == "large"}
+
+    free, blocking = starts(), starts("--blocking")
+    assert blocking["spread"] < 600 < free["spread"]
+    assert blocking["las"] == free["las"]
+    refused = run("--from", RECORDING, "--policy", "spread", "--blocking")
+    assert "a recording brings its own jobs, nodes and rules" in refused.stderr
+
+
 def test_the_json_says_what_became_of_gangs() -> None:
     """Those of the default scheduler wait in parts; DRAGON's start whole, and are scaled."""
     policies = "dragon,dragon-paper-era,dragon-fixed,kube-default"

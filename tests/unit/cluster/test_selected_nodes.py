@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +32,7 @@ def test_only_pods_that_are_bound_and_not_over_hold_something() -> None:
     """A finished pod and one without a node hold nothing."""
     pods = [pod("1"), pod("500m"), pod("4", phase="Succeeded"), pod("8", on=None), pod("2", on="n2")]
 
-    assert by_node(pods) == {"n1": Resources(cpu_m=1500), "n2": Resources(cpu_m=2000)}
+    assert by_node(pods) == {"n1": Resources(cpu_m=1500, replicas=2), "n2": Resources(cpu_m=2000, replicas=1)}
 
 
 def test_those_that_tolerate_a_taint_have_what_others_have_without_it() -> None:
@@ -98,6 +99,20 @@ def test_devices_of_others_are_taken_off_by_their_names() -> None:
     nodes.renew([node(**all_of)], {}, {"n1": resources({"nvidia.com/gpu": "1", mig: "7"})})
 
     assert nodes["n1"] == Resources(cpu_m=8000, gpus=3)
+
+
+@pytest.mark.parametrize(
+    ("others", "own", "left"),
+    [(0, 0, 110), (1, 0, 105), (40, 10, 70), (104, 0, 5), (106, 0, 0), (110, 3, 3), (200, 0, 0)],
+)
+def test_a_pool_has_the_pods_of_a_node_that_others_leave(others: int, own: int, left: int) -> None:
+    """In steps of five; where others leave none, nothing else there is the pool's either, but for what its pods hold."""
+    nodes = SelectedNodes("")
+    held, taken = (Resources(cpu_m=10 * count, replicas=count) for count in (own, others))
+    nodes.renew([node(cpu="64", pods="110")], {"n1": held}, {"n1": taken} if others else {})
+
+    assert nodes["n1"].replicas == left
+    assert nodes["n1"].fits(held) is (left == own)
 
 
 _AMOUNTS = st.builds(Resources, cpu_m=st.integers(0, 9_000), memory_mib=st.integers(0, 9_000), gpus=st.integers(0, 9))

@@ -71,6 +71,23 @@ def test_a_job_keeps_what_its_user_has_written() -> None:
     assert (found.queue, found.metric, found.steps, found.retries) == ("images", "val_loss", 300, 2)
 
 
+@pytest.mark.parametrize(
+    ("resources", "requests"),
+    [
+        ({}, Resources(cpu_m=1)),
+        ({"requests": {"memory": "1Gi"}}, Resources(cpu_m=1, memory_mib=1024)),
+        ({"limits": {"nvidia.com/gpu": "1"}}, Resources(cpu_m=1, gpus=1)),
+        ({"requests": {"cpu": "2"}}, Resources(cpu_m=2000)),
+    ],
+)
+def test_pods_that_request_no_cpu_count_as_if_they_asked_for_the_least(resources: Any, requests: Resources) -> None:
+    """They are common: such a job is admitted as any other, and its node takes no more of its pods than it has places."""
+    found = submission(JOB, job(container={"resources": resources}))
+
+    assert found.requests == requests
+    assert not list(what_is_wrong(found.counted))
+
+
 def required(*terms: Any) -> dict[str, Any]:
     """A pod's required node affinity."""
     return {

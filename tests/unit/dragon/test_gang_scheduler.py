@@ -20,7 +20,7 @@ from steepest.events.common import (
 )
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS, SURPLUS_LEAVES
-from steepest.policies.dragon.gang_scheduler import GangScheduler
+from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
 from steepest.policies.named import under
 from steepest.testing.scenarios.folded_pool import submitted
 from steepest.testing.system.driver import DeciderDriver
@@ -361,6 +361,20 @@ def test_a_gang_that_no_node_takes_holds_up_nobody(policy: str) -> None:
     alone = choosing(drawing, policy, "", plain)
     assert alone[0] == "scale a w1 w1 w1 for e"
     assert choosing(drawing, policy, "", asking("d", 2), plain) == alone
+
+
+def test_gangs_that_nothing_helps_keep_no_other_from_starving() -> None:
+    """More of them than are looked at stand before it; they would have no room if all gangs were as small as they may be."""
+    pool = DeciderDriver(GangScheduler(), w1=4_000)
+    pool.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under("dragon-fixed", PoolParameters())))
+    large = [submitted(f"large-{number}", replicas=4, cpu_m=901 + number) for number in range(LOOKED_AT + 20)]
+    workers = (c.Role(name="worker", replicas=4, min=2, requests=Resources(cpu_m=1_000)),)
+    pool.feed(submitted("a", roles=workers))
+    pool.carry_out("a")
+    pool.feed(*large, submitted("b", replicas=2, cpu_m=900))
+    for _ in range(60):
+        pool.tick(2_000)
+    assert [one.room_for for one in pool.decided if isinstance(one, c.TransitionPlanned)] == ["b"]
 
 
 def test_what_gangs_could_give_up_follows_the_nodes() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import (
     PickyManParameters,
     PoolParameters,
     PreemptionLimits,
     PreemptionRule,
+    QueueLimits,
     QueueParameters,
 )
-from steepest.events.registry import GANGS_RUN, READS
+from steepest.events.registry import GANGS_RUN, LIMITS_HOLD, READS
 from steepest.policies.pickyman.predictor import Predictor
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.pickyman.under_way import UnderWay
@@ -374,6 +376,44 @@ def test_under_tiresias_a_job_gives_way_to_one_of_less_attained_service() -> Non
     assert suspensions(pool) == []
     pool.tick(20_000)
     assert [one.job for one in suspensions(pool)] == ["a"]
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_jobs_that_nothing_helps_keep_no_other_from_a_place_for_ever(*, alike: bool) -> None:
+    """Forty of them stand before it, which ask for the same or for different things; nothing gives way to them."""
+    pool = pool_of(PreemptionRule.ROUND_ROBIN, "fifo", n1=1_000)
+    submit(pool, "fixed", None, 400, mode=CheckpointMode.NONE)
+    submit(pool, "a", None, 600)
+    for number in range(40):
+        submit(pool, f"large-{number}", None, 700 if alike else 700 + number)
+    submit(pool, "b", None, 600)
+    for _ in range(10):
+        pool.tick(20_000)
+    assert [(one.job, one.room_for) for one in suspensions(pool)][:1] == [("a", "b")]
+
+
+def test_a_more_urgent_job_behind_one_that_nothing_helps_gets_a_place() -> None:
+    """Both ask for the same; what runs is more urgent than the first one alone."""
+    pool = pool_of(PreemptionRule.ROUND_ROBIN, "fifo")
+    submit(pool, "a", None, priority=5)
+    submit(pool, "b", None)
+    submit(pool, "urgent", None, priority=9)
+    pool.tick(40_000)
+    assert [(one.job, one.room_for) for one in suspensions(pool)] == [("a", "urgent")]
+
+
+def test_an_elastic_gang_gets_as_many_places_as_its_queue_s_limit_leaves() -> None:
+    """Its full size exceeds the limit; with fewer replicas it takes the place of a job."""
+    pool = pool_of(PreemptionRule.ROUND_ROBIN, "fifo")
+    queueing = msgspec.structs.replace(pool.view.parameters.queueing, limits=(QueueLimits(queue="paper", cpu_m=600),))
+    parameters = msgspec.structs.replace(pool.view.parameters, queueing=queueing)
+    pool.fold(c.PoolConfigured(reads=READS, flags=(GANGS_RUN, LIMITS_HOLD), parameters=parameters))
+    submit(pool, "a", None)
+    roles = (c.Role(name="worker", replicas=4, min=1, requests=Resources(cpu_m=250)),)
+    submit(pool, "gang", None, roles=roles, queue="paper")
+    pool.tick(40_000)
+    placed = last(pool, c.PlacementPlanned)
+    assert (placed.job, placed.nodes, placed.sizes, len(placed.after)) == ("gang", ("n1", "n1"), (2,), 1)
 
 
 @pytest.mark.parametrize("lie", [1, 3, 10**6])

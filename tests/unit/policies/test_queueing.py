@@ -7,8 +7,9 @@ import pytest
 
 from steepest.cli.options import QUEUE_POLICY_NAMES
 from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import GANGS_RUN
+from steepest.events.registry import FLAGS, GANGS_RUN, LIMITS_HOLD, READS
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES, queue_policy
 from steepest.testing.call_count import count_calls
@@ -91,8 +92,8 @@ SCENARIOS = {
         node w1 1000
         set blocking=true
         submit huge cpu=5000            -> admit huge
-        submit small                    -> admit small
-        tick 5000                       -> reject huge: it asks for 5000m CPU, more than any node has; the largest, w1, has 1000m CPU | place small w1
+        submit small                    -> admit small | place small w1
+        tick 5000                       -> reject huge: it asks for 5000m CPU, more than any node has; the largest, w1, has 1000m CPU
     """,  # noqa: E501
     "a queue holds at most its limit, and others pass": """
         node w1 1000
@@ -207,10 +208,146 @@ SCENARIOS = {
 }
 
 
-@pytest.mark.parametrize("text", SCENARIOS.values(), ids=SCENARIOS)
-def test_scenario(text: str) -> None:
-    """What each scenario says."""
-    check(f"flags {GANGS_RUN}\n{text}", Placer())
+HEADS = {
+    "a job that its queue's limit holds back ends preemption for no other queue": """
+        node w1 1000
+        set policy=priority preempt=true min_run_ms=0
+        limit paper cpu_m=100
+        submit a queue=paper priority=90 -> admit a | place a w1
+        submit low cpu=900               -> admit low | place low w1
+        carry a
+        carry low
+        submit b queue=paper priority=90 -> admit b
+        submit u cpu=800 priority=80     -> admit u
+        tick                             -> suspend low | place u w1 later
+    """,
+    "a job that no suspension helps ends preemption for none behind it": """
+        node w1 400
+        set policy=priority preempt=true min_run_ms=0
+        submit fixed mode=none           -> admit fixed | place fixed w1
+        submit low cpu=300               -> admit low | place low w1
+        carry fixed
+        carry low
+        submit large cpu=400 priority=9  -> admit large
+        submit fits cpu=300 priority=8   -> admit fits
+        tick                             -> suspend low | place fits w1 later
+    """,
+    "in a queue that blocks, it ends preemption for its own queue alone": """
+        node w1 400
+        set policy=priority preempt=true min_run_ms=0 blocking=true
+        submit fixed mode=none           -> admit fixed | place fixed w1
+        submit low cpu=300               -> admit low | place low w1
+        carry fixed
+        carry low
+        submit large cpu=400 priority=9  -> admit large
+        submit fits cpu=300 priority=8   -> admit fits
+        tick                             ->
+        submit u cpu=300 priority=7 queue=other -> admit u
+        tick                             -> suspend low | place u w1 later
+    """,
+    "a job that no node has room for now holds back none, whether its node is lost or never was there": """
+        node w1 500
+        node w2 1000
+        set blocking=true
+        lost w2
+        submit large cpu=900             -> admit large
+        submit small                     -> admit small | place small w1
+        use w2 0
+        tick                             -> place large w2
+    """,
+    "an elastic gang has others suspended for as many replicas as its queue's limit leaves": """
+        node w1 400
+        node w2 400
+        set policy=priority preempt=true min_run_ms=0
+        limit paper replicas=2
+        submit a cpu=400                 -> admit a | place a w1
+        submit b cpu=400                 -> admit b | place b w2
+        carry a
+        carry b
+        submit g cpu=200 replicas=4 min=1 queue=paper priority=9 -> admit g
+        tick                             -> suspend a | place g w1 w1 later
+    """,
+}
+
+
+@pytest.mark.parametrize("flags", [f"{GANGS_RUN}", f"{GANGS_RUN} {LIMITS_HOLD}"], ids=["before", "limits-hold"])
+@pytest.mark.parametrize("text", (SCENARIOS | HEADS).values(), ids=SCENARIOS | HEADS)
+def test_scenario(text: str, flags: str) -> None:
+    """What each scenario says, whether the view judges limits or not."""
+    check(f"flags {flags}\n{text}", Placer())
+
+
+LIMITS = {
+    "a job that exceeds its queue's limit alone is rejected with both amounts": """
+        node w1 4000
+        limit paper cpu_m=1000
+        submit a cpu=2000 queue=paper   -> reject a: it asks for at least 2000m CPU, and queue paper may hold 1000m CPU
+        submit b cpu=1000 queue=paper   -> admit b | place b w1
+    """,
+    "of an elastic gang the smallest size counts": """
+        node w1 4000
+        limit paper replicas=2
+        submit g replicas=4 min=3 queue=paper -> reject g: it asks for at least 3 replicas, and queue paper may hold 2 replicas
+        submit h replicas=4 min=2 queue=paper -> admit h | place h w1 w1
+    """,  # noqa: E501
+    "one that was admitted waits where the limit is lowered, holds back none, and starts where it is raised": """
+        node w1 4000
+        set blocking=true
+        limit paper cpu_m=1000
+        submit a cpu=600 queue=paper    -> admit a | place a w1
+        submit b cpu=600 queue=paper    -> admit b
+        submit d cpu=100 queue=paper    -> admit d
+        limit paper cpu_m=500           ->
+        tick                            ->
+        carry a
+        exit a                          -> finished a | place d w1
+        limit paper cpu_m=700           ->
+        tick                            -> place b w1
+    """,
+    "a job that asks for nothing of what is limited is not held back": """
+        node w1 1000
+        limit paper cpu_m=100
+        submit a queue=paper            -> admit a | place a w1
+        limit paper gpu_m=0             ->
+        submit b queue=paper            -> admit b | place b w1
+    """,
+    "a replica that asks for nothing is refused": """
+        node w1 1000
+        submit a cpu=0                  -> reject a: requests.cpu_m: a replica asks for at least 1m CPU, a GPU or a device
+        submit b cpu=1                  -> admit b | place b w1
+    """,
+    "a node takes a limited number of replicas, however little they ask for": """
+        node w1 4000
+        submit a cpu=1 replicas=200     -> admit a | place a W1_200
+        submit b cpu=1 replicas=100     -> admit b
+        submit d cpu=1 replicas=300     -> admit d
+        tick 5000                       -> reject d: it asks for at least 300 replicas of role worker, 1m CPU each, and all nodes together, empty, hold 250
+        carry a
+        exit a                          ->
+    """,  # noqa: E501
+}
+
+
+@pytest.mark.parametrize("text", LIMITS.values(), ids=LIMITS)
+def test_what_limits_do(text: str) -> None:
+    """What each scenario says, where the view judges limits."""
+    check(f"flags {GANGS_RUN} {LIMITS_HOLD}\n{text.replace('W1_200', ' '.join(['w1'] * 200))}", Placer())
+
+
+def test_of_many_jobs_that_nothing_helps_none_keeps_others_from_preemption_for_ever() -> None:
+    """Forty urgent jobs that ask for different things and cannot be helped stand before one that can."""
+    driver = DeciderDriver(Placer(), w1=400)
+    parameters = {"queueing": {"policy": "priority", "preempt": True}, "preemption": {"min_run_ms": 0}}
+    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=convert(parameters)))
+    driver.feed(submitted("fixed", 100, CheckpointMode.NONE), submitted("low", 300))
+    driver.carry_out("fixed")
+    driver.carry_out("low")
+    for number in range(40):
+        driver.fold(submitted(f"large-{number}", 301 + number, priority=9))
+    driver.fold(submitted("fits", 300, priority=8))
+    for _ in range(10):
+        driver.tick()
+    assert [spell(event) for event in driver.decided][-2:] == ["suspend low", "place fits w1 later"]
 
 
 def test_a_suspended_job_waits_at_its_own_rank_and_is_resumed_by_a_placement() -> None:

@@ -45,12 +45,27 @@ def standing(text: str, job: str) -> Standing:
         (
             "node w1 900\nlimit default replicas=0\nsubmit j",
             Waits.LIMIT,
-            "queue default would exceed its limit of replicas",
+            "it asks for at least 1 replica, and queue default may hold 0 replicas; it starts only once that limit is",
         ),
         (
-            "node w1 100\nset blocking=true\nsubmit fat cpu=200\nsubmit j",
+            "node w1 900\nlimit default cpu_m=150\nsubmit a\nsubmit j",
+            Waits.LIMIT,
+            "it asks for at least 100m CPU, and queue default holds 100m CPU of the 150m CPU that it may hold",
+        ),
+        (
+            "node w1 200\nset blocking=true\nsubmit a\nsubmit fat cpu=200\nsubmit j",
             Waits.BLOCKED,
             "job fat is before it and has no room",
+        ),
+        (
+            "node w1 100\nset blocking=true\nlost w1\nnode w2 50\nsubmit fat\nsubmit j cpu=60 queue=other",
+            Waits.ROOM,
+            "no node has 60m CPU free: CPU is short",
+        ),
+        (
+            "node w1 900\nset blocking=true\nlimit default cpu_m=150\nsubmit a\nsubmit fat\nsubmit j cpu=50",
+            Waits.BLOCKED,
+            "job fat is before it in its queue, which has reached its limit",
         ),
         (
             "node w1 100\nsubmit j retries=1\ncarry j\nexit j 1",

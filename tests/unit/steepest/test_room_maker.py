@@ -90,6 +90,14 @@ def test_no_job_gives_way_to_a_less_urgent_one(tmp_path: Path) -> None:
     assert not [one for one in log if isinstance(one.event, c.JobSuspended)]
 
 
+def test_jobs_that_are_too_large_keep_no_other_from_the_place_of_the_last_in_line(tmp_path: Path) -> None:
+    """More of them than are looked at were submitted before it, and no single job leaves enough for one of them."""
+    large = {f"large-{n:02}": msgspec.structs.replace(spec_of(1), requests=Resources(cpu_m=600 + n)) for n in range(20)}
+    log, broken, _ = run_virtually(played(tmp_path, {**large, SHORT: spec_of(20)}, PreemptionLimits(min_run_ms=5_000)))
+    assert broken == []
+    assert [one.event.room_for for one in log if isinstance(one.event, c.TransitionPlanned)][:1] == [SHORT]
+
+
 def test_none_is_suspended_where_the_pool_allows_none(tmp_path: Path) -> None:
     """The pool's limits of suspensions hold for every policy."""
     limits = PreemptionLimits(min_run_ms=5_000, max_suspensions=0)

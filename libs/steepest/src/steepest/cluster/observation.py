@@ -19,7 +19,7 @@ _log = Logger()
 _REASON_MOST = 400
 _SIGNALS = range(129, 193)
 ANSWERS = frozenset({85, -signal.SIGTERM, -signal.SIGKILL})
-"""Exit statuses of a process that was told to end: it saved and left, or a signal ended it."""
+"""Exit statuses of a process that was asked to end: it saved and left, or a signal ended it."""
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ def status_of(code: int) -> int:
 def end(status: int | None, why: str = "", *, place: str = "") -> Observation:
     """The end of an incarnation: nothing else says whether its exit status speaks of its job.
 
-    ``status``: as from ``wait``; None: nobody saw it. ``place``: how its place ended and took it along, unless it finished.
+    ``status``: as from ``wait``; None: unknown. ``place``: how its place ended and took it along, unless it finished.
     """
     if place and status:
         status, why = None, f"{place}; its exit status was {status}"

@@ -14,7 +14,7 @@ Every adapter guarantees:
   :class:`~steepest.errors.UncertainError` that it may have. After the second, ``lookup`` returns the actual state.
 * *No assumption from silence.* ``GONE`` is reported only of a replica that is proven not to run any more.
 * *A place is not a job.* Where a pod, a container's engine, a node or its machine ends and takes a process along, the end is
-  ``GONE``, whatever status the process left with, unless that is 0. An end always has its reason in words.
+  ``GONE`` with any exit status but 0. An end always has its reason in words.
 * Calls never block the event loop. Times are integer milliseconds of the wall clock, CPU is in millicores.
 """
 
@@ -92,7 +92,7 @@ class ReplicaPhase(enum.StrEnum):
     STARTING = "starting"  # accepted; its process is not proven to run yet
     RUNNING = "running"
     EXITED = "exited"  # it ended, and its exit status is known
-    GONE = "gone"  # it is proven not to run any more; its place ended or nobody saw how, so its job has not failed
+    GONE = "gone"  # it is proven not to run any more; its place ended or how is unknown, so its job has not failed
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):

@@ -44,6 +44,12 @@ Text = Annotated[str, msgspec.Meta(max_length=2000)]
 ExtendedName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/-]{0,252}$(?!\n)")]
 """An extended resource, named as Kubernetes names them: ``nvidia.com/mig-1g.5gb``."""
 
+LEAST_CPU_M = 1
+"""CPU in millicores that a replica without a GPU or another device asks for at least."""
+
+MOST_REPLICAS_OF_A_NODE = 250
+"""Replicas that a node takes whose cluster sets no limit; on Kubernetes, a node's allocatable pods."""
+
 Priority = Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)]
 """How urgent a job is; more is more urgent, 0 is normal."""
 
@@ -57,6 +63,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
         gpus: Whole GPUs.
         gpu_m: Thousandths of GPUs beside the whole ones: a replica asks for whole GPUs or for a share of one.
         extended: Amounts of named resources, in the order of their names; none is 0.
+        replicas: Of a node, how many it takes. Each replica counts as one, also where its job says otherwise.
     """
 
     cpu_m: Count = 0
@@ -64,6 +71,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
     gpus: Count = 0
     gpu_m: Count = 0
     extended: tuple[tuple[ExtendedName, Count], ...] = ()
+    replicas: Count = 0
 
     def __add__(self, other: Resources) -> Resources:
         return Resources(
@@ -72,6 +80,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
             self.gpus + other.gpus,
             self.gpu_m + other.gpu_m,
             _summed(self.extended, other.extended, 1) if other.extended else self.extended,
+            self.replicas + other.replicas,
         )
 
     def __sub__(self, other: Resources) -> Resources:
@@ -81,6 +90,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
             self.gpus - other.gpus,
             self.gpu_m - other.gpu_m,
             _summed(self.extended, other.extended, -1) if other.extended else self.extended,
+            self.replicas - other.replicas,
         )
 
     def times(self, count: int) -> Resources:
@@ -91,6 +101,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
             self.gpus * count,
             self.gpu_m * count,
             tuple((name, amount * count) for name, amount in self.extended) if count else (),
+            self.replicas * count,
         )
 
     def larger(self, other: Resources) -> Resources:
@@ -110,7 +121,18 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
             max(0, self.gpus),
             max(0, self.gpu_m),
             tuple((name, amount) for name, amount in self.extended if amount > 0),
+            max(0, self.replicas),
         )
+
+    @property
+    def of_a_node(self) -> Resources:
+        """A node's capacity, with a limit on its replicas: that of its cluster, or the usual one."""
+        return self if self.replicas else msgspec.structs.replace(self, replicas=MOST_REPLICAS_OF_A_NODE)
+
+    @property
+    def of_a_replica(self) -> Resources:
+        """What a replica asks for, which counts as one."""
+        return msgspec.structs.replace(self, replicas=1)
 
     @property
     def all_gpus_m(self) -> int:
@@ -122,6 +144,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
         return (
             self.cpu_m <= free.cpu_m
             and self.memory_mib <= free.memory_mib
+            and self.replicas <= free.replicas
             and (not (self.gpus or self.gpu_m) or self.all_gpus_m <= free.all_gpus_m)
             and (not self.extended or _are_there(self.extended, free.extended))
         )

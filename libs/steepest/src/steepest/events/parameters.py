@@ -157,7 +157,7 @@ class PickyManParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         profiles: Profiled jobs of a model from which on the time model is fitted; the paper's are four.
         pays: A preemption is worth it where it saves this many times the waiting that it costs.
         slice_ms: Counted time for which a job keeps its place under ``round-robin``.
-        waiting: The most waiting jobs that one plan considers, in order.
+        waiting: The most waiting jobs that one plan considers; where more ask for different things, half of them in turns.
         storage_bytes_s: Bandwidth at which all jobs together read from the storage; None: it is learned from what is
             measured.
     """

@@ -64,6 +64,7 @@ SURPLUS_LEAVES = 5
 NODES_ARE_CHOSEN = 6
 GANGS_CHOOSE = 7
 GANGS_ARE_LIMITED = 8
+LIMITS_HOLD = 9
 PLACES_END = 10
 
 FLAGS: Mapping[int, Flag] = {
@@ -104,6 +105,11 @@ FLAGS: Mapping[int, Flag] = {
     GANGS_ARE_LIMITED: Flag(
         "A limit that is planned for a job of several replicas holds for each of them; without the flag it has none.",
         since=9,
+    ),
+    LIMITS_HOLD: Flag(
+        "A plan is valid only within the limits of its job's queue, by all that the queue's jobs will hold, and a job that "
+        "exceeds one alone is rejected. Each replica asks for CPU or a device, and a node takes a limited number of them.",
+        since=10,
     ),
     PLACES_END: Flag(
         "A gang is not charged for what its replicas ended with if the place of one of them ended; and a job has failed "

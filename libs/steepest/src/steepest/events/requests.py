@@ -148,9 +148,21 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.roles or (Role(name="worker", replicas=self.replicas, requests=self.requests),)
 
     @property
+    def counted(self) -> JobSpec:
+        """The same job, each replica of which counts against what nodes take."""
+        roles = tuple(msgspec.structs.replace(role, requests=role.requests.of_a_replica) for role in self.roles)
+        return msgspec.structs.replace(self, requests=self.requests.of_a_replica, roles=roles)
+
+    @property
     def world(self) -> int:
         """How many replicas it has where there is room for all."""
         return sum(role.replicas for role in self.roles) if self.roles else self.replicas
+
+    @property
+    def smallest(self) -> tuple[int, ...]:
+        """The fewest replicas of each role that it may be started with."""
+        roles = self.all_roles
+        return tuple(min((size for size in one.sizes if size >= one.fewest), default=one.fewest) for one in roles)
 
     @property
     def is_gang(self) -> bool:

@@ -42,7 +42,7 @@ class Asking:
         spec = with_priority(submission.spec, pool.feed.view.parameters)
         if not spec.command:
             raise InputError("the job has no command")
-        if wrong := next(what_is_wrong(spec, gangs_choose=pool.feed.view.has(GANGS_CHOOSE)), None):
+        if wrong := next(what_is_wrong(spec.counted, gangs_choose=pool.feed.view.has(GANGS_CHOOSE)), None):
             raise InputError(wrong)
         refuse_reserved(spec.env)
         if pool.nodes:

@@ -30,6 +30,7 @@ from steepest.invariants.checkers.preemption import (
     PromisedRoom,
     SuspendedResume,
 )
+from steepest.invariants.checkers.queue_limits import QueueLimitsKept
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.steps_lost import StepsLost
 from steepest.invariants.checkers.valid_plans import ValidPlans
@@ -53,6 +54,7 @@ ALL: tuple[type[Checker], ...] = (
     MostSuspensions,
     NoPingPong,
     PromisedRoom,
+    QueueLimitsKept,
 )
 """The checkers that need only ``cluster``, in the order of their verdicts."""
 

@@ -12,12 +12,14 @@ known holds nothing: the log has lost its start, and no decision could know of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.events.registry import LIMITS_HOLD
 from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
 from steepest.invariants.processes import RunningProcess, RunningProcesses
 
@@ -36,13 +38,7 @@ class HeldCapacity(msgspec.Struct, kw_only=True):
 
     def of(self, job: str) -> Resources:
         """What a job holds here."""
-        most = Resources()
-        for replicas in self.reasons.get(job, {}).values():
-            total = Resources()
-            for amount in replicas.values():
-                total += amount
-            most = most.larger(total)
-        return most
+        return _largest(sum(replicas.values(), Resources()) for replicas in self.reasons.get(job, {}).values())
 
 
 class Reservations:
@@ -57,6 +53,7 @@ class Reservations:
         self._sizes: dict[tuple[str, int], tuple[int, ...]] = {}
         self._places: dict[str, HeldCapacity] = {}
         self._gone: dict[str, None] = {}
+        self._counts = False
 
     def before(self, event: c.ClusterEvent) -> None:
         """Take in what an event says itself, and note the plans that may be over behind it."""
@@ -89,6 +86,15 @@ class Reservations:
             self.specs.pop(event.job, None)  # the name may be used again, for another job
         return fuller
 
+    def of(self, job: str) -> Resources:
+        """What a job holds on all nodes together, each replica as one; the larger of what it holds for several reasons."""
+        totals: dict[str, Resources] = {}
+        for place in self._places.values():
+            for reason, replicas in place.reasons.get(job, {}).items():
+                there = sum((amount.of_a_replica for amount in replicas.values()), Resources())
+                totals[reason] = totals.get(reason, Resources()) + there
+        return _largest(totals.values())
+
     def why_no_places(self, plan: c.PlacementPlanned | c.MigrationPlanned | c.TransitionPlanned) -> str:
         """Why nodes cannot be a plan's targets: unknown, lost, or too full; empty if they can."""
         wanted: dict[str, dict[int, Resources]] = {}
@@ -105,10 +111,7 @@ class Reservations:
             return f"there is no node {node}"
         if place.lost:
             return f"node {node} is lost"
-        total = Resources()
-        for amount in replicas.values():
-            total += amount
-        now = place.of(job)
+        total, now = sum(replicas.values(), Resources()), place.of(job)
         return "" if self.fits(node, now.larger(total) - now) else f"node {node} is full"
 
     def _targets(
@@ -161,16 +164,15 @@ class Reservations:
             case c.NodeUsage() if place := self._places.get(event.node):
                 place.lost = False
             case c.JobSubmitted():
-                self.specs.setdefault(event.job, event.spec)
+                self.specs.setdefault(event.job, event.spec.counted if self._counts else event.spec)
+            case c.PoolConfigured():
+                self._counts = LIMITS_HOLD in event.flags
 
     def _join(self, event: c.NodeJoined) -> None:
         self._gone.pop(event.node, None)
-        place = self._places.setdefault(event.node, HeldCapacity(capacity=event.capacity))
+        place = self._places.setdefault(event.node, HeldCapacity(capacity=Resources()))
         place.lost = False
-        old, new = place.capacity, event.capacity
-        place.capacity = Resources(
-            max(old.cpu_m, new.cpu_m), max(old.memory_mib, new.memory_mib), max(old.gpus, new.gpus)
-        )
+        place.capacity = place.capacity.larger(event.capacity.of_a_node)
 
     def _reserved(self, event: c.ClusterEvent, *, accepted: bool) -> list[str]:
         """The targets that a plan reserves with the beginning of its first step, but for those that were gone for good."""
@@ -228,9 +230,13 @@ def targets(progress: ObservedPlan) -> tuple[str, ...]:
     return ()
 
 
+def _largest(amounts: Iterable[Resources]) -> Resources:
+    return functools.reduce(Resources.larger, amounts, Resources())
+
+
 def _reason(process: RunningProcess) -> str:
     return f"#{process.incarnation}"
 
 
 def _words(amount: Resources) -> str:
-    return f"{amount.cpu_m}m CPU, {amount.memory_mib} MiB, {amount.gpus} GPUs"
+    return f"{amount.cpu_m}m CPU, {amount.memory_mib} MiB, {amount.gpus} GPUs, {amount.replicas} replicas"

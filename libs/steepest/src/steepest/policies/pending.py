@@ -7,12 +7,15 @@ closes the gap; it is a function of the log alone, and so the same in every repl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 
 import msgspec
 
+from steepest.events.cluster import Because, PlacementPlanned
 from steepest.events.common import Resources
+from steepest.policies.placement.gangs import GangPlaces
 from steepest.policies.unread import AwaitsDecisions
+from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node
 from steepest.view.validity import NoRoom, no_room
 
@@ -64,32 +67,38 @@ class Pending(AwaitsDecisions):
         plans: Plan id to plan.
         jobs: Job to its pending plan.
         nodes: The nodes that are source or target of a pending plan.
+        turn: How often the first waiting jobs were looked at.
     """
 
     plans: dict[str, PendingPlan] = msgspec.field(default_factory=dict)
     jobs: dict[str, str] = msgspec.field(default_factory=dict)
     nodes: dict[str, PendingNode] = msgspec.field(default_factory=dict)
+    turn: int = 0
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
         """Add a plan that was just made."""
         self._add(plan, job, source, (PendingPlaces(target, 1, job.spec.chief_requests),))
 
-    def add_gang(self, plan: str, job: Job, nodes: Sequence[str], sizes: tuple[int, ...]) -> None:
-        """Add a plan that was just made: the node of each replica, and how many replicas of each role these are."""
-        taken: dict[str, tuple[int, Resources]] = {}
-        for node, requests in zip(nodes, job.spec.replica_requests(sizes), strict=True):
-            count, amount = taken.get(node, (0, Resources()))
-            taken[node] = (count + 1, amount + requests)
-        self._add(plan, job, None, tuple(PendingPlaces(node, *one) for node, one in taken.items()))
+    def place(
+        self, plan: str, job: Job, places: GangPlaces, because: Because, after: tuple[str, ...] = ()
+    ) -> PlacementPlanned:
+        """Make a plan that gives a job these places, after the plans that make room for it, and add it."""
+        replicas = Counter(places.nodes)
+        amounts = _amounts(job, places)
+        self._add(plan, job, None, tuple(PendingPlaces(node, replicas[node], one) for node, one in amounts.items()))
+        return PlacementPlanned(
+            plan=plan,
+            job=job.name,
+            incarnation=job.incarnation,
+            nodes=places.nodes,
+            sizes=() if not job.spec.is_gang or places.sizes == job.spec.counts() else places.sizes,
+            after=after,
+            because=because,
+        )
 
-    def add_scaling(self, plan: str, job: Job, nodes: Sequence[str], sizes: tuple[int, ...]) -> None:
+    def add_scaling(self, plan: str, job: Job, places: GangPlaces) -> None:
         """Add a plan that was just made for a gang that runs: what it takes on each node beyond what the gang has there."""
-        before: dict[str, Resources] = {}
-        for node, requests in zip(job.running_on, job.spec.replica_requests(job.running_sizes), strict=True):
-            before[node] = before.get(node, Resources()) + requests
-        after: dict[str, Resources] = {}
-        for node, requests in zip(nodes, job.spec.replica_requests(sizes), strict=True):
-            after[node] = after.get(node, Resources()) + requests
+        before, after = _amounts(job, GangPlaces(job.running_on, job.running_sizes)), _amounts(job, places)
         more = {node: (amount - before.get(node, Resources())).positive for node, amount in after.items()}
         taken = [PendingPlaces(node, 0, amount) for node, amount in more.items() if amount != Resources()]
         self._add(plan, job, None, tuple(taken))
@@ -144,6 +153,16 @@ class Pending(AwaitsDecisions):
         """|w| of a node if all pending plans are valid."""
         return sum(self.replicas(node)) + node.unknown
 
+    def coming(self, view: ClusterView, queue: str) -> Resources:
+        """What the jobs of a queue will hold beyond what a view knows if all pending plans are valid."""
+        held = Resources()
+        for plan in self.plans.values():
+            job = view.jobs.get(plan.job)
+            if plan.source is None and job is not None and job.spec.queue == queue:
+                for places in plan.targets:
+                    held += msgspec.structs.replace(places.requests, replicas=places.replicas)
+        return held
+
     def _apply(self, plan: PendingPlan, sign: int) -> None:
         """Apply a plan to its nodes (``sign`` 1), or revert it (−1)."""
         for places in plan.targets:
@@ -159,3 +178,7 @@ class Pending(AwaitsDecisions):
         node.plans += sign
         if not node.plans:
             del self.nodes[name]
+
+
+def _amounts(job: Job, places: GangPlaces) -> dict[str, Resources]:
+    return places._replace(sizes=job.spec.counts(places.sizes)).amounts(job.spec.all_roles)

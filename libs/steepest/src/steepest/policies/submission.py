@@ -43,6 +43,7 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
     Raises:
         InputError: It has not.
     """
+    spec, nodes = spec.counted, {name: capacity.of_a_node for name, capacity in nodes.items()}
     largest = max(nodes, key=lambda name: nodes[name].cpu_m)
     for role in spec.all_roles:
         if not any(role.requests.fits(capacity) for capacity in nodes.values()):

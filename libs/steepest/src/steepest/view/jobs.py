@@ -1,19 +1,20 @@
 """The jobs of a view: the queue, who is still undecided, and who converged most recently.
 
-It owns these orders and keeps them up to date as jobs change. It must never know nodes or plans.
+It owns these orders and keeps them up to date as jobs change. It must never know nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from sortedcontainers import SortedDict
 
 from steepest.events.cluster import Category
+from steepest.events.registry import GANGS_CHOOSE
 from steepest.view.movable import immovable
 from steepest.view.queue import Queue
 from steepest.view.queue_use import QueueUse
-from steepest.view.state import Job, Phase
+from steepest.view.state import Job, Phase, Plan
 
 GRACE_INTERVALS = 4
 """Intervals for which a running job of which no growth was measured counts as growing; then its growth is unknown."""
@@ -30,17 +31,13 @@ class Jobs:
         use: What the running ones of each queue hold.
     """
 
-    def __init__(self, jobs: dict[str, Job], counted_ms: int = 0, *, gangs_choose: bool = False) -> None:
-        """Take over ``jobs``, which is state of the view, and build the orders as of the pool's counted time.
-
-        Args:
-            jobs: By name.
-            counted_ms: The pool's counted time.
-            gangs_choose: Whether gangs may say which nodes they may run on.
-        """
+    def __init__(
+        self, jobs: dict[str, Job], plans: Mapping[str, Plan], counted_ms: int = 0, flags: Collection[int] = ()
+    ) -> None:
+        """Take over jobs and plans, which are state of the view, and build the orders as of the counted time and flags."""
         self._jobs = jobs
-        self.queue = Queue(counted_ms, gangs_choose=gangs_choose)
-        self.use = QueueUse()
+        self.queue = Queue(counted_ms, gangs_choose=GANGS_CHOOSE in flags)
+        self.use = QueueUse(plans, flags)
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
         self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
@@ -90,6 +87,11 @@ class Jobs:
         return iter(self._converged.values())
 
     # --- changing --------------------------------------------------------------------------------------------------
+
+    def follow(self, flags: Collection[int]) -> None:
+        """The pool has these behaviour flags from here on."""
+        self.queue.let_gangs_choose(on=GANGS_CHOOSE in flags)
+        self.use.follow(flags, self)
 
     def add(self, job: Job) -> None:
         """A job was submitted."""

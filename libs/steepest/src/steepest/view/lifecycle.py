@@ -199,9 +199,7 @@ def lose_steps(job: Job, steps: int) -> None:
 
 def serve(view: Projection, job: Job) -> None:
     """A job gives its places back: the time since it was placed, times its GPUs or else its cores, adds to its service."""
-    total = Resources()
-    for requests in job.spec.replica_requests(job.sizes):
-        total += requests
+    total = sum(job.spec.replica_requests(job.sizes), Resources())
     units_m = total.all_gpus_m or total.cpu_m
     held_ms = view.counted_ms - job.started_counted_ms
     job.held_ms = min(job.held_ms + held_ms, LARGEST)

@@ -125,7 +125,7 @@ class Nodes:
         else:
             # Out of all orders first, because they are found by the capacity that the node had.
             self.lose(node)
-        node.capacity, node.takes_jobs = event.capacity, event.takes_jobs
+        node.capacity, node.takes_jobs = event.capacity.of_a_node, event.takes_jobs
         node.labels, node.taints = event.labels, event.taints
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset

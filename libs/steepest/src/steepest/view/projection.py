@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import GANGS_CHOOSE
 from steepest.view.jobs import Jobs
 from steepest.view.nodes import Nodes
 from steepest.view.refusal import Refusal
@@ -35,7 +34,7 @@ class Projection:
     def __init__(self, state: ViewState | None = None) -> None:
         self.state = state or ViewState()
         self.nodes = Nodes(self.state.nodes, self.state.parameters.specon)
-        self.jobs = Jobs(self.state.jobs, self.state.counted_ms, gangs_choose=self.has(GANGS_CHOOSE))
+        self.jobs = Jobs(self.state.jobs, self.state.plans, self.state.counted_ms, self.state.flags)
         self.in_flight: dict[str, Plan] = {
             plan.id: plan for plan in self.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT
         }

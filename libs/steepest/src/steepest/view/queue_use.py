@@ -1,28 +1,21 @@
-"""What the running jobs of each queue hold together. It must never know limits."""
+"""What the jobs of each queue hold together. It must never know limits.
+
+With the flag ``LIMITS_HOLD``, a job holds all that a valid plan gives it from the plan's record on, also while the plan
+waits for room. One that is moved or scaled holds the larger of what it has and what it gets. Without the flag, a job holds
+what is reserved on nodes for it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
 import msgspec
 
+from steepest.events.common import Resources
+from steepest.events.registry import LIMITS_HOLD
+from steepest.events.requests import JobSpec
 from steepest.view.orders.changes import Changes
-from steepest.view.state import Job, Phase
-
-
-class Holdings(msgspec.Struct, frozen=True):
-    """Places of replicas, CPU in millicores, and GPUs in thousandths."""
-
-    replicas: int = 0
-    cpu_m: int = 0
-    gpu_m: int = 0
-
-    def __add__(self, other: Holdings) -> Holdings:
-        return Holdings(self.replicas + other.replicas, self.cpu_m + other.cpu_m, self.gpu_m + other.gpu_m)
-
-    def __sub__(self, other: Holdings) -> Holdings:
-        return Holdings(self.replicas - other.replicas, self.cpu_m - other.cpu_m, self.gpu_m - other.gpu_m)
-
-
-NO_HOLDINGS = Holdings()
+from steepest.view.state import CLEARING, Job, Phase, Plan
 
 
 class QueueUse:
@@ -32,39 +25,66 @@ class QueueUse:
         falls: The queues whose jobs hold less than before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, plans: Mapping[str, Plan], flags: Collection[int] = ()) -> None:
+        """Begin without jobs, in a pool with these plans and flags."""
         self.falls: Changes[str] = Changes()
-        self._jobs: dict[str, Holdings] = {}
-        self._queues: dict[str, Holdings] = {}
+        self._plans = plans
+        self._by_plans = LIMITS_HOLD in flags
+        self._jobs: dict[str, Resources] = {}
+        self._queues: dict[str, Resources] = {}
 
-    def of(self, queue: str) -> Holdings:
+    def of(self, queue: str) -> Resources:
         """What the jobs of a queue hold."""
-        return self._queues.get(queue, NO_HOLDINGS)
+        return self._queues.get(queue, Resources())
+
+    def of_job(self, job: Job) -> Resources:
+        """What a job holds."""
+        return self._jobs.get(job.name, Resources())
+
+    def follow(self, flags: Collection[int], jobs: Iterable[Job]) -> None:
+        """The pool has these flags from here on."""
+        by_plans, self._by_plans = self._by_plans, LIMITS_HOLD in flags
+        for job in jobs if by_plans is not self._by_plans else ():
+            self.update(job)
 
     def update(self, job: Job) -> None:
         """A job may hold more or less than before."""
-        before = self._jobs.get(job.name, NO_HOLDINGS)
-        if job.phase is not Phase.RUNNING and before is NO_HOLDINGS:
+        if job.phase is not Phase.RUNNING and job.name not in self._jobs:
             return
-        now = _held_by(job)
+        before = self.of_job(job)
+        now = _by_plan(job, self._plans.get(job.plan or "")) if self._by_plans else _on_nodes(job)
         if now == before:
             return
         queue = job.spec.queue
         self._jobs[job.name] = now
-        if now == NO_HOLDINGS:
+        if now == Resources():
             del self._jobs[job.name]
-        if now.replicas < before.replicas or now.cpu_m < before.cpu_m or now.gpu_m < before.gpu_m:
+        if not before.fits(now):
             self.falls.note(queue)
         total = self._queues[queue] = self.of(queue) + now - before
-        if total == NO_HOLDINGS:
+        if total == Resources():
             del self._queues[queue]
 
 
-def _held_by(job: Job) -> Holdings:
-    replicas = cpu_m = gpu_m = 0
+def holdings(spec: JobSpec, sizes: Sequence[int] = ()) -> Resources:
+    """What a job holds with so many replicas of each role; empty: with all that it names."""
+    held = Resources()
+    for role, count in zip(spec.all_roles, sizes or spec.counts(), strict=True):
+        held += role.requests.of_a_replica.times(count)
+    return held
+
+
+def _by_plan(job: Job, plan: Plan | None) -> Resources:
+    if job.phase is not Phase.RUNNING:
+        return Resources()
+    if not job.spec.is_gang or plan is None or plan.kind in CLEARING:
+        return holdings(job.spec, job.running_sizes)
+    has = holdings(job.spec, plan.source_sizes if plan.sources else job.running_sizes)
+    return has.larger(holdings(job.spec, plan.sizes)) if plan.targets else has
+
+
+def _on_nodes(job: Job) -> Resources:
+    held = Resources()
     for node, count in job.holds.items():
-        amount = job.held[node] if node in job.held else job.spec.chief_requests.times(count)
-        replicas += count
-        cpu_m += amount.cpu_m
-        gpu_m += amount.all_gpus_m
-    return Holdings(replicas, cpu_m, gpu_m)
+        held += job.held[node] if node in job.held else job.spec.chief_requests.times(count)
+    return msgspec.structs.replace(held, replicas=sum(job.holds.values()))

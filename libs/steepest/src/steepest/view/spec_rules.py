@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from steepest.events.common import LARGEST, Resources
+from steepest.events.common import LARGEST, LEAST_CPU_M, Resources
 from steepest.events.requests import MOST_REPLICAS, JobSpec, Role, SuccessRule
 from steepest.view.refusal import Refusal, first
 
@@ -48,6 +48,7 @@ class WrongRole(Refusal):
         "{where}: gpus and gpu_m exclude each other; a replica has whole GPUs or a share of one",
     )
     SHARE_TOO_LARGE = "share-too-large", "{where}.gpu_m: a share of a GPU is less than 1000"
+    ASKS_FOR_NOTHING = "asks-for-nothing", "{where}.cpu_m: a replica asks for at least {least}m CPU, a GPU or a device"
     EXTENDED_AMOUNT = "extended-amount", "{where}.extended: amounts are from 1 to {largest}, each of another resource"
 
 
@@ -69,6 +70,12 @@ ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
     WrongRole.SIZE_MISSING: lambda role: bool(role.sizes) and role.replicas not in role.sizes,
     WrongRole.GPUS_AND_SHARE: lambda role: bool(role.requests.gpus and role.requests.gpu_m),
     WrongRole.SHARE_TOO_LARGE: lambda role: role.requests.gpu_m >= WHOLE_GPU_M,
+    # Only where replicas are counted: a job that was taken before that is not wrong now.
+    WrongRole.ASKS_FOR_NOTHING: lambda role: (
+        role.requests.replicas > 0
+        and role.requests.cpu_m < LEAST_CPU_M
+        and not (role.requests.all_gpus_m or role.requests.extended)
+    ),
     WrongRole.EXTENDED_AMOUNT: lambda role: not _are_amounts(role.requests),
 }
 
@@ -86,7 +93,7 @@ def what_is_wrong(spec: JobSpec, *, gangs_choose: bool = True) -> Iterator[str]:
     for role in spec.all_roles:
         if bad := first(ROLE, role):
             where = f"roles.{role.name}.requests" if spec.roles else "requests"
-            yield bad.about(role=role, outside=_outside(role), where=where, largest=LARGEST)
+            yield bad.about(role=role, outside=_outside(role), where=where, largest=LARGEST, least=LEAST_CPU_M)
 
 
 def is_choosing_gang(spec: JobSpec) -> bool:

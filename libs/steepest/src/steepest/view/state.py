@@ -15,7 +15,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
 
-STATE_VERSION = 11
+STATE_VERSION = 12
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)

@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Transition, TransitionPlanned
 from steepest.events.common import NodeRule, Resources
+from steepest.events.registry import LIMITS_HOLD
 from steepest.view.movable import immovable
 from steepest.view.nodes import Holding, Nodes, format_resources
 from steepest.view.places import gangs, promises
 from steepest.view.places.node_rules import is_allowed
+from steepest.view.places.queue_limits import excess
 from steepest.view.projection import Projection
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node, Phase
@@ -40,6 +42,7 @@ class Void(Refusal):
     PLAN_IN_FLIGHT = "plan-in-flight", "plan {job.plan} is in flight"
     OTHER_SIZES = "other-sizes", "the job's roles do not allow {event.sizes} replicas"
     OTHER_REPLICAS = "other-replicas", "it places {placed} replicas of {replicas}"
+    OVER_LIMIT = "over-limit", "its queue's limit leaves too little"
     NO_ROOM_COMING = "no-room-coming", "plan {missing}, which is to make room for it, is void, failed or unknown"
     IS_GANG = "is-gang", "the job is a gang, which is moved whole"
     DECIDED_BEFORE = "decided-before", "Algorithm 4 has decided about it already"
@@ -57,6 +60,10 @@ class Void(Refusal):
     OTHER_SCALE = "other-scale", "it moves the job and scales it"
     HAS_TARGETS = "has-targets", "a suspended job has no nodes"
     ROOM_FOR_NONE = "room-for-none", "job {event.room_for}, which room is made for, is over or unknown"
+    ROOM_FOR_LIMITED = (
+        "room-for-limited",
+        "its queue's limit keeps job {event.room_for}, which room is made for, waiting",
+    )
     TOO_SOON = "too-soon", "the job was started less than {limits.min_run_ms} ms ago"
     TOO_OFTEN = "too-often", "the job was suspended {job.suspensions} times, and {limits.max_suspensions} are allowed"
     PING_PONG = "ping-pong", "the job made room for {event.room_for} before, and is more urgent"
@@ -69,6 +76,7 @@ class NoRoom(Refusal):
     NODE_LOST = "node-lost", "node {node} is lost"
     TAKES_NO_JOBS = "takes-no-jobs", "node {node} only reports, and takes no jobs"
     NOT_ALLOWED = "not-allowed", "node {node} is none that the job may run on: its taints, or what the job requires"
+    TOO_MANY_REPLICAS = "too-many-replicas", "node {node} would have more replicas than it takes"
     TOO_LITTLE_FREE = "too-little-free", "node {node} has not enough free: {free}, and {wanted} is asked for"
     PLAN_UNDER_WAY = "plan-under-way", "a plan under way takes what is free"  # asked by deciders only
 
@@ -122,6 +130,7 @@ TRANSITION: Mapping[Void, Callable[[TransitionPlanned, Job, Nodes], bool]] = {
 SUSPENSION: Mapping[Void, Callable[[TransitionPlanned, Job, Projection], bool]] = {
     Void.HAS_TARGETS: lambda event, _, __: bool(event.nodes or event.sizes),
     Void.ROOM_FOR_NONE: lambda event, _, view: _is_over(view, event.room_for),
+    Void.ROOM_FOR_LIMITED: lambda event, _, view: view.has(LIMITS_HOLD) and _is_limited(view, event.room_for),
     Void.TOO_SOON: lambda _, job, view: view.counted_ms - job.placed_counted_ms < view.parameters.preemption.min_run_ms,
     Void.TOO_OFTEN: lambda _, job, view: job.suspensions >= view.parameters.preemption.max_suspensions,
     Void.PING_PONG: lambda event, job, view: (
@@ -147,6 +156,7 @@ NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node, bool], bool]] = {
     NoRoom.NODE_LOST: lambda _, node, __: node.lost,
     NoRoom.TAKES_NO_JOBS: lambda _, node, __: not node.takes_jobs,
     NoRoom.NOT_ALLOWED: lambda _, __, allowed: not allowed,
+    NoRoom.TOO_MANY_REPLICAS: lambda wanted, node, _: wanted.replicas > node.free.replicas,
     NoRoom.TOO_LITTLE_FREE: lambda wanted, node, _: not wanted.fits(node.free),
 }
 
@@ -224,6 +234,11 @@ def _is_over(view: Projection, name: str | None) -> bool:
     return job is None or job.phase is Phase.ENDED
 
 
+def _is_limited(view: Projection, name: str | None) -> bool:
+    """Whether its queue's limit keeps a job that is named from starting, also with its fewest replicas."""
+    return name is not None and excess(view, view.jobs[name], view.jobs[name].spec.smallest) is not None
+
+
 def _no_places(
     event: PlacementPlanned | TransitionPlanned,
     job: Job,
@@ -232,6 +247,9 @@ def _no_places(
     view: Projection,
 ) -> Refused | None:
     """Why a job cannot hold what it wants beyond what it holds now, with what other plans will leave to it."""
+    # A suspended job gets no nodes; it holds no more than before.
+    if event.nodes and view.has(LIMITS_HOLD) and (over := excess(view, job, event.sizes)):
+        return Refused(Void.OVER_LIMIT, over.words)
     missing = promises.not_coming(view, event.after) if event.after else None
     if missing is not None:
         return Refused(Void.NO_ROOM_COMING, Void.NO_ROOM_COMING.about(missing=missing))

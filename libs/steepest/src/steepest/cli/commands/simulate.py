@@ -69,6 +69,9 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 )
 @click.option("--pin", "pinned", is_flag=True, help="Begin every job where spread places it first, under every policy.")
 @click.option(
+    "--blocking", is_flag=True, help="Under a pool's policy, let a job without room hold back those behind it."
+)
+@click.option(
     "--rules", default="default", show_default=True, help="Use these costs and placements: default, muri or pollux."
 )
 @click.option(
@@ -99,6 +102,7 @@ def simulate(
     policies: str | None,
     seeds: str,
     pinned: bool,
+    blocking: bool,
     rules: str,
     profiles: Path | None,
     out: Path | None,
@@ -109,6 +113,7 @@ def simulate(
 
     Times are in seconds. SpeCon and FlowCon run as they do live: the same deciders, view and migration steps.
     """
+    from steepest.events.parameters import PoolParameters, QueueParameters
     from steepest.sim.run import SimulationSpec
     from steepest.sim.run import simulate as simulate_one
 
@@ -119,7 +124,7 @@ def simulate(
     if recording is not None:
         from steepest.sim.whatif.run import what_if
 
-        if workload or cluster or rules != "default" or profiles or pinned:
+        if workload or cluster or rules != "default" or profiles or pinned or blocking:
             raise click.UsageError("a recording brings its own jobs, nodes and rules; leave those options out")
         what_ifs = _what_ifs(recording, position, chosen, seed_list)
         _make_folder(out)
@@ -138,6 +143,7 @@ def simulate(
                 seed=seed,
                 profiles=profiles,
                 pinned=pinned,
+                parameters=PoolParameters(queueing=QueueParameters(blocking=blocking)),
             )
             for name in chosen
             for seed in seed_list

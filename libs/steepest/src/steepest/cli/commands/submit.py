@@ -231,7 +231,7 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     async with asking(settings) as (log, opened):
         pool = await until_configured(settings, log, opened)
         jobs = [(name, with_priority(spec, pool.view.parameters)) for name, spec in jobs]
-        if wrong := next(what_is_wrong(jobs[0][1], gangs_choose=pool.view.has(GANGS_CHOOSE)), None):
+        if wrong := next(what_is_wrong(jobs[0][1].counted, gangs_choose=pool.view.has(GANGS_CHOOSE)), None):
             raise InputError(wrong)
         if pool.installation.selector(pool.name) is None:  # listed nodes never change
             nodes = {node.name: node.capacity for node in pool.installation.nodes_of(pool.name)}

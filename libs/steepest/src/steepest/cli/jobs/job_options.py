@@ -85,7 +85,7 @@ def spec_of(
         raise click.UsageError("Missing argument 'COMMAND...'")
     if not folder.is_dir():
         raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
-    if wrong := next(what_is_wrong(spec), None):
+    if wrong := next(what_is_wrong(spec.counted), None):
         raise InputError(wrong)
     return _checked_spec(spec)
 

@@ -27,7 +27,7 @@ from steepest.cluster.kubernetes.nodes.selected_nodes import requested
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
 from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ObjectPart, PodSpec
 from steepest.errors import InputError
-from steepest.events.common import Name, Resources
+from steepest.events.common import LEAST_CPU_M, Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
 
 METRIC = "steepest.dev/metric"
@@ -172,7 +172,8 @@ def _pods(role: UsersRole) -> _UsersPods:
         raise InputError("its pods claim devices (resourceClaims), of which Steepest keeps no account", hint=hint)
     if (pod.restart_policy if role.restart is None else role.restart) != "Never":
         raise InputError("its containers are restarted in place", hint="set restartPolicy to Never")
-    return _UsersPods(role, pod, requests)
+    # Many pods ask for no CPU at all: they count as some that ask for the least.
+    return _UsersPods(role, pod, msgspec.structs.replace(requests, cpu_m=max(requests.cpu_m, LEAST_CPU_M)))
 
 
 def _role(pods: _UsersPods) -> Role:

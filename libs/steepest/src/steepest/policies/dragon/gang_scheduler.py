@@ -20,8 +20,8 @@ Labels and taints may keep one waiting without end: it starves only where it can
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from steepest.events import cluster as c
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
@@ -32,11 +32,11 @@ from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
 from steepest.policies.dragon.running_gangs import DragonState, RunningGangs
 from steepest.policies.dragon.scaling import Shape
-from steepest.policies.placement.gangs import GangPlaces
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.queueing.wish import wish_of
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.queue_limits import limits_of
 from steepest.view.state import Job
 
 CHANGES = (
@@ -59,7 +59,7 @@ WHILE_OFF = SWITCHES | {c.PlacementPlanned, c.TransitionPlanned, c.JobRejected, 
 """Records that change what it remembers, with DRAGON on or off."""
 
 LOOKED_AT = 100
-"""Jobs at the head of the queue that are looked at for one that starves, or that could be helped."""
+"""Jobs that are looked at for one that starves, or that could be helped."""
 
 ON_ONE = "dragon: all replicas on one node"
 ON_SEVERAL = "dragon: parameter servers first, on the fewest nodes"
@@ -73,7 +73,7 @@ class GangScheduler:
     """DRAGON over one pool."""
 
     name = "gang-scheduler"
-    logic = 1
+    logic = 2
     state_type = DragonState
 
     def __init__(self, state: DragonState | None = None) -> None:
@@ -137,7 +137,7 @@ class GangScheduler:
 
     def _pass(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         rules, state, now = view.parameters.dragon, self.state, view.counted_ms
-        walk = self._walk_in(view)
+        walk = self._walk = walk_of(self._walk, view, self.state)
         paper_era = rules.generation is DragonGeneration.PAPER_ERA
         state.passed_counted_ms = now
         may_start = True
@@ -172,12 +172,10 @@ class GangScheduler:
             starving = [job for job in starving if job.name != self.state.served]
             return min(starving, key=lambda job: sum(role.replicas for role in _want(job, rules).judged), default=None)
         for job in self._first(view, walk):
-            if _waited_ms(view, job) < rules.starving_ms:
-                if rules.head_blocks:
-                    return None
-                continue
-            if rules.head_blocks or self._can_be_helped(view, _want(job, rules)):
+            if _waited_ms(view, job) >= rules.starving_ms:
                 return job
+            if rules.head_blocks:
+                break
         return None
 
     def _can_be_helped(self, view: ClusterView, want: Want) -> bool:
@@ -192,16 +190,16 @@ class GangScheduler:
     def _first(self, view: ClusterView, walk: QueueWalk) -> Iterator[Job]:
         """The jobs at the head of the queue that are not decided about yet and that their queues' limits allow.
 
-        Without those that say which nodes they may run on and cannot be helped there.
+        Without those that cannot be helped, and so all that ask for the same; with ``head_blocks`` only where they say which
+        nodes they may run on.
         """
         rules, may_choose = view.parameters.dragon, view.has(GANGS_CHOOSE)
-        walk.room.look()
-        queues = [walk.order.in_queue(queue) for queue in walk.order.queues()]
-        merged = heapq.merge(*queues, key=walk.order.place)
-        for _, job in zip(range(LOOKED_AT), merged):  # noqa: B905 - whichever ends first
-            if self._awaits(job) or not walk.may_be_tried(job):
-                continue
-            if job.spec.node_rule is None or (may_choose and self._can_be_helped(view, _want(job, rules))):
+        for job in islice(walk.heads(self._awaits, LOOKED_AT), LOOKED_AT):
+            is_free = job.spec.node_rule is None
+            is_helped = (is_free or may_choose) and self._can_be_helped(view, _want(job, rules))
+            is_first = is_helped or (is_free and rules.head_blocks)
+            walk.tried(placed=is_first and not view.parameters.queueing.blocking)
+            if is_first:
                 yield job
 
     def _room_for(self, view: ClusterView, walk: QueueWalk, job: Job) -> Made | None:
@@ -226,7 +224,8 @@ class GangScheduler:
         want = _want(job, rules)
         found = pack(want.roles, made.free, rules, first_node=want.first_node)
         if found is not None:
-            yield self._place(job, found, offset, rule=AFTER, after=tuple(plan.plan for plan in plans))
+            after = tuple(plan.plan for plan in plans)
+            yield self.state.place(f"place-{offset}-{job.name}", job, found, c.Because(rule=AFTER), after)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.nodes))
 
     # --- those that start ---------------------------------------------------------------------------------------------
@@ -237,7 +236,7 @@ class GangScheduler:
             if started and view.parameters.dragon.one_start:
                 wish = walk.order.wish(job.name)
                 walk.room.reopen(() if wish is None else (wish,))
-                walk.tried(placed=False, rejected=False)
+                walk.tried(placed=False)
                 continue
             made = list(self._try(view, walk, job, offset))
             yield from made
@@ -256,11 +255,12 @@ class GangScheduler:
                 walk.room.slots_for(wish),
                 rules,
                 first_node=wish.first_node,
-                allows=lambda sizes: walk.limits.allow(job.spec, sizes),
+                allows=lambda sizes: walk.excess(job, sizes) is None,
             )
         if found is not None:
             single = ON_ONE if len(dict.fromkeys(found.nodes)) == 1 else ON_SEVERAL
-            yield self._place(job, found, offset, rule=single if rules.locality else SPREAD)
+            because = c.Because(rule=single if rules.locality else SPREAD)
+            yield self.state.place(f"place-{offset}-{job.name}", job, found, because)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.nodes))
             return
         walk.room.found_none(wish)
@@ -271,31 +271,12 @@ class GangScheduler:
         self.state.announced[job.name] = None
         return c.JobRejected(job=job.name, request=job.request, reason=why)
 
-    def _place(
-        self, job: Job, found: GangPlaces, offset: int, *, rule: str, after: tuple[str, ...] = ()
-    ) -> c.PlacementPlanned:
-        is_usual = not job.spec.is_gang or found.sizes == job.spec.counts()
-        plan = c.PlacementPlanned(
-            plan=f"place-{offset}-{job.name}",
-            job=job.name,
-            incarnation=job.incarnation,
-            nodes=found.nodes,
-            sizes=() if is_usual else found.sizes,
-            after=after,
-            because=c.Because(rule=rule),
-        )
-        if job.spec.is_gang:
-            self.state.add_gang(plan.plan, job, found.nodes, found.sizes)
-        else:
-            self.state.add(plan.plan, job, None, found.nodes[0])
-        return plan
-
     # --- those that grow ----------------------------------------------------------------------------------------------
 
     def _grow(self, view: ClusterView, walk: QueueWalk, offset: int) -> Iterator[c.ClusterEvent]:
         """Let running gangs grow; those of queues with limits stay as they are."""
         rules = view.parameters.dragon
-        jobs = [job for job in self._gangs_in(view).in_order() if walk.limits.of(job.spec.queue) is None]
+        jobs = [job for job in self._gangs_in(view).in_order() if limits_of(view, job.spec.queue) is None]
         rule = IDLE.format(seconds=(view.counted_ms - self.state.acted_counted_ms) // 1000)
         for job, shape in list(grown(jobs, walk.room.free_for, rules)):
             yield self._scale(view, job, shape, offset, rule=rule)
@@ -318,15 +299,11 @@ class GangScheduler:
             leaving=leaving,
             because=c.Because(rule=rule),
         )
-        self.state.add_scaling(plan.plan, job, nodes, sizes)
+        self.state.add_scaling(plan.plan, job, shape.places)
         self._gangs_in(view).refresh(job.name)
         return plan
 
     # --- what it looks at ---------------------------------------------------------------------------------------------
-
-    def _walk_in(self, view: ClusterView) -> QueueWalk:
-        self._walk = walk_of(self._walk, view, self.state)
-        return self._walk
 
     def _gangs_in(self, view: ClusterView) -> RunningGangs:
         if self._index is None or not self._index.is_of(view, self.state):

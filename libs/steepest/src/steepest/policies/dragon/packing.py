@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from steepest.events.common import Resources
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
 from steepest.events.requests import Role
-from steepest.policies.placement.gangs import GangPlaces, Sizes, allowed_sizes, choose, fewest
+from steepest.policies.placement.gangs import GangPlaces, Sizes, asked, choose, emptiness, fewest, within
 from steepest.policies.placement.slots import Slots, fitting
 
 Allows = Callable[[Sizes], bool]
@@ -68,9 +68,7 @@ def _one_node(
     roles: Sequence[Role], sizes: Sizes, slots: Slots, rules: DragonParameters, first_node: str | None
 ) -> str | None:
     """The node that holds a whole gang of these sizes."""
-    total = Resources()
-    for role, size in zip(roles, sizes, strict=True):
-        total += role.requests.times(size)
+    total = asked(roles, sizes)
     free, holds = slots.free, slots.holds(roles[0].requests)
     names = [name for name in holds if total.fits(free[name])]
     if first_node is not None:
@@ -111,23 +109,16 @@ def _node_after_node(
 
 
 def _trimmed(roles: Sequence[Role], found: GangPlaces, allows: Allows) -> GangPlaces | None:
-    """The places of the largest sizes that the roles and the queue allow; the last named elastic role is reduced first."""
-    sizes = list(found.sizes)
-    for index, role in enumerate(roles):
-        sizes[index] = max(size for size in allowed_sizes(role) if size <= found.sizes[index])
-    for index in reversed(range(len(roles))):
-        smaller = [size for size in allowed_sizes(roles[index]) if size <= sizes[index]]
-        while len(smaller) > 1 and not allows(tuple(sizes)):
-            smaller.pop()
-            sizes[index] = smaller[-1]
-    if not allows(tuple(sizes)):
+    """The places of the largest sizes that the roles and the queue allow."""
+    sizes = within(roles, found.sizes, allows)
+    if sizes is None:
         return None
     nodes: list[str] = []
     begin = 0
     for count, size in zip(found.sizes, sizes, strict=True):
         nodes += found.nodes[begin : begin + size]
         begin += count
-    return GangPlaces(tuple(nodes), tuple(sizes))
+    return GangPlaces(tuple(nodes), sizes)
 
 
 def _spread(
@@ -135,7 +126,7 @@ def _spread(
 ) -> GangPlaces | None:
     """Without locality: each replica on the emptiest node, as if it came alone, and at least ``least`` of them or none."""
     room = dict(free)
-    emptiest = [(_emptiness(name, amount), name) for name, amount in room.items()]
+    emptiest = [(emptiness(name, amount), name) for name, amount in room.items()]
     heapq.heapify(emptiest)
     placed: list[list[str]] = []
     for index, role in enumerate(roles):
@@ -148,17 +139,17 @@ def _spread(
         full: list[str] = []
         while len(mine) < role.replicas and emptiest:
             seen, name = heapq.heappop(emptiest)
-            now = _emptiness(name, room[name])
+            now = emptiness(name, room[name])
             if seen == now and fitting(role.requests, room[name]):
                 mine.append(name)
                 room[name] -= role.requests
-                now = _emptiness(name, room[name])
+                now = emptiness(name, room[name])
             elif seen == now:
                 full.append(name)
                 continue
             heapq.heappush(emptiest, (now, name))
         for name in full:
-            heapq.heappush(emptiest, (_emptiness(name, room[name]), name))
+            heapq.heappush(emptiest, (emptiness(name, room[name]), name))
         if len(mine) < least[index]:
             return None
         placed.append(mine)
@@ -167,8 +158,4 @@ def _spread(
 
 
 def _first(name: str, free: Resources, rules: DragonParameters) -> tuple[int, int, str]:
-    return (0, 0, name) if rules.nodes_by_name else _emptiness(name, free)
-
-
-def _emptiness(name: str, free: Resources) -> tuple[int, int, str]:
-    return (-free.all_gpus_m, -free.cpu_m, name)
+    return (0, 0, name) if rules.nodes_by_name else emptiness(name, free)

@@ -26,24 +26,22 @@ from typing import Any
 import msgspec
 
 from steepest.events.common import Resources
-from steepest.policies.placement.gangs import GangPlaces, choose
-from steepest.policies.placement.slots import Slots
+from steepest.policies.placement.gangs import GangPlaces, asked
+from steepest.policies.placement.preemption import Leaving, fewest_gone, least_needed, places_without
 from steepest.policies.queueing.wish import Wish
 
 SERVED_BEFORE = 16
 """κ. Chosen by simulation, on other workloads than those of the reports: 1 makes too few jobs give way where many wait."""
 
 
-class EndingJob(msgspec.Struct, frozen=True, kw_only=True):
+class EndingJob(Leaving, frozen=True, kw_only=True):
     """A job that runs, and leaves its places when it ends.
 
     Attributes:
         remaining_ms: Until it is trained.
-        leaves: What it leaves on each node.
     """
 
     remaining_ms: float
-    leaves: Mapping[str, Resources]
 
 
 class Victim(EndingJob, frozen=True, kw_only=True):
@@ -70,25 +68,13 @@ class Wanted(msgspec.Struct, frozen=True):
     Attributes:
         remaining_ms: How long it runs once it is started.
         wish: What it asks for.
-        sizes: Its numbers of replicas, if it is a gang.
         room_in_ms: Until it has room if none gives way (:func:`room_in_ms`).
     """
 
     name: str
     remaining_ms: float
     wish: Wish
-    sizes: tuple[int, ...] = ()
     room_in_ms: float = math.inf
-
-    @property
-    def total(self) -> Resources:
-        """What all its replicas ask for."""
-        total = Resources()
-        if not self.wish.roles:
-            return self.wish.requests
-        for role, count in zip(self.wish.roles, self.sizes, strict=True):
-            total += role.requests.times(count)
-        return total
 
 
 class VictimBlock(msgspec.Struct, frozen=True):
@@ -137,7 +123,7 @@ def room_in_ms(wanted: Wanted, free: Mapping[str, Resources], ending: Sequence[E
         Infinity where these do not leave enough room.
     """
     if wanted.wish.roles:
-        count = _fewest(wanted, free, ending)
+        count = fewest_gone(wanted.wish, free, ending)
         return math.inf if count is None else ending[count - 1].remaining_ms
     left: dict[str, Resources] = {}
     for one in ending:
@@ -193,15 +179,15 @@ def best_block(
 def _on_one_node(
     wanted: Wanted, free: Mapping[str, Resources], on_nodes: Mapping[str, Sequence[Victim]]
 ) -> Iterable[VictimBlock]:
-    total = wanted.total
-    places = max(sum(wanted.sizes), 1)
+    sizes = wanted.wish.sizes
+    total = asked(wanted.wish.roles, sizes) if sizes else wanted.wish.requests
     for node, there in on_nodes.items():
         if node not in free or wanted.wish.first_node not in {None, node}:
             continue
         for candidates, kept in _sequences(there):
             victims = _needed({node: total}, free, candidates, kept)
             if victims:
-                yield VictimBlock(tuple(victims), GangPlaces((node,) * places, wanted.sizes))
+                yield VictimBlock(tuple(victims), GangPlaces((node,) * max(sum(sizes), 1), sizes))
 
 
 def _sequences(there: Sequence[Victim]) -> Iterator[tuple[Sequence[Victim], Victim | None]]:
@@ -223,41 +209,12 @@ def _on_several(
     candidates = list({one.name: one for there in on_nodes.values() for one in there}.values())
     for order in ORDERS:
         candidates.sort(key=order)
-        count = _fewest(wanted, free, candidates)
-        places = None if count is None else _places(wanted, free, candidates[:count])
-        if count is None or places is None:
-            continue
-        roles = wanted.wish.roles
-        requests = [role.requests for role, size in zip(roles, places.sizes, strict=True) for _ in range(size)]
-        amounts: dict[str, Resources] = {}
-        for node, amount in zip(places.nodes, requests, strict=True):
-            amounts[node] = amounts.get(node, Resources()) + amount
-        victims = _needed(amounts, free, candidates[:count])
-        if victims:
-            yield VictimBlock(tuple(victims), places)
-
-
-def _fewest(wanted: Wanted, free: Mapping[str, Resources], candidates: Sequence[EndingJob]) -> int | None:
-    """How many from the front make room; None where all of them do not."""
-    low, high = 1, len(candidates)
-    if not candidates or _places(wanted, free, candidates) is None:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if _places(wanted, free, candidates[:middle]) is None:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _places(wanted: Wanted, free: Mapping[str, Resources], gone: Sequence[EndingJob]) -> GangPlaces | None:
-    left = dict(free)
-    for one in gone:
-        for node, amount in one.leaves.items():
-            if node in left:
-                left[node] += amount
-    return choose(wanted.wish.roles, Slots(left), first_node=wanted.wish.first_node)
+        count = fewest_gone(wanted.wish, free, candidates)
+        places = None if count is None else places_without(wanted.wish, free, candidates[:count])
+        if places is not None:
+            victims = _needed(places.amounts(wanted.wish.roles), free, candidates[:count])
+            if victims:
+                yield VictimBlock(tuple(victims), places)
 
 
 def _needed(
@@ -270,30 +227,7 @@ def _needed(
 
     ``kept`` is dropped last, and a block in which it is superfluous is none.
     """
-    left = {node: free[node] for node in amounts}
-    taken: list[Victim] = []
-    for one in candidates:
-        if _fits(amounts, left):
-            break
-        if any(node in left for node in one.leaves):
-            taken.append(one)
-            _change(left, one, 1)
-    if not _fits(amounts, left):
-        return []
-    for one in sorted(taken, key=lambda one: (one is kept, -one.suspension_ms - one.resumption_ms, one.name)):
-        _change(left, one, -1)
-        if _fits(amounts, left):
-            taken.remove(one)
-        else:
-            _change(left, one, 1)
-    return taken if kept is None or kept in taken else []
-
-
-def _fits(amounts: Mapping[str, Resources], left: Mapping[str, Resources]) -> bool:
-    return all(amount.fits(left[node]) for node, amount in amounts.items())
-
-
-def _change(left: dict[str, Resources], one: Victim, sign: int) -> None:
-    for node, amount in one.leaves.items():
-        if node in left:
-            left[node] = left[node] + amount if sign > 0 else left[node] - amount
+    taken = least_needed(
+        amounts, free, candidates, lambda one: (one is kept, -one.suspension_ms - one.resumption_ms, one.name)
+    )
+    return taken if taken and (kept is None or kept in taken) else []

@@ -39,7 +39,7 @@ from steepest.policies.pickyman.running import BY_PREDICTION, RunningJobs, level
 from steepest.policies.placement.preemption import suspension
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.room import has_room
-from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.policies.queueing.wish import Wish
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import void_transition
@@ -76,7 +76,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 5
+    logic = 6
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
@@ -88,14 +88,14 @@ class PreemptionPlanner:
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: what is still worth it is planned at the next tick."""
         if isinstance(event, c.PlacementPlanned | c.TransitionPlanned):
-            self._read_back(event.plan)
+            read_back(self._walk, self.state, event.plan)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record. Work: O(log n); at a tick, O(``CANDIDATES``) for each of the first waiting jobs."""
         event, parameters = received.event, view.parameters.pickyman
         self.reads = EVERY if parameters.on else WHILE_OFF
         if isinstance(event, PLANS):
-            self._read_back(event.plan)
+            read_back(self._walk, self.state, event.plan)
         elif isinstance(event, OVERHEADS):
             self._calibrate(view, event, received.at_ms)
         elif parameters.on:
@@ -111,9 +111,6 @@ class PreemptionPlanner:
         if not isinstance(event, c.Tick) or not len(view.jobs.queue):
             return ()
         return tuple(self._plan(view, received))
-
-    def _read_back(self, plan: str) -> None:
-        read_back(self._walk, self.state, plan)
 
     def _calibrate(self, view: ClusterView, event: c.OverheadPredicted | c.OverheadMeasured, at_ms: int) -> None:
         """Learn from the predictor's measurements what it learns."""
@@ -135,16 +132,25 @@ class PreemptionPlanner:
     # --- plans -------------------------------------------------------------------------------------------------------
 
     def _plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
-        parameters, walk = view.parameters.pickyman, self._walk_in(view)
-        walk.room.look()
+        parameters = view.parameters.pickyman
+        walk = self._walk = walk_of(self._walk, view, self.state)
         taken: dict[str, None] = {}
-        hopeless: dict[Wish, None] = {}
+        hopeless: dict[Wish | None, int] = {}
         ending = list(self._ending(view)) if parameters.rule is PreemptionRule.PICKYMAN else []
-        for job in list(islice(walk.waiting(self.state.concerns), parameters.waiting)):
-            wish = wish_of(job)
-            wanted = self._wanted(view, job, wish)
-            if wanted is None or wish in hopeless or has_room(wish, walk.room.slots_for(wish)):
+
+        def is_passed_over(job: Job) -> bool:
+            urgency = hopeless.get(walk.order.wish(job.name)) if hopeless else None
+            is_hopeless = urgency is not None and job.spec.priority <= urgency
+            return is_hopeless or self.state.concerns(job) or self._left_ms(view, job) is None
+
+        # Where nothing is worth it for a job, nothing is for those behind it that ask for the same: they run longer.
+        is_sorted = parameters.rule in BY_PREDICTION or view.parameters.queueing.blocking
+        for job in islice(walk.heads(is_passed_over, parameters.waiting), parameters.waiting):
+            wish = walk.allowed(job)
+            walk.tried(placed=False)
+            if has_room(wish, walk.room.slots_for(wish)):
                 continue
+            wanted = Wanted(job.name, float(self._left_ms(view, job) or 0), wish)
             free = walk.room.slots_for(wish).free
             # Those that run elsewhere leave nothing that helps it. Before the flag, they were among those that were counted.
             within = free if wish.rule is not None and view.has(GANGS_CHOOSE) else None
@@ -156,20 +162,19 @@ class PreemptionPlanner:
             if candidates:
                 wanted = msgspec.structs.replace(wanted, room_in_ms=room_in_ms(wanted, free, ending))
             block = best_block(wanted, free, on_nodes, self._worth(parameters))
-            if block is None or not walk.limits.allow(job.spec, block.places.sizes):
-                if parameters.rule in BY_PREDICTION:
-                    hopeless[wish] = None  # those behind it that ask for the same are longer
+            walk.tried(placed=block is not None or not is_sorted)
+            if block is None:
+                hopeless[walk.order.wish(job.name)] = job.spec.priority
                 continue
             taken.update(dict.fromkeys(one.name for one in block.victims))
             because = because_of(parameters.rule, wanted, block, candidates)
             yield from self._carry_out(view, job, block, because, received.offset)
             walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(block.places.nodes))
 
-    def _wanted(self, view: ClusterView, job: Job, wish: Wish) -> Wanted | None:
+    def _left_ms(self, view: ClusterView, job: Job) -> int | None:
+        """The remaining time of a job; None where the rule goes by predictions, and there is none."""
         left = remaining_ms(job, view.counted_ms)
-        if left is None and view.parameters.pickyman.rule in BY_PREDICTION:
-            return None
-        return Wanted(job.name, float(left or 0), wish, job.spec.counts() if wish.roles else ())
+        return 0 if left is None and view.parameters.pickyman.rule not in BY_PREDICTION else left
 
     def _candidates(
         self,
@@ -243,24 +248,7 @@ class PreemptionPlanner:
             self.state.add_suspension(plan.plan, victim)
             plans.append(plan.plan)
             yield plan
-        placed = c.PlacementPlanned(
-            plan=f"preempt-{offset}-{job.name}",
-            job=job.name,
-            incarnation=job.incarnation,
-            nodes=block.places.nodes,
-            sizes=() if block.places.sizes == job.spec.counts() else block.places.sizes,
-            after=tuple(plans),
-            because=because,
-        )
-        if job.spec.is_gang:
-            self.state.add_gang(placed.plan, job, block.places.nodes, block.places.sizes)
-        else:
-            self.state.add(placed.plan, job, None, block.places.nodes[0])
-        yield placed
-
-    def _walk_in(self, view: ClusterView) -> QueueWalk:
-        self._walk = walk_of(self._walk, view, self.state)
-        return self._walk
+        yield self.state.place(f"preempt-{offset}-{job.name}", job, block.places, because, tuple(plans))
 
 
 def _plan_of(victim: Job, offset: int) -> str:

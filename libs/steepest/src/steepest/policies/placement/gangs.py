@@ -35,6 +35,14 @@ class GangPlaces(NamedTuple):
     nodes: tuple[str, ...]
     sizes: Sizes
 
+    def amounts(self, roles: Sequence[Role]) -> dict[str, Resources]:
+        """What the replicas ask for on each node."""
+        amounts: dict[str, Resources] = {}
+        requests = (role.requests for role, size in zip(roles, self.sizes, strict=True) for _ in range(size))
+        for node, amount in zip(self.nodes, requests, strict=True):
+            amounts[node] = amounts.get(node, Resources()) + amount
+        return amounts
+
 
 def choose(
     roles: Sequence[Role],
@@ -99,8 +107,8 @@ def _choose_alike(
     size = sizes[possible - 1]
     whole = [name for name in ([first_node] if first_node else holds) if holds[name] >= size]
     if whole:
-        return GangPlaces((min(whole, key=lambda name: _emptiness(name, slots.free[name])),) * size, (size,))
-    order = sorted(holds, key=lambda name: (name != first_node, -holds[name], *_emptiness(name, slots.free[name])))
+        return GangPlaces((min(whole, key=lambda name: emptiness(name, slots.free[name])),) * size, (size,))
+    order = sorted(holds, key=lambda name: (name != first_node, -holds[name], *emptiness(name, slots.free[name])))
     nodes: list[str] = []
     for name in order:
         nodes += [name] * min(holds[name], size - len(nodes))
@@ -121,18 +129,34 @@ def fewest(roles: Sequence[Role]) -> Sizes:
     return tuple(allowed_sizes(role)[0] for role in roles)
 
 
+def asked(roles: Sequence[Role], sizes: Sizes) -> Resources:
+    """What a gang of these sizes asks for."""
+    return sum((role.requests.times(size) for role, size in zip(roles, sizes, strict=True)), Resources())
+
+
+def within(roles: Sequence[Role], sizes: Sizes, allows: Callable[[Sizes], bool]) -> Sizes | None:
+    """The largest sizes up to these that the roles and the queue allow; the last named elastic role is reduced first."""
+    found = [max(size for size in allowed_sizes(role) if size <= most) for role, most in zip(roles, sizes, strict=True)]
+    for index in reversed(range(len(roles))):
+        if allows(tuple(found)):
+            break
+        smaller = [size for size in allowed_sizes(roles[index]) if size < found[index]]
+        before, after = found[:index], found[index + 1 :]
+        possible = bisect_left(smaller, 1, key=lambda size: int(not allows((*before, size, *after))))
+        found[index] = smaller[max(possible - 1, 0)] if smaller else found[index]
+    return tuple(found) if allows(tuple(found)) else None
+
+
 def _place(
     roles: Sequence[Role], sizes: Sizes, free: Mapping[str, Resources], first_node: str | None
 ) -> tuple[str, ...] | None:
-    total = Resources()
-    for role, size in zip(roles, sizes, strict=True):
-        total += role.requests.times(size)
+    total = asked(roles, sizes)
     if first_node is None:
         whole = [name for name, room in free.items() if total.fits(room)]
     else:
         whole = [first_node] if first_node in free and total.fits(free[first_node]) else []
     if whole:
-        return (min(whole, key=lambda name: _emptiness(name, free[name])),) * sum(sizes)
+        return (min(whole, key=lambda name: emptiness(name, free[name])),) * sum(sizes)
     return _spread_over(roles, sizes, free, first_node)
 
 
@@ -141,7 +165,7 @@ def _spread_over(
 ) -> tuple[str, ...] | None:
     holds = {name: sum(_filled(roles, sizes, room)) for name, room in free.items()}
     order = sorted(
-        (name for name in holds if holds[name]), key=lambda name: (-holds[name], *_emptiness(name, free[name]))
+        (name for name in holds if holds[name]), key=lambda name: (-holds[name], *emptiness(name, free[name]))
     )
     if first_node is not None:
         if first_node not in free or not fitting(roles[0].requests, free[first_node]):
@@ -169,5 +193,6 @@ def _filled(roles: Sequence[Role], left: Sequence[int], free: Resources) -> Sequ
     return counts
 
 
-def _emptiness(name: str, free: Resources) -> tuple[int, int, str]:
+def emptiness(name: str, free: Resources) -> tuple[int, int, str]:
+    """The key by which the emptiest node is first: most GPUs free, then most CPU, then by name."""
     return (-free.all_gpus_m, -free.cpu_m, name)

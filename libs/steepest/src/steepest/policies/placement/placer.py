@@ -83,7 +83,7 @@ class Placer:
     """The life of a job outside its moves."""
 
     name = "placer"
-    logic = 3
+    logic = 4
     state_type = PlacerState
 
     def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
@@ -103,7 +103,7 @@ class Placer:
         """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
         match event:
             case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
-                self._read_back(plan)
+                read_back(self._walk, self.state, plan)
                 if self._walk is not None:
                     self._walk.is_back(job)
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
@@ -136,9 +136,9 @@ class Placer:
     def _note_decided(self, view: ClusterView, event: c.ClusterEvent) -> None:
         match event:
             case c.TransitionPlanned(plan=plan):
-                self._read_back(plan)
+                read_back(self._walk, self.state, plan)
             case c.PlacementPlanned(plan=plan):
-                self._read_back(plan)
+                read_back(self._walk, self.state, plan)
                 if view.refused is not None and self._walk is not None:
                     self._walk.is_back(event.job)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
@@ -162,9 +162,6 @@ class Placer:
             self.state.announced[job.name] = None
             yield verdict
 
-    def _read_back(self, plan: str) -> None:
-        read_back(self._walk, self.state, plan)
-
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that was just submitted, regardless of the others that wait unless the queue blocks."""
         if view.parameters.dragon.on:
@@ -187,24 +184,21 @@ class Placer:
             walk.tried(placed=placed, rejected=bool(made) and not placed)
 
     def _preempt(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
-        """At a tick: make room for the first job in the queue, if it waits for room alone."""
-        if view.parameters.dragon.on:
+        """At a tick: make room for the first job in the queue for which suspensions make any."""
+        if view.parameters.dragon.on or view.parameters.queueing.policy != "priority" or not view.has(GANGS_RUN):
             return
         walk = self._walk_in(view)
-        if view.parameters.queueing.policy != "priority" or not view.has(GANGS_RUN):
-            return
-        job = walk.first(self._awaits)
-        if job is None or not walk.may_be_tried(job):
-            return
-        wish = walk.order.wish(job.name) or wish_of(job)
-        found = preempt(view, job, walk.room.slots_for(wish).free, offset, self._awaits)
-        if found is None or not walk.limits.allow(job.spec, found.places.sizes):
-            return
-        for plan in found.suspensions:
-            self.state.add_suspension(plan.plan, view.jobs[plan.job])
-            yield plan
-        yield self._plan(view, job, found.places, offset, after=tuple(plan.plan for plan in found.suspensions))
-        walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.places.nodes))
+        for job in walk.heads(self._awaits):
+            wish = walk.allowed(job)
+            found = preempt(view, job, wish, walk.room.slots_for(wish).free, offset=offset, awaits=self._awaits)
+            if found is not None:
+                for plan in found.suspensions:
+                    self.state.add_suspension(plan.plan, view.jobs[plan.job])
+                    yield plan
+                yield self._plan(view, job, found.places, offset, after=tuple(plan.plan for plan in found.suspensions))
+                walk.room.was_taken(view.nodes[name] for name in dict.fromkeys(found.places.nodes))
+                return
+            walk.tried(placed=False)
 
     def _try(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that may be placed, or reject it where it never can be."""
@@ -235,7 +229,7 @@ class Placer:
                 wish.roles,
                 walk.room.slots_for(wish),
                 first_node=wish.first_node,
-                allows=lambda sizes: walk.limits.allow(job.spec, sizes),
+                allows=lambda sizes: walk.excess(job, sizes) is None,
             )
         node = self._node(view, job)
         return None if node is None else GangPlaces((node.name,), ())
@@ -264,20 +258,8 @@ class Placer:
             rule = "its user names the first node" if _first_node(job) else self._policy(view).rule
         if view.parameters.queueing.policy != "fifo":
             rule = f"{rule}; {queue_policy(view.parameters.queueing.policy).rule}"
-        plan = c.PlacementPlanned(
-            plan=f"place-{offset}-{job.name}",
-            job=job.name,
-            incarnation=job.incarnation,
-            nodes=found.nodes,
-            sizes=() if found.sizes == job.spec.counts() else found.sizes,
-            after=after,
-            because=c.Because(rule=rule, nodes=tuple(seen)),
-        )
-        if job.spec.is_gang:
-            self.state.add_gang(plan.plan, job, found.nodes, found.sizes)
-        else:
-            self.state.add(plan.plan, job, None, found.nodes[0])
-        return plan
+        because = c.Because(rule=rule, nodes=tuple(seen))
+        return self.state.place(f"place-{offset}-{job.name}", job, found, because, after)
 
 
 def _admission(view: ClusterView, job: Job, request: str) -> Iterator[c.ClusterEvent]:

@@ -1,6 +1,6 @@
 """Which running jobs give way to a more urgent one that has no room: as few as possible, none as urgent as it is.
 
-The rule, for the first job in the queue alone:
+The rule, for one job:
 
 1. Candidates are the running jobs of lower priority that the view lets be suspended (checkpointable, run long enough, not
    suspended too often); the least urgent first, then those that started last.
@@ -14,17 +14,20 @@ It owns this rule. Who asks, and when, is not its business.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from steepest.events.cluster import Because, Transition, TransitionPlanned
 from steepest.events.common import Resources
-from steepest.policies.placement.gangs import GangPlaces, choose
+from steepest.policies.placement.gangs import GangPlaces, asked, choose
 from steepest.policies.placement.slots import Slots
-from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.policies.queueing.wish import Wish
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
 from steepest.view.validity import void_transition
+
+L = TypeVar("L", bound="Leaving")
 
 BECAUSE = Because(rule="priority: a more urgent job has no room")
 
@@ -36,33 +39,44 @@ class Preemption(msgspec.Struct, frozen=True):
     places: GangPlaces
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A job that may be suspended: its plan, and what it leaves on each node."""
+class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+    """A running job, and what it leaves on each node once it is gone."""
 
-    plan: TransitionPlanned
     leaves: Mapping[str, Resources]
 
 
+class Candidate(Leaving, frozen=True, kw_only=True):
+    """A job that may be suspended, by a plan."""
+
+    plan: TransitionPlanned
+
+
 def preempt(
-    view: ClusterView, job: Job, free: Mapping[str, Resources], offset: int, awaits: Callable[[Job], bool]
+    view: ClusterView,
+    job: Job,
+    wish: Wish,
+    free: Mapping[str, Resources],
+    *,
+    offset: int,
+    awaits: Callable[[Job], bool],
 ) -> Preemption | None:
     """The suspensions that make room for a job; None where no room can be made.
 
     Args:
         view: The pool.
         job: The job that has no room.
+        wish: What it asks for, with no more replicas than its queue may have.
         free: What is free on each node that it may come to.
         offset: The record that it is decided at, for the plans' names.
         awaits: Whether a decision about a job is under way.
 
     Work: O(jobs that run), and O(log of them) searches of all nodes.
     """
-    wish = wish_of(job)
     candidates = [
-        Candidate(plan, {node: view.nodes.held(victim, node) for node in victim.holds if node in free})
+        Candidate(plan=plan, leaves={node: view.nodes.held(victim, node) for node in victim.holds if node in free})
         for victim, plan in _suspendable(view, job, offset, awaits)
     ]
-    found = _on_one_node(job, wish, free, candidates) or _on_several(wish, free, candidates)
+    found = _on_one_node(wish, free, candidates) or _on_several(wish, free, candidates)
     if found is None or not found[0]:
         return None
     chosen, places = found
@@ -98,12 +112,10 @@ def _suspendable(
 
 
 def _on_one_node(
-    job: Job, wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Candidate]
+    wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Candidate]
 ) -> tuple[Sequence[Candidate], GangPlaces] | None:
-    sizes = job.spec.counts() if wish.roles else ()
-    total = Resources()
-    for requests in job.spec.replica_requests(sizes):
-        total += requests
+    sizes = wish.sizes
+    total = asked(wish.roles, sizes) if sizes else wish.requests
     on_nodes: dict[str, list[Candidate]] = {}
     for one in candidates:
         for node in one.leaves:
@@ -111,7 +123,7 @@ def _on_one_node(
     best: tuple[int, str, Sequence[Candidate]] | None = None
     for node, there in on_nodes.items():
         if wish.first_node in {None, node}:
-            needed = _needed({node: total}, free, there)
+            needed = least_needed({node: total}, free, there)
             if needed is not None and (best is None or (len(needed), node) < best[:2]):
                 best = (len(needed), node, needed)
     if best is None:
@@ -122,42 +134,48 @@ def _on_one_node(
 def _on_several(
     wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Candidate]
 ) -> tuple[Sequence[Candidate], GangPlaces] | None:
-    if not wish.roles:
-        return None
-
-    def place(count: int) -> GangPlaces | None:
-        left = dict(free)
-        for one in candidates[:count]:
-            for node, amount in one.leaves.items():
-                left[node] += amount
-        return choose(wish.roles, Slots(left), first_node=wish.first_node)
-
-    low, high = 1, len(candidates)
-    if not candidates or place(high) is None:
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if place(middle) is None:
-            low = middle + 1
-        else:
-            high = middle
-    places = place(low)
+    count = fewest_gone(wish, free, candidates) if wish.roles else None
+    places = None if count is None else places_without(wish, free, candidates[:count])
     if places is None:  # a greedy packing may fail with more room
         return None
-    wanted: dict[str, Resources] = {}
-    requests = [role.requests for role, size in zip(wish.roles, places.sizes, strict=True) for _ in range(size)]
-    for node, amount in zip(places.nodes, requests, strict=True):
-        wanted[node] = wanted.get(node, Resources()) + amount
-    needed = _needed(wanted, free, candidates[:low])
+    needed = least_needed(places.amounts(wish.roles), free, candidates[:count])
     return None if needed is None else (needed, places)
 
 
-def _needed(
-    wanted: Mapping[str, Resources], free: Mapping[str, Resources], candidates: Sequence[Candidate]
-) -> Sequence[Candidate] | None:
-    """The candidates without whom there is no room for what is wanted on each node; None if there is none with all."""
+def fewest_gone(wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Leaving]) -> int | None:
+    """How many from the front make room for a gang once they are gone; None where all of them do not."""
+    low, high = 1, len(candidates)
+    if not candidates or places_without(wish, free, candidates) is None:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if places_without(wish, free, candidates[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def places_without(wish: Wish, free: Mapping[str, Resources], gone: Sequence[Leaving]) -> GangPlaces | None:
+    """Where a gang would be once these jobs are gone."""
+    left = dict(free)
+    for one in gone:
+        _change(left, one, 1)
+    return choose(wish.roles, Slots(left), first_node=wish.first_node)
+
+
+def least_needed(
+    wanted: Mapping[str, Resources],
+    free: Mapping[str, Resources],
+    candidates: Sequence[L],
+    spared: Callable[[L], object] = lambda _: 0,
+) -> list[L] | None:
+    """The candidates from the front without whom there is no room for what is wanted on each node; None: there is none.
+
+    Of those that are superfluous, the one for which ``spared`` is least is left alone first.
+    """
     left = {node: free[node] for node in wanted}
-    taken: list[Candidate] = []
+    taken: list[L] = []
     for one in candidates:
         if _fits(wanted, left):
             break
@@ -166,7 +184,7 @@ def _needed(
             _change(left, one, 1)
     if not _fits(wanted, left):
         return None
-    for one in list(taken):
+    for one in sorted(taken, key=spared):  # type: ignore[arg-type]
         _change(left, one, -1)
         if _fits(wanted, left):
             taken.remove(one)
@@ -179,7 +197,7 @@ def _fits(wanted: Mapping[str, Resources], left: Mapping[str, Resources]) -> boo
     return all(amount.fits(left[node]) for node, amount in wanted.items())
 
 
-def _change(left: dict[str, Resources], one: Candidate, sign: int) -> None:
+def _change(left: dict[str, Resources], one: Leaving, sign: int) -> None:
     for node, amount in one.leaves.items():
         if node in left:
             left[node] = left[node] + amount if sign > 0 else left[node] - amount

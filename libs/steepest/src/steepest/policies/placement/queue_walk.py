@@ -11,16 +11,22 @@ kept in a snapshot.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+
+import msgspec
 
 from steepest.policies.pending import Pending
-from steepest.policies.placement.gangs import fewest
-from steepest.policies.placement.room import Room
-from steepest.policies.queueing.limits import LimitsOfQueues
+from steepest.policies.placement.gangs import Sizes, within
+from steepest.policies.placement.room import Room, would_have_room
 from steepest.policies.queueing.order import Place, QueueOrder
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.queue_limits import Excess, excess
 from steepest.view.state import Job
+
+LOOKED_AT = 16
+"""Lines of waiting jobs for which room is looked for at a time."""
 
 Awaits = Callable[[Job], bool]
 """Whether a decision about a job is not read back yet."""
@@ -31,74 +37,93 @@ class QueueWalk:
 
     Attributes:
         room: Which wishes may have room.
-        limits: What queues may hold.
     """
 
     def __init__(self, view: ClusterView, pending: Pending) -> None:
         self.order = QueueOrder(view)
         self.room = Room(view, pending, self.order)
-        self.limits = LimitsOfQueues(view, pending)
         self._view = view
+        self._pending = pending
         self._held_back: dict[str, dict[Wish, None]] = {}
         self._falls = view.jobs.use.falls.now
         self._goes_on = False
 
     def is_of(self, view: ClusterView, pending: Pending) -> bool:
         """Whether this is the walk through that view."""
-        return self.room.is_of(view, pending)
+        return self._view is view and self._pending is pending
 
     def may_be_tried(self, job: Job) -> bool:
         """Whether a job's queue may have it now, in its smallest size."""
-        return self.limits.of(job.spec.queue) is None or self.limits.allow(job.spec, smallest(job))
+        return self.excess(job, job.spec.smallest) is None
+
+    def excess(self, job: Job, sizes: Sizes) -> Excess | None:
+        """The limit of its queue that a job would exceed with so many replicas of each role; None: none."""
+        if not self._view.parameters.queueing.limits:
+            return None
+        return excess(self._view, job, sizes, self._pending.coming(self._view, job.spec.queue))
+
+    def allowed(self, job: Job) -> Wish:
+        """What a job asks for, with no more replicas of each role than its queue may have now."""
+        wish = wish_of(job)
+        sizes = within(wish.roles, wish.sizes, lambda sizes: self.excess(job, sizes) is None) or ()
+        roles = (msgspec.structs.replace(role, replicas=size) for role, size in zip(wish.roles, sizes, strict=True))
+        return msgspec.structs.replace(wish, roles=tuple(roles))
 
     def jobs(self, awaits: Awaits) -> Iterator[Job]:
         """The jobs to be tried. Between two of them the caller says by :meth:`tried` what became of the one before.
 
-        Work: O(log n) for each job that is tried, and for each queue or wish that may have room.
+        Work: O(log n) for each job that is tried, and for each queue or wish that may have room; where the queue blocks,
+        also O(nodes) for each job that has no room.
         """
         self.room.look()
         self._let_go_on()
         blocks = self._view.parameters.queueing.blocking
-        due: list[tuple[Place, Wish | str]] = []
-        for line in list(self.order.queues()) if blocks else self.room.open():
-            self._line_up(due, line, awaits)
+        for job in self._walk(list(self.order.queues()) if blocks else self.room.open(), awaits):
+            yield job
+            if blocks and not self._goes_on:
+                if would_have_room(self._view, wish_of(job)):
+                    return
+                self._goes_on = True  # nothing that runs keeps it waiting
+
+    def heads(self, awaits: Awaits, most: int = LOOKED_AT) -> Iterator[Job]:
+        """The first job of each line, in order, whether it has room or not; never one that its queue's limits hold back.
+
+        Between two of them the caller says by :meth:`tried` whether the next one of its line is to come. Of more than
+        ``most`` lines, the first half of these is looked at always, and the others in turns, so that none keeps others from
+        being looked at for ever.
+
+        Work: O(log n) for each job and line that is looked at.
+        """
+        self.room.look()
+        self._let_go_on()
+        blocks = self._view.parameters.queueing.blocking
+        lines: Sequence[Wish | str] = sorted(self.order.queues()) if blocks else self.order.lines()
+        self._pending.turn += 1
+        step = max(most // 2, 1)
+        first = most - most // 2
+        turns = max(-(-(len(lines) - first) // step), 1)
+        start = first + self._pending.turn % turns * step
+        return self._walk([*lines[:first], *lines[start : start + step]], awaits, by_room=False)
+
+    def _walk(self, lines: Iterable[Wish | str], awaits: Awaits, *, by_room: bool = True) -> Iterator[Job]:
+        due = self._lined_up(lines, awaits)
         heapq.heapify(due)
         while due:
             place, line = heapq.heappop(due)
-            if isinstance(line, Wish) and self.room.is_short(line):
+            if by_room and isinstance(line, Wish) and self.room.is_short(line):
                 continue  # what it might have had went to those before it
             job = self._view.jobs[place[-1]]
-            if not self.may_be_tried(job):
-                if isinstance(line, Wish):
-                    self._held_back.setdefault(line.queue, {})[line] = None
-                    self.room.close(line)
-                continue
-            yield job
-            if self._goes_on:
-                behind: list[tuple[Place, Wish | str]] = []
-                self._line_up(behind, line, awaits, after=place)
-                for one in behind:
-                    heapq.heappush(due, one)
-            elif blocks:
-                return
-
-    def first(self, awaits: Awaits) -> Job | None:
-        """The first job in the queue about which no decision is under way."""
-        self.room.look()
-        heads = [
-            next((job for job in self.order.in_queue(queue) if not awaits(job)), None) for queue in self.order.queues()
-        ]
-        return min((job for job in heads if job is not None), key=self.order.place, default=None)
-
-    def waiting(self, awaits: Awaits) -> Iterator[Job]:
-        """The jobs that may be placed, in order, about which no decision is under way; whether they have room or not."""
-        order = self.order
-        lines = [((order.place(job), job) for job in order.in_queue(queue)) for queue in order.queues()]
-        for _, job in heapq.merge(*lines, key=lambda one: one[0]):
-            if not awaits(job) and self.may_be_tried(job):
+            held_back = self.excess(job, job.spec.smallest)
+            if held_back is None:
                 yield job
+            elif isinstance(line, Wish):
+                self._held_back.setdefault(line.queue, {})[line] = None
+                self.room.close(line)
+            if self._goes_on if held_back is None else (not isinstance(line, Wish) and held_back.is_alone):
+                for one in self._lined_up((line,), awaits, after=place):
+                    heapq.heappush(due, one)
 
-    def tried(self, *, placed: bool, rejected: bool) -> None:
+    def tried(self, *, placed: bool, rejected: bool = False) -> None:
         """What became of the job that was given last."""
         self._goes_on = placed or (rejected and self._view.parameters.queueing.blocking)
 
@@ -120,21 +145,19 @@ class QueueWalk:
         for queue in list(self._held_back) if fallen is None else fallen:
             self.holds_less(queue)
 
-    def _line_up(
-        self, due: list[tuple[Place, Wish | str]], line: Wish | str, awaits: Awaits, after: Place | None = None
-    ) -> None:
-        """Let the next job of a line that awaits nothing be tried when it is its turn."""
-        order = self.order
-        if after is None and isinstance(line, Wish):
-            head = order.head(line)
-            if head is None or not awaits(self._view.jobs[head[-1]]):
-                due += [] if head is None else [(head, line)]
-                return
-        jobs = order.asking_for(line, after) if isinstance(line, Wish) else order.in_queue(line, after)
-        for job in jobs:
-            if not awaits(job):
-                due.append((order.place(job), line))
-                return
+    def _lined_up(
+        self, lines: Iterable[Wish | str], awaits: Awaits, after: Place | None = None
+    ) -> list[tuple[Place, Wish | str]]:
+        """The next job of each line that awaits nothing."""
+        order, due = self.order, list[tuple[Place, Wish | str]]()
+        for line in lines:
+            head = order.head(line) if after is None and isinstance(line, Wish) else None
+            if head is not None and not awaits(self._view.jobs[head[-1]]):
+                due.append((head, line))
+                continue
+            jobs = order.asking_for(line, after) if isinstance(line, Wish) else order.in_queue(line, after)
+            due += [(order.place(job), line) for job in islice((job for job in jobs if not awaits(job)), 1)]
+        return due
 
 
 def walk_of(walk: QueueWalk | None, view: ClusterView, pending: Pending) -> QueueWalk:
@@ -148,9 +171,3 @@ def read_back(walk: QueueWalk | None, pending: Pending, plan: str) -> None:
     if made is not None and walk is not None:
         walk.room.may_be_back(places.node for places in made.targets)
     pending.read_back(plan)
-
-
-def smallest(job: Job) -> tuple[int, ...]:
-    """The least numbers of replicas that a job may be started with; empty: it has one replica."""
-    wish = wish_of(job)
-    return fewest(wish.roles) if wish.roles else ()

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN
+from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, LIMITS_HOLD
 from steepest.policies.placement.gangs import fewest
 from steepest.policies.placement.room import best_case, could_ever
 from steepest.policies.placement.slots import fitting
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
+from steepest.view.places.queue_limits import excess
 from steepest.view.refusal import Refusal, first
 from steepest.view.spec_rules import what_is_wrong
 from steepest.view.state import Job
@@ -48,7 +49,7 @@ REQUEST: Mapping[Rejection, Callable[[ClusterView, Job, str], bool]] = {
     Rejection.WRONG: lambda view, job, _: bool(_what_is_wrong(view, job)),
     Rejection.SEVERAL_REPLICAS: lambda view, job, _: job.spec.is_gang and not view.has(GANGS_RUN),
 }
-"""What is wrong with a request, regardless of the nodes."""
+"""What is wrong with a request, regardless of the nodes and of what other jobs hold."""
 
 
 def why_not_taken(view: ClusterView, job: Job, request: str) -> str | None:
@@ -73,8 +74,13 @@ def why_never_placed(view: ClusterView, job: Job) -> str | None:
 
 
 def _what_is_wrong(view: ClusterView, job: Job) -> str:
-    """What is wrong with a job's description in its pool; empty where nothing is."""
-    return next(what_is_wrong(job.spec, gangs_choose=view.has(GANGS_CHOOSE)), "")
+    """What is wrong with a job's description in its pool; empty where nothing is.
+
+    One that was admitted waits where its limit is lowered later: it may be raised again.
+    """
+    wrong = next(what_is_wrong(job.spec, gangs_choose=view.has(GANGS_CHOOSE)), "")
+    over = excess(view, job, job.spec.smallest) if view.has(LIMITS_HOLD) and not job.admitted else None
+    return wrong or (over.words if over is not None and over.is_alone else "")
 
 
 def _largest(view: ClusterView) -> str:

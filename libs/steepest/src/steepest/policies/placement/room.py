@@ -89,10 +89,6 @@ class Room:
         self._capacities = Slots({})
         self._look_at_all()
 
-    def is_of(self, view: ClusterView, pending: Pending) -> bool:
-        """Whether this is what it remembers of."""
-        return self._view is view and self._pending is pending
-
     def open(self) -> Iterator[Wish]:
         """The wishes that may have room; of some of them, the jobs may be gone."""
         self.look()
@@ -256,6 +252,12 @@ def has_room(wish: Wish, slots: Slots) -> bool:
     if wish.first_node is not None:
         return wish.first_node in slots.free and wish.requests.fits(slots.free[wish.first_node])
     return slots.of(wish.requests) > 0
+
+
+def would_have_room(view: ClusterView, wish: Wish) -> bool:
+    """Whether there is room for a wish on the nodes that it may come to now, were they empty. Work: O(nodes)."""
+    nodes = [node for node in view.nodes if node.is_open and is_allowed(wish.rule, node)]
+    return has_room(wish, Slots({node.name: node.capacity for node in nodes}))
 
 
 def could_ever(view: ClusterView, wish: Wish) -> bool:

@@ -24,6 +24,8 @@ def fitting(requests: Resources, free: Resources) -> int:
         most = min(most, free.memory_mib // requests.memory_mib)
     elif free.memory_mib < 0:
         return 0
+    if requests.replicas:
+        most = min(most, free.replicas // requests.replicas)
     if gpus_m := requests.all_gpus_m:
         most = min(most, free.all_gpus_m // gpus_m)
     if requests.extended:

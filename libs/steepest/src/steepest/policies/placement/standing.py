@@ -12,19 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from steepest.events.common import NodeRule, Resources
-from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import choose, fewest
-from steepest.policies.placement.queue_walk import smallest
-from steepest.policies.placement.room import has_room
+from steepest.policies.placement.room import has_room, would_have_room
 from steepest.policies.placement.slots import Slots, fitting
-from steepest.policies.queueing.limits import LimitsOfQueues
 from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
 from steepest.view.places.node_rules import is_allowed, why_not_allowed
+from steepest.view.places.queue_limits import Excess, excess
 from steepest.view.progress import time_left
 from steepest.view.state import Job, Phase
+
+ONCE_RAISED = "; it starts only once that limit is raised"
 
 ESTIMATED = 100
 """Jobs at the head of the queue of which a start is estimated."""
@@ -65,19 +65,21 @@ def standings(view: ClusterView) -> Mapping[str, Standing]:
     rank = queue_policy(rules.policy).rank
     queued = sorted(view.jobs.queue, key=lambda job: (rank(job, rules), job.submitted_offset))
     slots_by_rule: dict[NodeRule | None, Slots] = {}
-    limits = LimitsOfQueues(view, Pending())
     starts = _starts(view, queued[:ESTIMATED]) if queued else {}
     found: dict[str, Standing] = {}
-    before: str | None = None
+    before: dict[str | None, str] = {}  # None: in all queues
     for place, job in enumerate(queued, start=1):
         rule = wish_of(job).rule
         if (slots := slots_by_rule.get(rule)) is None:
             slots = slots_by_rule[rule] = Slots(
                 {node.name: node.free for node in view.nodes if node.is_open and is_allowed(rule, node)}
             )
-        waits_for, reason = _why(view, job, slots, limits, before)
-        if waits_for is Waits.ROOM and rules.blocking:
-            before = before or job.name
+        over = excess(view, job, job.spec.smallest)
+        waits_for, reason = _why(view, job, slots, over, before)
+        if rules.blocking and waits_for is Waits.LIMIT and over is not None and not over.is_alone:
+            before.setdefault(job.spec.queue, f"job {job.name} is before it in its queue, which has reached its limit")
+        elif rules.blocking and waits_for is Waits.ROOM and would_have_room(view, wish_of(job)):
+            before.setdefault(None, f"job {job.name} is before it and has no room")
         start_ms = starts.get(job.name) if waits_for in {Waits.ROOM, Waits.BLOCKED} else None
         found[job.name] = Standing(
             position=place, waiting=len(queued), waits_for=waits_for, reason=reason, start_ms=start_ms
@@ -85,16 +87,17 @@ def standings(view: ClusterView) -> Mapping[str, Standing]:
     return found
 
 
-def _why(view: ClusterView, job: Job, slots: Slots, limits: LimitsOfQueues, before: str | None) -> tuple[Waits, str]:
+def _why(
+    view: ClusterView, job: Job, slots: Slots, over: Excess | None, before: Mapping[str | None, str]
+) -> tuple[Waits, str]:
     hold = job.not_before_counted_ms - view.counted_ms
-    its = limits.of(job.spec.queue)
-    exceeded = None if its is None else limits.within(its, job.spec, smallest(job))
+    blocked = before.get(None) or before.get(job.spec.queue)
     for applies, waits_for, reason in (
         (not job.admitted, Waits.ADMISSION, "it is not admitted yet, which a running system does"),
         (hold > 0, Waits.RETRY, f"its next try is held back, after: {job.stop_reason or 'a failure'}"),
         (not slots.free, Waits.NODES, _why_no_node(view, wish_of(job).rule)),
-        (exceeded is not None, Waits.LIMIT, f"queue {job.spec.queue} would exceed its limit of {exceeded}"),
-        (before is not None, Waits.BLOCKED, f"job {before} is before it and has no room"),
+        (over is not None, Waits.LIMIT, f"{over.words}{ONCE_RAISED if over.is_alone else ''}" if over else ""),
+        (blocked is not None, Waits.BLOCKED, f"{blocked}"),
     ):
         if applies:
             return waits_for, reason
@@ -137,6 +140,7 @@ def _no_room_for(wish: Wish, slots: Slots) -> str:
 def _short(requests: Resources, slots: Slots) -> str:
     """The resources that no node has enough of, in words; empty where each is there by itself."""
     parts = {
+        "room for more replicas": Resources(replicas=requests.replicas),
         "CPU": Resources(cpu_m=requests.cpu_m),
         "memory": Resources(memory_mib=requests.memory_mib),
         "GPUs": Resources(gpus=requests.gpus, gpu_m=requests.gpu_m),
@@ -179,8 +183,7 @@ def _take(view: ClusterView, wish: Wish, left: dict[str, Resources]) -> bool:
         places = choose(wish.roles, Slots(allowed), first_node=wish.first_node)
         if places is None:
             return False
-        requests = [role.requests for role, size in zip(wish.roles, places.sizes, strict=True) for _ in range(size)]
-        for node, amount in zip(places.nodes, requests, strict=True):
+        for node, amount in places.amounts(wish.roles).items():
             left[node] -= amount
         return True
     for node in sorted(allowed):

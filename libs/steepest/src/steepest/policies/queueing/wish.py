@@ -26,6 +26,11 @@ class Wish(msgspec.Struct, frozen=True, cache_hash=True):
     roles: tuple[Role, ...] = ()
     rule: NodeRule | None = None
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many replicas of each role; empty: it has one replica."""
+        return tuple(role.replicas for role in self.roles)
+
 
 def wish_of(job: Job) -> Wish:
     """What a job asks for now; once it has started anywhere, it may go on everywhere."""

@@ -13,6 +13,7 @@ from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_progress import CHIEF
+from steepest.view.places.queue_limits import limits_of
 from steepest.view.progress import total_steps
 from steepest.view.state import Job
 
@@ -52,7 +53,7 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
     job = view.touched
     match event:
         case c.NodeJoined() if event.takes_jobs:
-            _join(state, event.node, event.capacity, now_s)
+            _join(state, event.node, view.nodes[event.node].capacity, now_s)
         case c.NodeGone():
             state.fair.leave(event.node, now_s)
             state.residences.pop(event.node, None)
@@ -98,8 +99,7 @@ def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: fl
 
 def _is_held_back(view: ClusterView, job: Job) -> bool:
     """Whether a job may have to wait where there is room: such a job comes when it is placed."""
-    is_limited = any(limits.queue == job.spec.queue for limits in view.parameters.queueing.limits)
-    return is_limited or job.spec.node_rule is not None
+    return limits_of(view, job.spec.queue) is not None or job.spec.node_rule is not None
 
 
 def _arrive(

@@ -17,7 +17,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -25,10 +24,11 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.events.registry import GANGS_RUN
+from steepest.policies.placement.gangs import GangPlaces
 from steepest.policies.placement.preemption import suspension
-from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
+from steepest.policies.placement.queue_walk import LOOKED_AT, QueueWalk, read_back, walk_of
 from steepest.policies.placement.room import has_room
-from steepest.policies.queueing.wish import wish_of
+from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.policies.steepest.gangs.unmanaged import is_managed
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.moves import MOST_SOURCES, SPARE
@@ -38,9 +38,6 @@ from steepest.policies.steepest.residences import Residence, Residences
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import void_transition
-
-LOOKED_AT = 16
-"""Waiting jobs for which room is looked for at a time."""
 
 LAST_IN_LINE = 0.2
 """A job that gets at most this share of what it can use may give way. With half of it, more jobs were suspended in
@@ -91,13 +88,12 @@ class RoomMaker:
         """The exchanges to be made now. The residences are changed as if each was made."""
         if not view.jobs.queue.any_ready or not view.has(GANGS_RUN):
             return
-        walk = self._walk_in(view)
-        walk.room.look()
+        walk = self._walk = walk_of(self._walk, view, self._state)
         residences = self._residences.fullest(MOST_SOURCES)
         last = sorted(one for residence in residences for one in self._last_in_line(view, residence))
         ends_s = min((_ends_s(residence)[0] for residence in residences), default=math.inf)
         comes_late = math.inf > ends_s > view.parameters.steepest.pays * self._cost_s(view)
-        for wanted in self._without_room(view, walk) if last else ():
+        for wanted in self._without_room(view, walk, last) if last else ():
             free = walk.room.slots_for(wish_of(wanted.job)).free
             if wanted.reason == COMES_LATE and not comes_late:
                 continue
@@ -107,15 +103,21 @@ class RoomMaker:
                     walk.room.was_taken([view.nodes[one.node]])
                     break
 
-    def _without_room(self, view: ClusterView, walk: QueueWalk) -> Sequence[WithoutRoom]:
-        """The jobs that get others' places, in order."""
+    def _without_room(self, view: ClusterView, walk: QueueWalk, last: Sequence[LastInLine]) -> Sequence[WithoutRoom]:
+        """The jobs that get others' places, in order, of those for whom one of ``last`` leaves enough room."""
         state = self._state
         back = sorted(
             (due_s, name) for name in state.suspended if (due_s := self._is_due_back(view, view.jobs[name])) is not None
         )
-        most = 1 if view.parameters.queueing.blocking else LOOKED_AT
-        waiting = list(islice(walk.waiting(state.concerns), most))
-        new = [job for job in waiting if job.incarnation == 0 and is_managed(job)]
+        new: list[Job] = []
+        for job in walk.heads(lambda job: state.concerns(job) or job.incarnation > 0 or not is_managed(job)):
+            wish, slots = wish_of(job), walk.room.slots_for(wish_of(job))
+            is_short = not has_room(wish, slots)
+            helpful = [one for one in last if is_short and _leaves_room(view, one, wish, slots.free)]
+            walk.tried(placed=bool(helpful) and not view.parameters.queueing.blocking)
+            new += [job] if any(view.jobs[one.job].spec.priority <= job.spec.priority for one in helpful) else []
+            if len(new) == LOOKED_AT:
+                break
         wanted = [WithoutRoom(view.jobs[name], WOULD_BE_LATE) for _, name in back]
         wanted += [WithoutRoom(job, RUNS_FAIRLY) for job in new if job.name in state.fair.jobs]
         wanted += [WithoutRoom(job, COMES_LATE) for job in new if job.name not in state.fair.jobs]
@@ -161,11 +163,9 @@ class RoomMaker:
     ) -> c.TransitionPlanned | None:
         """The plan that a job gives way to another one, which has room then; None: it must not."""
         job, wish = view.jobs[one.job], wish_of(wanted.job)
-        if one.node not in free or wish.first_node not in {None, one.node} or self._residences[one.node].awaits:
+        if self._residences[one.node].awaits or job.spec.priority > wanted.job.spec.priority:
             return None
-        if job.spec.priority > wanted.job.spec.priority:
-            return None
-        if not wish.requests.fits(free[one.node] + view.nodes.held(job, one.node)):
+        if not _leaves_room(view, one, wish, free):
             return None
         state = self._state
         facts = facts_of(state, view.parameters.steepest, job, view.nodes[one.node].capacity.cpu_m / 1000)
@@ -190,16 +190,9 @@ class RoomMaker:
         yield from state.lift(job, one.node, plan, "it gives way, and saves after its next step")
         state.add_suspension(leaving.plan, job)
         yield leaving
-        placement = c.PlacementPlanned(
-            plan=f"steepest-{received.offset}-place-{placed.name}",
-            job=placed.name,
-            incarnation=placed.incarnation,
-            nodes=(one.node,),
-            after=(leaving.plan,),
-            because=c.Because(rule=f"{wanted.reason}; {job.name}, which is last in line there, gives way"),
-        )
-        state.add(placement.plan, placed, None, one.node)
-        yield placement
+        because = c.Because(rule=f"{wanted.reason}; {job.name}, which is last in line there, gives way")
+        plan = f"steepest-{received.offset}-place-{placed.name}"
+        yield state.place(plan, placed, GangPlaces((one.node,), ()), because, (leaving.plan,))
         residence = self._residences[one.node]
         residence.jobs = [each for each in residence.jobs if each.name != job.name]
         residence.awaits = True
@@ -209,9 +202,12 @@ class RoomMaker:
         """What an exchange costs the job that gives way, in seconds."""
         return view.parameters.steepest.move_cost_ms / 1000
 
-    def _walk_in(self, view: ClusterView) -> QueueWalk:
-        self._walk = walk_of(self._walk, view, self._state)
-        return self._walk
+
+def _leaves_room(view: ClusterView, one: LastInLine, wish: Wish, free: Mapping[str, Resources]) -> bool:
+    """Whether there is room for a wish on a node once a job that may give way is gone."""
+    if one.node not in free or wish.first_node not in {None, one.node}:
+        return False
+    return wish.requests.fits(free[one.node] + view.nodes.held(view.jobs[one.job], one.node))
 
 
 def _ends_s(residence: Residence) -> tuple[float, float]:

@@ -23,7 +23,7 @@ from steepest.cluster.simulated.storage import SharedStorage
 from steepest.cluster.simulated.timeline import VirtualTimeline
 from steepest.errors import InputError
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import LEAST_CPU_M, Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.events.requests import SERVER_ROLES
@@ -245,7 +245,7 @@ def _roles(job: SimJob) -> Iterator[c.Role]:
 
 def _serving(job: SimJob) -> Resources:
     """What a parameter server requests."""
-    return Resources(cpu_m=job.requests.cpu_m, memory_mib=job.requests.memory_mib)
+    return Resources(cpu_m=max(job.requests.cpu_m, LEAST_CPU_M), memory_mib=job.requests.memory_mib)
 
 
 def _fail_later(pool: SimulatedPool, cluster: ClusterSpec, seed: int) -> None:

@@ -175,7 +175,7 @@ class LifecycleContract:
 
     @pytest.mark.parametrize("by", ["lose", "end_place"])
     async def test_an_end_that_says_nothing_of_the_job_is_gone(self, stage: ClusterFixture, by: str) -> None:
-        """Nobody saw it, or its place ended: the reason is everywhere, and no status; the next incarnation may start."""
+        """Its place ended, or the end was not seen: it has a reason and no status; the next incarnation may start."""
         await stage.train()
         await getattr(stage.harness, by)(JOB)
         report = await stage.report(lambda found: found.state is not ReplicaState.RUNNING)

@@ -61,7 +61,7 @@ class History(FileWitness):
         for other in self.running:
             if other.node == training.node:
                 taken += other.spec.requests
-        if not taken.fits(self._capacities[training.node]):
+        if not taken.fits(self._capacities[training.node].of_a_node):
             self.overfull.append(moment)
         super().begins(training)
 

@@ -12,7 +12,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, NODES_ARE_CHOSEN
+from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_CHOSEN
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
@@ -27,7 +27,7 @@ def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any])
         view.touched = view.jobs[event.job]
         # Sent twice it counts once; another job of the same name is for the placer to reject.
         return view.touched.request != event.request
-    spec = event.spec
+    spec = event.spec.counted if view.has(LIMITS_HOLD) else event.spec
     if spec.node_rule is not None and not view.has(NODES_ARE_CHOSEN):
         spec = msgspec.structs.replace(spec, node_rule=None)
     job = Job(
@@ -179,6 +179,7 @@ def _gang_replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped, r
         return False
     verdict = lifecycle.replica_stopped(view, job, event)
     if starting or (plan is not None and plan.kind in CLEARING):
+        view.jobs.update(job)
         return True
     stopping = plan is not None and plan.begun and plan.step is c.Step.STOP
     if stopping:

@@ -12,7 +12,6 @@ from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.events.registry import (
     FACTS_ARE_CHECKED,
-    GANGS_CHOOSE,
     GROWTH_IS_PROVEN,
     NODES_ARE_CHOSEN,
     STATE_IS_BOUNDED,
@@ -43,7 +42,7 @@ def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> 
     view.state.flags = event.flags
     view.state.parameters = event.parameters
     view.nodes.weigh_by(event.parameters.specon)
-    view.jobs.queue.let_gangs_choose(on=view.has(GANGS_CHOOSE))
+    view.jobs.follow(event.flags)
 
 
 def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:

@@ -31,6 +31,7 @@ LASTING_S = 10.0
 
 STEP_CPU_M = 50
 STEP_MEMORY_MIB = 64
+STEP_PODS = 5
 """What remains beside others is rounded down to these steps, so that few sizes of nodes occur."""
 
 
@@ -60,6 +61,7 @@ def resources(quantities: Mapping[str, Quantity], *, up: bool = False) -> Resour
         memory_mib=mebibytes(quantities.get("memory", 0), up=up) or 0,
         gpus=(millis(quantities.get(GPU, 0)) or 0) // 1000,
         extended=tuple(extended.items()),
+        replicas=(millis(quantities.get("pods", 0)) or 0) // 1000,
     )
 
 
@@ -101,7 +103,7 @@ def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
     held: dict[str, Resources] = {}
     for pod in pods:
         if pod.spec.node_name is not None and not pod.has_ended:
-            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod.spec)
+            held[pod.spec.node_name] = held.get(pod.spec.node_name, Resources()) + requested(pod.spec).of_a_replica
     return held
 
 
@@ -184,6 +186,9 @@ def _left(node: ClusterNode, held: Resources, others: Mapping[str, Resources]) -
     if taken is None:
         return total
     left = (total - taken).positive
+    pods = left.replicas // STEP_PODS * STEP_PODS
+    if total.replicas and not pods:
+        return held
     cpu_m, memory_mib = left.cpu_m // STEP_CPU_M * STEP_CPU_M, left.memory_mib // STEP_MEMORY_MIB * STEP_MEMORY_MIB
-    left = msgspec.structs.replace(left, cpu_m=cpu_m, memory_mib=memory_mib)
+    left = msgspec.structs.replace(left, cpu_m=cpu_m, memory_mib=memory_mib, replicas=pods)
     return left.larger(held)
