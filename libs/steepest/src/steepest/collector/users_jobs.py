@@ -34,6 +34,7 @@ from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 from steepest.view.spec_rules import is_choosing_gang
+from steepest.view.state import Job
 
 _log = Logger()
 _LOOK_S = 10.0
@@ -130,17 +131,17 @@ class UsersJobs(Effector):
     async def _take(self, of: _Followed, found: UsersObject, send: Send) -> None:
         kind = of.kind
         name = job_name(found.metadata.name, found.metadata.uid)
-        is_known = self._view.jobs.get(name) is not None
-        if found.is_over(kind) or is_known or found.metadata.deletion_timestamp is not None:
-            return
-        if not self._is_ours(queue_of(found)):
+        known = self._view.jobs.get(name)
+        is_known = known is not None and known.request == found.metadata.uid and USERS_JOB in known.spec.env
+        is_gone = found.is_over(kind) or found.metadata.deletion_timestamp is not None
+        if is_known or is_gone or not self._is_ours(queue_of(found)):
             return
         try:
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
                 return
             spec = submission(kind, found, having, namespace=of.namespace)
-            self._refuse_before_its_flag(spec)
+            self._refuse_what_is_rejected(spec, known)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(of, found, name, having)
             if is_queued(found.metadata) and is_suspended(kind, found.read()):  # it changes once Kueue admits it
@@ -153,12 +154,14 @@ class UsersJobs(Effector):
             return
         await send(c.JobSubmitted(job=name, request=found.metadata.uid, spec=spec))
 
-    def _refuse_before_its_flag(self, spec: c.JobSpec) -> None:
+    def _refuse_what_is_rejected(self, spec: c.JobSpec, known: Job | None) -> None:
         """Nothing, unless the pool would reject the job: left alone, it is taken as soon as the flag is on.
 
         Raises:
-            InputError: It would.
+            InputError: It would. ``known``, another job, has its name, or its flag is off.
         """
+        if known is not None:
+            raise InputError(f"the pool has another job named {known.name}", hint="make it again")
         if is_choosing_gang(spec) and not self._view.has(GANGS_CHOOSE):
             raise InputError(
                 "its pods name the nodes that they may run on, which in this pool only one pod can",
