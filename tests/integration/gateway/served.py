@@ -34,17 +34,20 @@ class ServedFolder:
     Attributes:
         address: Of the gateway that runs.
         patience_s: For how long its first answer is waited for.
+        output_file: What the gateway prints.
+        files_most: How many files the gateway may have open; None: as many as this process.
     """
 
     def __init__(self, root: Path, nodes: dict[str, int] | None = None) -> None:
         self.folder = StateFolder(root / "state")
         self._nodes = nodes or NODES
         self.patience_s = PATIENCE_S
+        self.files_most: int | None = None
         self._installation = Installation(nodes=tuple(NodeSpec(n, Resources(m)) for n, m in self._nodes.items()))
         self.folder.create(self._installation)
         self._at = self._installation.layout.of_pool("default")
         self._process: subprocess.Popen[bytes] | None = None
-        self._output = root / "gateway.log"
+        self.output_file = root / "gateway.log"
         self._port = 0
         asyncio.run(self._open())
 
@@ -100,9 +103,9 @@ class ServedFolder:
             "STEEPEST_GATEWAY_PORT": str(self._port),
             **settings,
         }
-        with self._output.open("ab") as output:
+        with self.output_file.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "steepest_gateway"],
+                [*limited(self.files_most), sys.executable, "-m", "steepest_gateway"],
                 env=env,
                 stdout=output,
                 stderr=output,
@@ -118,8 +121,8 @@ class ServedFolder:
         while True:
             if self._process.poll() is not None:
                 self._process = None
-                raise AssertionError(self._output.read_text())
-            assert time.monotonic() < deadline, self._output.read_text()
+                raise AssertionError(self.output_file.read_text())
+            assert time.monotonic() < deadline, self.output_file.read_text()
             try:
                 address: str = json.loads(self.folder.gateway.read_bytes())["address"]
                 urllib.request.urlopen(f"{address}/healthz", timeout=5).close()
@@ -143,7 +146,7 @@ class ServedFolder:
     @property
     def output(self) -> str:
         """What the gateway has printed."""
-        return self._output.read_text()
+        return self.output_file.read_text()
 
     def kill(self) -> None:
         """Kill the gateway."""
@@ -161,6 +164,11 @@ class ServedFolder:
         status = self._process.wait(PATIENCE_S)
         self._process = None
         return status
+
+
+def limited(files_most: int | None) -> list[str]:
+    """What a command begins with whose process may have so many files open."""
+    return ["sh", "-c", f'ulimit -n {files_most}; exec "$@"', "sh"] if files_most else []
 
 
 def submitted(job: str, **spec: Any) -> list[c.ClusterEvent]:

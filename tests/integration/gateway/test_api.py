@@ -194,6 +194,17 @@ def test_what_is_wrong_is_refused(served_once: ServedFolder, body: bytes, kind: 
         assert client.jobs() == []
 
 
+def test_an_array_is_submitted_through_it(served: ServedFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its jobs tell themselves apart by a variable that no user may set otherwise."""
+    address = served.start()
+    monkeypatch.setenv("STEEPEST_CLIENT_TOKEN", served.token)
+    call = ["submit", "--server", address, "--name", "a", "--array", "2", "--", "true"]
+    assert CliRunner().invoke(main, call, catch_exceptions=False).exit_code == 0
+    with Client(address) as client:
+        said = [row.event["spec"]["env"] for row in client.events() if row.type == "JobSubmitted"]
+    assert said == [{"STEEPEST_ARRAY_INDEX": "***"}] * 2
+
+
 def test_what_cannot_be_read_stops_nothing(served: ServedFolder) -> None:
     """Records that are no events are passed over, and are events without a type."""
     served.append_raw(b"no event", b"\xff\x00", b'{"type":"JobSubmitted","job":"' + b"x" * 2**20 + b'"}')

@@ -17,6 +17,7 @@ from schemathesis.specs.openapi.checks import (
 from starlette.routing import Route
 from tests.integration.gateway.served import ServedFolder
 
+from steepest.clock import SystemClock
 from steepest.gateway.access import AccessRole, Grants
 from steepest.gateway.api import Api
 from steepest.gateway.metrics import GatewayMetrics
@@ -45,7 +46,8 @@ def test_every_operation_answers_as_described(case: schemathesis.Case[Any], serv
 
 def test_the_document_describes_the_routes() -> None:
     """Each route is an operation, and each operation a route."""
-    class_routes = Api(Served(pools={}, clock=None), Grants({}, AccessRole.READ), GatewayMetrics()).routes()  # type: ignore[arg-type]
+    nothing = Served(pools={}, clock=SystemClock())
+    class_routes = Api(nothing, Grants({}, AccessRole.READ), GatewayMetrics(), 10).routes()
     routes = {(str(route.path), method) for route in class_routes for method in _methods(route)}
 
     assert routes == {(f"/api/v1{one.path}", one.method.upper()) for one in OPERATIONS}

@@ -8,11 +8,9 @@ import time
 from collections.abc import Iterator
 
 import psutil
-import pytest
 from tests.integration.gateway.served import PATIENCE_S, ServedFolder, measured, running
 
 from steepest.client import Client
-from steepest.gateway import sse
 
 READERS = 200
 
@@ -73,13 +71,32 @@ def test_a_reader_that_stops_reading_holds_nothing_up(served: ServedFolder) -> N
         assert psutil.Process(served.pid).memory_info().rss < memory + 60 * 2**20
 
 
-def test_there_is_an_end_to_streams() -> None:
-    """One more than it serves is refused."""
-    streams = sse.Streams(lambda: None, 1)
-    streams.open = 1
-    with pytest.raises(sse.TooManyStreamsError):
-        streams.response(_nothing())  # type: ignore[arg-type]
+def asked(port: int, **headers: str) -> socket.socket:
+    """A connection that has asked for a stream."""
+    one = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    said = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    one.sendall(f"GET /api/v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n{said}\r\n".encode())
+    return one
 
 
-def _nothing() -> Iterator[bytes]:
-    return iter(())
+def test_one_reader_leaves_streams_to_the_others(served: ServedFolder) -> None:
+    """It gets as many as are left, and then 503 with when to come again; another one still gets a stream."""
+    served.files_most = 200
+    served.start()
+    port = int(served.address.rpartition(":")[2])
+    with contextlib.ExitStack() as held:
+        statuses: list[bytes] = []
+        while not statuses or statuses[-1] == b"200":
+            one = held.enter_context(asked(port))
+            answer = one.recv(1_000)
+            statuses.append(answer.split()[1])
+        other = held.enter_context(asked(port, Authorization=f"Bearer {served.token}"))
+
+        assert other.recv(1_000).split()[1] == b"200"
+        assert statuses[-1] == b"503"
+        assert b"retry-after" in answer.lower()
+        with Client(served.address) as client:
+            assert client.jobs() == []
+        held.pop_all().close()
+        with contextlib.closing(asked(port)) as again:
+            assert again.recv(1_000).split()[1] == b"200"

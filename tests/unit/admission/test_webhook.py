@@ -27,10 +27,15 @@ ORDER = (sys.executable, "-m", "steepest_admission_webhook", "--claim=shared", "
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a certificate for 127.0.0.1 and its key."""
     folder = tmp_path_factory.mktemp("tls")
+    make_certificate(folder)
+    return folder
+
+
+def make_certificate(folder: Path) -> None:
+    """Make ``tls.crt`` for 127.0.0.1, and ``tls.key``."""
     order = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     order += ["-subj", "/CN=webhook", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run([*order, "-keyout", "tls.key", "-out", "tls.crt"], cwd=folder, check=True, capture_output=True)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +46,15 @@ def port(certificate: Path) -> Iterator[int]:
     files = (f"--certificate={certificate}/tls.crt", f"--key={certificate}/tls.key")
     with subprocess.Popen([*ORDER, *files, f"--port={number}"]) as process:
         try:
-            _await_port(number, process)
+            await_port(number, process)
             yield number
         finally:
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=30) in (0, -signal.SIGTERM)
 
 
-def _await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until a webhook listens."""
     while process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

@@ -12,12 +12,13 @@ from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
 from steepest.app.settings.reading import read_settings
-from steepest.app.state_folder import StateFolder
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.commands.submit import EPILOG
 from steepest.cli.jobs.job_names import free_name
 from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.registry import FLAGS, READS
 
 SPEC = c.JobSpec(command=("true",))
@@ -141,3 +142,15 @@ def test_the_examples_are_not_refused(holding: Holding, tmp_path: Path, monkeypa
     assert len(examples) > 3
     for example in examples:
         assert call(folder, *(word for word in example if word != "--wait")).exit_code == 0
+
+
+def test_a_name_of_users_objects_is_taken_by_nobody_else(holding: Holding) -> None:
+    """In a pool on Kubernetes, where the log-collector gives such names; elsewhere it is a name like another."""
+    folder = holding()
+    assert call(folder, "--name", "victim.0a1b2c3d", "--", "true").exit_code == 0
+    nodes = (NodeSpec("n1", Resources(1_000), engine="kubernetes://n/c:/v"),)
+    folder.create(Installation(nodes=nodes))
+    refused = call(folder, "--name", "other.0a1b2c3d", "--", "true")
+
+    assert refused.exit_code == 2
+    assert "other.0a1b2c3d: names that end with a dot" in refused.stderr

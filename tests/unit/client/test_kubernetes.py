@@ -162,8 +162,8 @@ def test_each_failure_is_the_gateways_or_the_api_servers(
 def test_a_refusal_names_the_right_of_its_request() -> None:
     """The API server asks for another right for each method."""
     hints = []
-    submission = calls.submit("a", JobSpec(command=("a",)), None, None)
-    made: tuple[calls.Call[Any], ...] = (calls.pools(), submission, calls.cancel("a", None))
+    submission = calls.submit("a", JobSpec(command=("a",)))
+    made: tuple[calls.Call[Any], ...] = (calls.pools(), submission, calls.cancel("a"))
     for call in made:
         with pytest.raises(GatewayError) as refused:
             calls.decoded(call, 403, _status(403, "no"))
@@ -178,7 +178,7 @@ def test_the_gateway_takes_its_token_from_either_header() -> None:
     grants = access.Grants({known: access.AccessRole.SUBMIT})
 
     def role(headers: dict[str, str]) -> access.AccessRole:
-        return grants.role(access.credentials(Headers(headers)))
+        return grants.caller(Headers(headers), "127.0.0.1").role
 
     assert calls.OWN_HEADER == access.OWN_HEADER
     assert role({}) is access.AccessRole.NONE

@@ -16,7 +16,6 @@ from steepest.cluster.kubernetes.users_jobs import (
     USERS_JOB,
     is_of,
     job_name,
-    may_be_users,
     submission,
 )
 from steepest.errors import InputError
@@ -33,6 +32,7 @@ from steepest.events.common import (
 )
 from steepest.events.requests import Role
 from steepest.log.base import TopicPartition
+from steepest.policies.submission import may_be_users
 from steepest.runtime.decode import asked_record
 from steepest.view.spec_rules import what_is_wrong
 

@@ -70,10 +70,11 @@ class Installation:
         self.cluster = self.adapter()
         self._adapters.append(self.cluster)
 
-    def opt_in(self, team: str, *, marked_as: str = "") -> None:
+    def opt_in(self, team: str, *, marked_as: str = "", uid: str = "") -> None:
         """A marked Job ``mine`` of a team; a user may have marked it as another job."""
-        asked = users(copy.deepcopy(indexed(1)), uid=UIDS[team], namespace=team, resourceVersion="1")
-        change = marks(JOB, read(asked), self.cluster.jobs_settings, marked_as or JOBS[team])
+        uid = uid or UIDS[team]
+        asked = users(copy.deepcopy(indexed(1)), uid=uid, namespace=team, resourceVersion="1")
+        change = marks(JOB, read(asked), self.cluster.jobs_settings, marked_as or job_name("mine", uid))
         self.stub.put("jobs", patched(asked, change))
 
     async def start(self, team: str, incarnation: int = 1) -> None:
@@ -176,6 +177,23 @@ async def test_what_another_namespace_has_marked_like_a_job_is_not_its_own(insta
 
     assert {name for kind, name in installed.changed if kind == "jobs"} == {"team-a/mine"}
     assert not [name for kind, name in installed.changed if kind == "pods" and name.startswith("team-b/")]
+
+
+async def test_a_job_that_only_has_the_name_of_an_object_leaves_it_alone(installed: Installation) -> None:
+    """Its spec says whose pods it has, also to an adapter that starts later: the object is neither resumed nor suspended."""
+    installed.opt_in(OWN, uid=UIDS["team-a"])
+    squatter = ReplicaId(JOBS["team-a"])
+    await installed.cluster.start(squatter, 1, "n1", ReplicaSpec(command=("train",)), None)
+    await installed.cluster.stop(squatter, 1, grace_s=30)
+    await installed.start_again()
+    await installed.cluster.start(squatter, 2, "n2", ReplicaSpec(command=("train",)), None)
+    installed.stub.objects["jobs"]["mine"]["spec"]["suspend"] = False  # its own user's doing
+    await installed.cluster.stop(squatter, 2, grace_s=1)
+    await installed.cluster._own_jobs.remove(squatter)
+
+    changed = {name for kind, name in installed.changed if kind == "jobs"}
+    assert len(changed) == 1
+    assert "mine" not in changed
 
 
 async def test_a_namespace_that_is_not_named_is_not_asked_about(installed: Installation) -> None:

@@ -220,6 +220,21 @@ async def test_a_kind_that_the_cluster_lacks_is_listed_once_and_cancels_nothing(
         assert (await followed.next(c.JobSubmitted)).job == GANG
 
 
+@pytest.mark.parametrize("request_", [UID, "another"])
+async def test_an_object_whose_name_another_job_has_is_left_alone_and_told_why(tmp_path: Path, request_: str) -> None:
+    """Also where that job has its UID as its request: it is not the object's, which is neither marked nor known."""
+    stub, name = KubernetesStub(), f"mine.{UID[:8]}"
+    stub.put("jobs", users_job("mine"))
+    async with following(stub, tmp_path) as followed:
+        followed.fold(c.JobSubmitted(job=name, request=request_, spec=c.JobSpec(command=("sleep", "1"))))
+        followed.fold(c.PoolConfigured())
+        await until(lambda: followed.jobs._refused)
+        assert followed.sent.empty()
+
+    assert followed.jobs._refused == {UID: f"the pool has another job named {name}: make it again"}
+    assert CLUSTER not in stub.objects["jobs"]["mine"]["metadata"]["labels"]
+
+
 def teams_job(team: str) -> Any:
     """A Job ``mine`` of a team, which has a UID of its own."""
     made: Any = users_job("mine")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,38 @@ def test_step_left_out_elsewhere_is_one_more_than_the_last(tmp_path: Path) -> No
         run.report(loss=1)
         run.report(loss=1)
     assert positions(tmp_path / "r") == [(5, None), (6, 2), (7, 2), (8, 3), (9, 3)]
+
+
+def test_every_report_without_a_number_has_a_step_of_its_own(supervisor: Supervisor) -> None:
+    """Whichever thread reports: no two have the same step, none is left out, and each thread's own steps rise."""
+    training = supervisor.start("--loop", "threads", "--total", "50")
+    assert training.wait() == 0
+    reports = training.reports()
+    assert sorted(report["step"] for report in reports) == list(range(1, 451))
+    for thread in range(9):
+        steps = [report["step"] for report in reports if report["metrics"]["loss"] == thread]
+        assert len(steps) == 50
+        assert steps == sorted(steps)
+
+
+def test_another_thread_counts_on_from_the_steps_that_are_done(tmp_path: Path) -> None:
+    """In a steps loop its report is of the loop's step; elsewhere it is one more than the last of any thread."""
+    run = Run(ReportFile(tmp_path / "r"), step=4)
+
+    def report() -> None:
+        run.report(seen=1)
+
+    def elsewhere() -> None:
+        thread = threading.Thread(target=report)
+        thread.start()
+        thread.join()
+
+    for _ in run.steps(5):
+        elsewhere()
+    run.report(8, loss=1)
+    elsewhere()
+    elsewhere()
+    assert positions(tmp_path / "r") == [(5, None), (8, None), (9, None), (10, None)]
 
 
 def totals(path: Path) -> list[tuple[int | None, int | None]]:
@@ -178,6 +211,18 @@ def test_script_may_save_now_and_then_by_itself(supervisor: Supervisor) -> None:
     resumed = supervisor.start(restore="step-00000020-i0001")
     assert resumed.wait() == 0
     assert resumed.result() == whole.result()
+
+
+def test_checkpoint_before_a_steps_report_is_of_the_step_before(supervisor: Supervisor) -> None:
+    """It is of the last step reported, so a training that resumes from it does that step again and skips none."""
+    killed = supervisor.start("--checkpoint-before", "20", "--meet-at", "21")
+    killed.at(21)
+    killed.process.kill()
+    killed.wait()
+    assert supervisor.saved() == ["step-00000019-i0001"]
+    resumed = supervisor.start(restore="step-00000019-i0001")
+    assert resumed.wait() == 0
+    assert resumed.reports()[0]["step"] == 20
 
 
 def test_checkpoint_outside_steepest_is_none() -> None:

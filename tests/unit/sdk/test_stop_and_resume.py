@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -140,6 +142,38 @@ def test_forked_worker_does_not_inherit_save_and_leave(supervisor: Supervisor) -
     training = supervisor.start("--worker", "struck")
     assert training.wait() == 0
     assert training.folder.joinpath("worker-exit").read_text() == str(-signal.SIGTERM)
+
+
+FORKS_WITHIN_A_FORK = """
+import os, signal, threading
+from steepest_sdk.stop import StopSignal
+
+def fork():
+    child = os.fork()
+    if not child:
+        os._exit(signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    _, status = os.waitpid(child, 0)
+    print("child", status, flush=True)
+
+def fork_elsewhere():
+    if threading.current_thread() is threading.main_thread():
+        other = threading.Thread(target=fork)  # SIGTERM is blocked in it, as in the thread that starts it here
+        other.start()
+        other.join()
+
+os.register_at_fork(before=fork_elsewhere)  # hooks run in the order opposite to that of their registration
+StopSignal(exit_immediately=False)
+fork()
+print("blocked" if signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ()) else "open")
+"""
+
+
+def test_a_fork_within_another_threads_fork_leaves_sigterm_open() -> None:
+    """Each thread gets back the mask that it had: neither the training nor its worker is left deaf to SIGTERM."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKS_WITHIN_A_FORK], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[-3:-1] == ["child 0", "open"], done.stdout
 
 
 @pytest.mark.parametrize("worker", ["process", "thread"])

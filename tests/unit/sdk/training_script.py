@@ -88,9 +88,26 @@ def train_by_steps(options: argparse.Namespace, run: steepest_sdk.Run, walk: Wal
         loss = walk.step()
         if step in options.meet_at:
             meet(str(step))
+        if step == options.checkpoint_before:
+            run.checkpoint()
         run.report(step, loss=loss)
         if options.checkpoint_every and step % options.checkpoint_every == 0:
             run.checkpoint()
+
+
+def train_in_threads(total: int, run: steepest_sdk.Run) -> None:
+    """Eight threads report without a number, and so does the one that started the run."""
+
+    def report(thread: int) -> None:
+        for _ in range(total):
+            run.report(loss=thread)
+
+    threads = [threading.Thread(target=report, args=(thread,)) for thread in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    report(0)
+    for thread in threads:
+        thread.join()
 
 
 def train_by_epochs(options: argparse.Namespace, run: steepest_sdk.Run, walk: Walk) -> None:
@@ -138,13 +155,16 @@ def options_given() -> argparse.Namespace:
     parser.add_argument("--total", type=int, default=60)
     parser.add_argument("--mode", default="on-request")
     parser.add_argument(
-        "--loop", choices=["steps", "epochs", "silent-epochs", "bare-epochs", "framework"], default="steps"
+        "--loop", choices=["steps", "threads", "epochs", "silent-epochs", "bare-epochs", "framework"], default="steps"
     )
     parser.add_argument("--meet-at", type=int, nargs="*", default=[], help="meet the test in these steps")
     parser.add_argument("--meet-before-loop", action="store_true", help="the framework takes SIGTERM first")
     parser.add_argument("--save-fails", action="store_true")
     parser.add_argument("--meet-in-save", action="store_true")
     parser.add_argument("--checkpoint-every", type=int, default=0, help="the script saves every so many steps")
+    parser.add_argument(
+        "--checkpoint-before", type=int, default=0, help="the script saves in this step, before its report"
+    )
     parser.add_argument("--worker", choices=["struck", "process", "thread"], help="let something else run first")
     return parser.parse_args()
 
@@ -173,6 +193,8 @@ def main() -> None:
         work(options.worker, run)
     if options.loop == "steps":
         train_by_steps(options, run, walk)
+    elif options.loop == "threads":
+        train_in_threads(options.total, run)
     elif options.loop == "framework":
         train_in_a_framework(options, run, walk)
     else:

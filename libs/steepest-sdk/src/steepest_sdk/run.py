@@ -6,6 +6,7 @@ import atexit
 import operator
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, Protocol, SupportsFloat, SupportsIndex
@@ -64,6 +65,7 @@ class Run:
         self._current_step: int | None = None
         self._current_epoch: int | None = None
         self._reported = step
+        self._counting = threading.Lock()
         self._warner = OnceWarner()
 
     def steps(self, total: int) -> Iterator[int]:
@@ -152,7 +154,7 @@ class Run:
 
         Args:
             step: From 1, increasing over the whole training; the default is the step of the ``steps`` loop, otherwise
-                the last step plus one.
+                the last step that any thread has reported plus one.
             epoch: From 1; the default is the epoch of the ``epochs`` loop, if the script is in one.
             metrics: The evaluation functions by name, above all ``loss``: any value that ``float`` accepts. Without
                 metrics, the call reports that the step was done.
@@ -175,11 +177,10 @@ class Run:
             TypeError: Step or epoch is not a whole number.
             ValueError: Step or epoch is negative.
         """
-        serving = self._serving()
-        number = self._numbered(step, counting=serving)
         in_epoch = self._current_epoch if epoch is None else _whole("epoch", epoch)
+        number = self._numbered(step)
         self._append_report(number, in_epoch, metrics)
-        if serving:
+        if self._serving():
             self._advance(number)
 
     @property
@@ -209,8 +210,11 @@ class Run:
     def checkpoint(self) -> bool:
         """Saves a checkpoint now, as the state after the last reported step; for a script that saves periodically.
 
+        Call it after a step's report: before it, the checkpoint counts as the state before that step, which is repeated.
+
         Returns:
-            Whether one was saved: False outside Steepest, and if saving failed, which is logged to standard error.
+            Whether one was saved: False outside Steepest, in any thread but the one that called ``start``, and if saving
+            failed, which is logged to standard error.
         """
         if self._safe_points is None or not self._serving():
             return False
@@ -220,19 +224,18 @@ class Run:
         """Reports the end of an epoch without reports: a moved job must show by its steps that it trains."""
         step, _ = self._position()
         if step > self._reported:
-            self._append_report(step, epoch, {})
+            self._append_report(self._numbered(step), epoch, {})
 
     def _append_report(self, step: int, epoch: int | None, metrics: Mapping[str, SupportsFloat]) -> None:
-        self._reported = max(self._reported, step)
         if self._reports is not None:
             self._reports.append(step, epoch, metrics if self.is_chief else {})
 
-    def _numbered(self, step: SupportsIndex | None, *, counting: bool) -> int:
-        if step is not None:
-            return _whole("step", step)
-        if self._current_step is not None:
-            return self._current_step
-        return self.step + 1 if counting else self.step
+    def _numbered(self, step: SupportsIndex | None) -> int:
+        given = self._current_step if step is None else _whole("step", step)
+        with self._counting:
+            number = max(self.step, self._reported) + 1 if given is None else given
+            self._reported = max(self._reported, number)
+        return number
 
     def _advance(self, step: int) -> None:
         if step < self.step:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from types import FrameType
 
 EXIT_STOPPED = 85
@@ -23,7 +24,8 @@ class StopSignal:
         self._before = signal.signal(signal.SIGTERM, self._on_signal)
         # A data loader's forked worker would inherit the handler and ignore the SIGTERM that should end it. The signal is
         # blocked during the fork, because a signal that reaches the child before it has reset the handler would be lost.
-        self._mask: set[int] = set()
+        # Each thread has a mask of its own, and several may fork at the same time.
+        self._masks = threading.local()
         os.register_at_fork(before=self._hold_back, after_in_parent=self._let_through, after_in_child=self._disown)
 
     def take(self) -> None:
@@ -36,10 +38,10 @@ class StopSignal:
             raise SystemExit(EXIT_STOPPED)
 
     def _hold_back(self) -> None:
-        self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}))
+        self._masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def _let_through(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.before)
 
     def _disown(self) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)

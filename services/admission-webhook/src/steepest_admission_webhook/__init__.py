@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from steepest.admission.gating import JobsVolume
-from steepest.admission.webhook import WebhookSettings, server
+from steepest.admission.webhook import WebhookSettings, serve
 from steepest.errors import InputError
 
 _PEM = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -43,11 +43,10 @@ def main(
     folders = dict(_folder_of_queue(one) for one in queues)
     volume = JobsVolume(claim=claim, folder=folder, folders=folders)
     try:
-        serving = server(WebhookSettings(volume=volume, certificate=certificate, key=key, host=host, port=port))
+        serve(WebhookSettings(volume=volume, certificate=certificate, key=key, host=host, port=port))
     except InputError as error:
         print(f"{error}\n{error.hint}".rstrip(), file=sys.stderr)  # noqa: T201 - the last words of a process
         sys.exit(2)
-    serving.run()
 
 
 def _folder_of_queue(text: str) -> tuple[str, str]:

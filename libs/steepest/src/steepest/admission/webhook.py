@@ -6,7 +6,6 @@ import ssl
 from pathlib import Path
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -15,6 +14,8 @@ from starlette.routing import Route
 from steepest.admission.gating import JobsVolume
 from steepest.admission.review import answer
 from steepest.errors import InputError, UntrustedError
+from steepest.serving.connections import BoundedListener, ConnectionBound, most_connections
+from steepest.serving.http_server import BoundedServer
 from steepest.untrusted.body import bounded_body
 
 PATH = "/gate"
@@ -26,7 +27,8 @@ BODY_MOST = 8 << 20
 KEEP_ALIVE_S = 120
 """Longer than the 90 s after which API servers close what is idle: they, not the webhook, end a connection."""
 
-AT_A_TIME = 64
+CONNECTIONS_MOST = 64
+"""API servers hold a few. Any pod may open others, each with a body in memory."""
 
 
 class WebhookSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,33 +68,26 @@ def application(volume: JobsVolume) -> Starlette:
     return Starlette(routes=[Route(PATH, gate, methods=["POST"]), Route("/healthz", alive)])
 
 
-def server(settings: WebhookSettings) -> uvicorn.Server:
-    """The server, which does not listen yet: ``run()`` serves until SIGTERM or SIGINT.
+def serve(settings: WebhookSettings) -> None:
+    """Serve until SIGTERM or SIGINT.
 
     Raises:
-        InputError: The certificate or its key cannot be used.
+        InputError: The certificate or its key cannot be used, or the port is taken.
     """
-    config = uvicorn.Config(
-        application(settings.volume),
-        host=settings.host,
-        port=settings.port,
-        ssl_certfile=settings.certificate,
-        ssl_keyfile=settings.key,
-        access_log=False,
-        log_level="warning",
-        lifespan="off",
-        ws="none",
-        http="h11",
-        loop="asyncio",
-        server_header=False,
-        limit_concurrency=AT_A_TIME,
-        timeout_keep_alive=KEEP_ALIVE_S,
-    )
+    bound = ConnectionBound(most_connections(CONNECTIONS_MOST))
     try:
-        config.load()
+        server = BoundedServer(
+            application(settings.volume),
+            bound,
+            ssl_certfile=settings.certificate,
+            ssl_keyfile=settings.key,
+            log_level="warning",
+            loop="asyncio",
+            keep_alive_s=KEEP_ALIVE_S,
+        )
     except (OSError, ssl.SSLError) as error:
         raise InputError(
             f"{settings.certificate} and {settings.key} are no certificate and its key: {error}",
             hint="name PEM files that belong together with --certificate and --key",
         ) from error
-    return uvicorn.Server(config)
+    server.run(sockets=[BoundedListener(settings.host, settings.port, bound)])

@@ -19,7 +19,8 @@ from steepest.clock import SystemClock
 from steepest.cluster.data_source import DataSource, data_source
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
-from steepest.events.registry import BY_POOL
+from steepest.events.registry import BY_POOL, GANGS_CHOOSE
+from steepest.events.requests import JobSpec
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import change_recording
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from steepest.log.kafka.kafka_snapshots import SeenSnapshots
     from steepest.log.kafka.kafka_topics import Change
     from steepest.runtime.sharing.assignment import Assignment
+    from steepest.view.cluster_view import ClusterView
 
 SNAPSHOTS = TopicPartition("snapshots")
 
@@ -60,6 +62,29 @@ def kafka_of(settings: Settings) -> KafkaSettings | None:
             hint=f"start both with `steepest up --state {root}`",
         )
     return broker.settings(kafka.prefix)
+
+
+def checked(installation: Installation, pool: str, view: ClusterView, job: str, spec: JobSpec) -> JobSpec:
+    """A job's description as the doors of a pool take it, with the number of its priority class.
+
+    Raises:
+        InputError: A job of this name and description can never run there.
+    """
+    from steepest.policies import submission  # noqa: PLC0415 - few commands submit
+    from steepest.view.spec_rules import what_is_wrong  # noqa: PLC0415 - likewise
+
+    spec = submission.with_priority(spec, view.parameters)
+    if wrong := next(what_is_wrong(spec.counted, gangs_choose=view.has(GANGS_CHOOSE)), None):
+        raise InputError(wrong)
+    if installation.kubernetes(pool) and submission.may_be_users(job):
+        raise InputError(
+            f"{job}: names that end with a dot and eight hexadecimal digits are those of users' objects",
+            hint="give the job another name",
+        )
+    if installation.selector(pool) is None:  # nodes that are listed never change
+        nodes = {node.name: node.capacity for node in installation.nodes_of(pool)}
+        submission.refuse_what_never_fits(spec, nodes, isolated=installation.isolates(pool))
+    return spec
 
 
 def open_log(settings: Settings, installation: Installation, *, read_only: bool = False) -> Log:

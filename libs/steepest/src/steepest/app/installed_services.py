@@ -13,7 +13,7 @@ from steepest.app.context import Build
 from steepest.app.extras import refuse_without
 from steepest.app.process_supervisor import Program
 from steepest.app.settings.rows import as_environment
-from steepest.app.settings.tree import MetricsSettings, Settings
+from steepest.app.settings.tree import Settings
 from steepest.errors import InputError
 from steepest.log.kafka.kafka_settings import KafkaSettings
 
@@ -73,7 +73,7 @@ def service_programs(settings: Settings, kafka: KafkaSettings) -> Iterator[Progr
                 settings,
                 state_dir=str(settings.folder.root.absolute()),
                 kafka=kafka,
-                metrics=MetricsSettings(port=port, host=settings.metrics.host),
+                metrics=msgspec.structs.replace(settings.metrics, port=port),
                 stop_at_eof=True,
             )
             yield Program(
@@ -103,7 +103,7 @@ def gateway_program(settings: Settings, metrics_port: int | None) -> Program | N
     own = msgspec.structs.replace(
         settings,
         state_dir=str(settings.folder.root.absolute()),
-        metrics=MetricsSettings(port=metrics_port, host=settings.metrics.host),
+        metrics=msgspec.structs.replace(settings.metrics, port=metrics_port),
         stop_at_eof=True,
     )
     return Program(

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,12 +28,19 @@ STEADY_S = 10.0
 """A process that ran for this long is restarted after the first wait again."""
 
 
+OUTPUT_MOST = 16 * 2**20
+OUTPUT_KEPT = 2**20
+"""Bytes of a program's output: of more, the last ones are kept in a second file, and it begins again."""
+
+LOOK_EVERY_S = 2.0
+
+
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """What to run.
 
     Attributes:
         settings: The variables of its settings: it gets these, and others of this process's, but none of its settings.
-        output: The file that gets what it prints.
+        output: The file that gets what it prints; what was before, once that is a lot, is in ``….log.1``.
     """
 
     name: str
@@ -90,7 +98,8 @@ class ProcessSupervisor:
         self.starts[program.name] = self.starts.get(program.name, 0) + 1
         ended = asyncio.ensure_future(process.wait())
         try:
-            await until_stopped(asyncio.shield(ended), stop)
+            cap = partial(_cap, program.output)
+            await until_stopped(asyncio.shield(ended), stop, tick=cap, interval_s=LOOK_EVERY_S)
         finally:
             await _end(process, ended)
             self.pids.pop(program.name, None)
@@ -100,6 +109,15 @@ class ProcessSupervisor:
 def inherited() -> dict[str, str]:
     """The variables of this process that are no settings: another one needs PATH and the like."""
     return {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
+
+
+def _cap(output: Path) -> None:
+    """Keep the end of an output that is too long. Its process appends, and so begins it again."""
+    with contextlib.suppress(OSError), output.open("r+b") as file:
+        if file.seek(0, os.SEEK_END) > OUTPUT_MOST:
+            file.seek(-OUTPUT_KEPT, os.SEEK_END)
+            output.with_name(f"{output.name}.1").write_bytes(file.read())
+            file.truncate(0)
 
 
 async def _end(process: asyncio.subprocess.Process, ended: asyncio.Future[int]) -> None:

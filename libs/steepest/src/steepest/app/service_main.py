@@ -9,9 +9,11 @@ import asyncio
 import gc
 import os
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,7 +43,7 @@ Its settings come from the environment, or from a TOML file; the environment ove
 {table}
 
 \b
-Exit status: 0 stopped, 2 a setting or the log is wrong, 70 it was stuck and must be started again.
+Exit status: 0 stopped, {statuses}.
 """
 
 
@@ -53,21 +55,37 @@ def run_service(build: Build) -> None:
 def service_command(build: Build) -> click.Command:
     """The command line of a service."""
     program = build.__module__.replace("_", "-")
+    about = str(sys.modules[build.__module__].__doc__)
+    return process_command(program, about, partial(_run, build), "70 it was stuck and must be started again")
 
-    def run(config: Path | None) -> None:
+
+def process_command(
+    program: str, about: str, run: Callable[[Settings], Coroutine[Any, Any, None]], *statuses: str
+) -> click.Command:
+    """The command line of a process that has settings and runs until it is stopped.
+
+    Args:
+        program: Its name.
+        about: What it does.
+        run: Runs it.
+        statuses: What its exit statuses mean beside 0 and 2.
+    """
+
+    def main(config: Path | None) -> None:
         configure_logging()
         try:
-            asyncio.run(_run(build, read_settings(config=config)))
+            asyncio.run(run(read_settings(config=config)))
         except SteepestError as error:
             print(f"{error}\n{error.hint}".rstrip(), file=sys.stderr)  # noqa: T201 - the last words of a process
             sys.exit(2)
 
+    table = help_table(rows_of(program.removeprefix("steepest-")))
     return click.Command(
         program,
-        callback=run,
+        callback=main,
         params=[click.Option(["--config"], type=click.Path(dir_okay=False, path_type=Path), help="A TOML file.")],
-        help=f"{sys.modules[build.__module__].__doc__} Runs until SIGTERM or SIGINT.",
-        epilog=EPILOG.format(table=help_table(rows_of(program.removeprefix("steepest-")))),
+        help=f"{about} Runs until SIGTERM or SIGINT.",
+        epilog=EPILOG.format(table=table, statuses=", ".join(("2 a setting or the log is wrong", *statuses))),
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
@@ -95,7 +113,7 @@ async def _work(settings: Settings, process: Composition, ended: asyncio.Event) 
     try:
         with ExitStack() as stack:
             if settings.metrics.port is not None:
-                address = Address(settings.metrics.port, settings.metrics.host)
+                address = Address(settings.metrics.port, settings.metrics.host, settings.metrics.names)
                 at = stack.enter_context(probes(process.runtime, address))
                 logger.info("probes", port=at.port)
             await process.runtime.run(ended)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import httpx2
 
 from steepest.client import calls
-from steepest.client.calls import Call, EventLines, GatewayError, PrintedLines, StreamReader
-from steepest.events.requests import JobSpec
-from steepest.gateway import answers as a
-from steepest.gateway.answers import Answer, EventRow, PrintedLine
-from steepest.gateway.pool.changes import QueueRow
-from steepest.read_models.comparison import RunComparison
-from steepest.read_models.decisions import DecisionEntry
+from steepest.client.calls import Call, StreamCall, StreamLines
 from steepest.read_models.job_rows import JobRow
-from steepest.read_models.job_timeline import JobTimeline
-from steepest.read_models.node_rows import NodeRow
 
-A = TypeVar("A")
+P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _method(make: Callable[P, Call[R]]) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]]:
+    @wraps(make)
+    async def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> R:
+        return await self.call(make(*arguments, **named))
+
+    return method
+
+
+def _stream(make: Callable[P, StreamCall[R]]) -> Callable[Concatenate[AsyncClient, P], AsyncGenerator[R, None]]:
+    @wraps(make)
+    def method(self: AsyncClient, /, *arguments: P.args, **named: P.kwargs) -> AsyncGenerator[R, None]:
+        return self.rows(make(*arguments, **named))
+
+    return method
 
 
 class AsyncClient:
@@ -50,107 +58,50 @@ class AsyncClient:
         """Close its connections."""
         await self._http.aclose()
 
-    async def pools(self) -> a.Pools:
-        """Every pool."""
-        return await self._call(calls.pools())
-
     async def jobs(self, *, pool: str | None = None, at: int | None = None, phase: str | None = None) -> list[JobRow]:
         """All jobs in the order of their submission, or those in one phase or with one outcome."""
         rows: list[JobRow] = []
         after: str | None = None
         while True:
-            page = await self._call(calls.jobs(pool, at, phase, after))
+            page = await self.call(calls.jobs(pool=pool, at=at, phase=phase, after=after))
             rows += page.jobs
             after = page.next
             if after is None:
                 return rows
 
-    async def job(self, name: str, *, pool: str | None = None, at: int | None = None) -> JobRow:
-        """One job."""
-        return await self._call(calls.job(name, pool, at))
+    pools = _method(calls.pools)
+    job = _method(calls.job)
+    explain = _method(calls.explain)
+    log = _method(calls.log)
+    follow_log = _stream(calls.follow_log)
+    nodes = _method(calls.nodes)
+    queue = _method(calls.queue)
+    decisions = _method(calls.decisions)
+    events = _method(calls.events)
+    follow = _stream(calls.follow)
+    compare = _method(calls.compare)
+    submit = _method(calls.submit)
+    cancel = _method(calls.cancel)
 
-    async def explain(self, name: str, *, pool: str | None = None, at: int | None = None) -> JobTimeline:
-        """Every decision about a job."""
-        return await self._call(calls.explain(name, pool, at))
-
-    async def nodes(self, *, pool: str | None = None, at: int | None = None) -> Sequence[NodeRow]:
-        """All nodes."""
-        return (await self._call(calls.nodes(pool, at))).nodes
-
-    async def queue(self, *, pool: str | None = None, at: int | None = None) -> Sequence[QueueRow]:
-        """The queue, in its order."""
-        return (await self._call(calls.queue(pool, at))).queue
-
-    async def decisions(
-        self, *, pool: str | None = None, at: int | None = None, job: str | None = None, limit: int = 100
-    ) -> Sequence[DecisionEntry]:
-        """What was decided last, oldest first."""
-        return (await self._call(calls.decisions(pool, at, job, limit))).decisions
-
-    async def events(self, *, pool: str | None = None, since: int = 0, limit: int = 100) -> Sequence[EventRow]:
-        """A part of a pool's log."""
-        return (await self._call(calls.events(pool, since, limit))).events
-
-    def follow(self, *, pool: str | None = None, since: int = 0) -> AsyncIterator[EventRow]:
-        """A pool's events from an offset on, and those to come. Where the stream breaks off, it raises."""
-        return self._stream(calls.follow(pool, since), EventLines(since))
-
-    async def log(
-        self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
-    ) -> a.JobLog:
-        """What a job printed last: at most 1,000 lines."""
-        return await self._call(calls.log(name, pool, replica, incarnation, lines))
-
-    async def follow_log(
-        self, name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
-    ) -> AsyncIterator[PrintedLine]:
-        """What a job printed last, and what it prints until it is over. Where the stream breaks off, it raises."""
-        reader = PrintedLines()
-        async with aclosing(self._stream(calls.log(name, pool, replica, incarnation, lines), reader)) as rows:
-            async for row in rows:
-                yield row
-        if not reader.ended:
-            raise calls.broken_off(self._server)
-
-    async def compare(self, pool: str, other: str) -> RunComparison:
-        """Two pools, job by job."""
-        return await self._call(calls.compare(pool, other))
-
-    async def submit(self, name: str, spec: JobSpec, *, pool: str | None = None, request: str | None = None) -> Answer:
-        """Ask for a job to run; the same ``request`` may be sent again, and asks once."""
-        return await self._call(calls.submit(name, spec, pool, request))
-
-    async def cancel(self, name: str, *, pool: str | None = None) -> Answer:
-        """Ask for a job to stop for good."""
-        return await self._call(calls.cancel(name, pool))
-
-    async def _stream(self, call: Call[Any], reader: StreamReader[R]) -> AsyncGenerator[R, None]:
+    async def rows(self, stream: StreamCall[R]) -> AsyncGenerator[R, None]:
+        """Send a request whose answer goes on."""
+        call, lines = stream.call, StreamLines(stream.row)
         try:
-            async with self._http.stream(
-                call.method,
-                f"{self._server}/api/v1{call.path}",
-                params=dict(call.query),
-                headers={"accept": "text/event-stream"},
-            ) as stream:
-                if stream.status_code != httpx2.codes.OK:
-                    calls.decoded(call, stream.status_code, await stream.aread())
-                async for line in stream.aiter_lines():
-                    for row in reader.take(line):
+            async with self._http.stream(**call.sent_to(self._server), headers=calls.STREAM) as answer:
+                if answer.status_code != httpx2.codes.OK:
+                    calls.decoded(call, answer.status_code, await answer.aread())
+                async for line in answer.aiter_lines():
+                    for row in lines.take(line):
                         yield row
         except httpx2.HTTPError as error:
-            raise _unreached(self._server, error) from error
+            raise calls.unreached(self._server, error) from error
+        if stream.has_end and not lines.has_ended:
+            raise calls.broken_off(self._server)
 
-    async def _call(self, call: Call[A]) -> A:
+    async def call(self, call: Call[R]) -> R:
+        """Send a request."""
         try:
-            answer = await self._http.request(
-                call.method, f"{self._server}/api/v1{call.path}", params=dict(call.query), content=call.body
-            )
+            answer = await self._http.request(**call.sent_to(self._server))
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _unreached(self._server, error) from error
+            raise calls.unreached(self._server, error) from error
         return calls.decoded(call, answer.status_code, answer.content)
-
-
-def _unreached(server: str, error: Exception) -> GatewayError:
-    return GatewayError(
-        f"no answer from {server}: {str(error) or type(error).__name__}", hint="see that the gateway runs there"
-    )

@@ -1,13 +1,13 @@
-"""Each call as data: what is asked, and the type of the answer. Both clients send these, so that they cannot differ.
+"""Each call as data: what is asked, and the type of the answer. These are the methods of both clients, which only send them.
 
 It owns paths, parameters and errors. It must never send anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -16,12 +16,14 @@ from steepest.errors import SteepestError
 from steepest.events.requests import JobSpec
 from steepest.gateway import answers as a
 from steepest.gateway.answers import Answer, EventRow, Failure, PrintedLine, Submission
+from steepest.gateway.pool.changes import QueueRow
 from steepest.read_models.comparison import RunComparison
+from steepest.read_models.decisions import DecisionEntry
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.job_timeline import JobTimeline
+from steepest.read_models.node_rows import NodeRow
 
-A = TypeVar("A")
-R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
 
 TIMEOUT_S = 30.0
 """More than the gateway waits for a system's answer."""
@@ -29,6 +31,8 @@ TIMEOUT_S = 30.0
 PAGE = 1_000
 
 JSON: Mapping[str, str] = {"accept": "application/json", "content-type": "application/json"}
+
+STREAM: Mapping[str, str] = {"accept": "text/event-stream"}
 
 OWN_HEADER = "steepest-token"
 """As :mod:`steepest.gateway.access` has it, which needs libraries that clients do not; a test holds them together."""
@@ -65,14 +69,37 @@ VERBS: Mapping[str, str] = {"GET": "get", "POST": "create", "DELETE": "delete"}
 """What rights in Kubernetes call a request through the API server."""
 
 
-class Call(msgspec.Struct, Generic[A], frozen=True, kw_only=True):
-    """One request."""
+class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True):
+    """One request, and the type of its answer.
+
+    Attributes:
+        part: The field of the answer that the caller gets; empty: all of it.
+    """
 
     path: str
-    answer: type[A]
+    answer: type[Any]
+    part: str = ""
     query: Mapping[str, str] = {}
     method: str = "GET"
     body: bytes | None = None
+
+    def sent_to(self, server: str) -> dict[str, Any]:
+        """The arguments of a client's request."""
+        url = f"{server}/api/v1{self.path}"
+        return {"method": self.method, "url": url, "params": dict(self.query), "content": self.body}
+
+
+class StreamCall(msgspec.Struct, Generic[R], frozen=True):
+    """A request whose answer goes on.
+
+    Attributes:
+        row: The type of its rows.
+        has_end: Whether the gateway says when there will be no more.
+    """
+
+    call: Call[Any]
+    row: type[R]
+    has_end: bool = False
 
 
 def pools() -> Call[a.Pools]:
@@ -80,51 +107,68 @@ def pools() -> Call[a.Pools]:
     return Call(path="/pools", answer=a.Pools)
 
 
-def jobs(pool: str | None, at: int | None, phase: str | None, after: str | None) -> Call[a.JobPage]:
+def jobs(*, pool: str | None, at: int | None, phase: str | None, after: str | None) -> Call[a.JobPage]:
     """A page of jobs."""
     query = _query(pool=pool, at=at, phase=phase, after=after, limit=PAGE)
     return Call(path="/jobs", query=query, answer=a.JobPage)
 
 
-def job(name: str, pool: str | None, at: int | None) -> Call[JobRow]:
+def job(name: str, *, pool: str | None = None, at: int | None = None) -> Call[JobRow]:
     """One job."""
     return Call(path=_of(name), query=_query(pool=pool, at=at), answer=JobRow)
 
 
-def explain(name: str, pool: str | None, at: int | None) -> Call[JobTimeline]:
+def explain(name: str, *, pool: str | None = None, at: int | None = None) -> Call[JobTimeline]:
     """Every decision about a job."""
     return Call(path=f"{_of(name)}/explain", query=_query(pool=pool, at=at), answer=JobTimeline)
 
 
-def log(name: str, pool: str | None, replica: int, incarnation: int | None, lines: int) -> Call[a.JobLog]:
-    """What a job printed last."""
+def log(
+    name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
+) -> Call[a.JobLog]:
+    """What a job printed last: at most 1,000 lines."""
     query = _query(pool=pool, replica=replica, incarnation=incarnation, lines=lines)
     return Call(path=f"{_of(name)}/log", query=query, answer=a.JobLog)
 
 
-def nodes(pool: str | None, at: int | None) -> Call[a.NodePage]:
+def follow_log(
+    name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
+) -> StreamCall[PrintedLine]:
+    """What a job printed last, and what it prints until it is over. Where the stream breaks off, it raises."""
+    asked = log(name, pool=pool, replica=replica, incarnation=incarnation, lines=lines)
+    return StreamCall(asked, PrintedLine, has_end=True)
+
+
+def nodes(*, pool: str | None = None, at: int | None = None) -> Call[Sequence[NodeRow]]:
     """All nodes."""
-    return Call(path="/nodes", query=_query(pool=pool, at=at), answer=a.NodePage)
+    return Call(path="/nodes", query=_query(pool=pool, at=at), answer=a.NodePage, part="nodes")
 
 
-def queue(pool: str | None, at: int | None) -> Call[a.QueuePage]:
-    """The queue."""
-    return Call(path="/queue", query=_query(pool=pool, at=at), answer=a.QueuePage)
+def queue(*, pool: str | None = None, at: int | None = None) -> Call[Sequence[QueueRow]]:
+    """The queue, in its order."""
+    return Call(path="/queue", query=_query(pool=pool, at=at), answer=a.QueuePage, part="queue")
 
 
-def decisions(pool: str | None, at: int | None, about: str | None, limit: int) -> Call[a.DecisionPage]:
-    """What was decided last."""
-    return Call(path="/decisions", query=_query(pool=pool, at=at, job=about, limit=limit), answer=a.DecisionPage)
+def decisions(
+    *, pool: str | None = None, at: int | None = None, job: str | None = None, limit: int = 100
+) -> Call[Sequence[DecisionEntry]]:
+    """What was decided last, oldest first."""
+    query = _query(pool=pool, at=at, job=job, limit=limit)
+    return Call(path="/decisions", query=query, answer=a.DecisionPage, part="decisions")
 
 
-def events(pool: str | None, since: int, limit: int) -> Call[a.EventPage]:
-    """A part of a pool's log."""
-    return Call(path="/events", query=_query(pool=pool, since=since, limit=limit), answer=a.EventPage)
+def events(*, pool: str | None = None, since: int | None = None, limit: int = 100) -> Call[Sequence[EventRow]]:
+    """A part of a pool's log, from an offset on; None: from the first one that is kept."""
+    query = _query(pool=pool, since=since, limit=limit)
+    return Call(path="/events", query=query, answer=a.EventPage, part="events")
 
 
-def follow(pool: str | None, since: int) -> Call[a.EventPage]:
-    """A pool's log from an offset on, as a stream."""
-    return Call(path="/events", query=_query(pool=pool, since=since), answer=a.EventPage)
+def follow(*, pool: str | None = None, since: int | None = None) -> StreamCall[EventRow]:
+    """A pool's events from an offset on, and those to come; None: from the first one that is kept.
+
+    Where the stream breaks off, or the offset is kept no more, it raises.
+    """
+    return StreamCall(Call(path="/events", query=_query(pool=pool, since=since), answer=a.EventPage), EventRow)
 
 
 def compare(pool: str, other: str) -> Call[RunComparison]:
@@ -132,18 +176,18 @@ def compare(pool: str, other: str) -> Call[RunComparison]:
     return Call(path="/compare", query=_query(pool=pool, other=other), answer=RunComparison)
 
 
-def submit(name: str, spec: JobSpec, pool: str | None, request: str | None) -> Call[Answer]:
-    """Ask for a job to run."""
+def submit(name: str, spec: JobSpec, *, pool: str | None = None, request: str | None = None) -> Call[Answer]:
+    """Ask for a job to run; the same ``request`` may be sent again, and asks once."""
     body = msgspec.json.encode(Submission(job=name, spec=spec, request=request))
     return Call(path="/jobs", query=_query(pool=pool), method="POST", body=body, answer=Answer)
 
 
-def cancel(name: str, pool: str | None) -> Call[Answer]:
+def cancel(name: str, *, pool: str | None = None) -> Call[Answer]:
     """Ask for a job to stop for good."""
     return Call(path=_of(name), query=_query(pool=pool), method="DELETE", answer=Answer)
 
 
-def decoded(call: Call[A], status: int, data: bytes) -> A:
+def decoded(call: Call[R], status: int, data: bytes) -> R:
     """The answer.
 
     Raises:
@@ -159,7 +203,8 @@ def decoded(call: Call[A], status: int, data: bytes) -> A:
         hint = UNKNOWN_HINT if failure.code == "unauthorized" else failure.hint
         raise GatewayError(failure.message, status=status, code=failure.code, hint=hint)
     try:
-        return msgspec.json.decode(data, type=call.answer)
+        found: R = msgspec.json.decode(data, type=call.answer)
+        return getattr(found, call.part) if call.part else found
     except msgspec.DecodeError as error:
         raise GatewayError(f"this is no answer of a gateway: {error}", status=status) from error
 
@@ -191,47 +236,40 @@ def _not_ready(refusal: GatewayError) -> GatewayError:
     return GatewayError(f"the gateway is not ready: {refusal}", code="gateway-not-ready", hint=hint)
 
 
-class StreamReader(Protocol[R_co]):
-    """Makes rows of the lines of a stream."""
-
-    def take(self, line: str) -> Iterator[R_co]:
-        """The row that a line completes, if any."""
-
-
-class EventLines:
-    """Makes events of the lines of a stream.
+class StreamLines(Generic[R]):
+    """Makes rows of the lines of a stream.
 
     Attributes:
-        position: The offset at which a new stream goes on.
+        has_ended: Whether the gateway has said that there will be no more.
     """
 
-    def __init__(self, position: int) -> None:
-        self.position = position
+    def __init__(self, row: type[R]) -> None:
+        self.has_ended = False
+        self._row = row
+        self._event = ""
 
-    def take(self, line: str) -> Iterator[EventRow]:
-        """The event that a line completes, if any."""
-        if line.startswith("data: "):
-            row = msgspec.json.decode(line[6:], type=EventRow)
-            self.position = row.offset + 1
-            yield row
+    def take(self, line: str) -> Iterator[R]:
+        """The row that a line completes, if any.
+
+        Raises:
+            GatewayError: The gateway says why it can give no more; the status is that of the stream.
+        """
+        if not line.startswith("data: "):
+            self._event = line[7:] if line.startswith("event: ") else self._event if line else ""
+        elif self._event == "failure":
+            failure = msgspec.json.decode(line[6:], type=Failure)
+            raise GatewayError(failure.message, status=HTTPStatus.OK, code=failure.code, hint=failure.hint)
+        elif self._event == "end":
+            self.has_ended = True
+        elif not self.has_ended:
+            yield msgspec.json.decode(line[6:], type=self._row)
 
 
-class PrintedLines:
-    """Makes printed lines of the lines of a stream.
-
-    Attributes:
-        ended: Whether the gateway has said that nothing more will be printed.
-    """
-
-    def __init__(self) -> None:
-        self.ended = False
-
-    def take(self, line: str) -> Iterator[PrintedLine]:
-        """The printed line that a line of the stream completes, if any."""
-        if line == "event: end":
-            self.ended = True
-        elif line.startswith("data: ") and not self.ended:
-            yield msgspec.json.decode(line[6:], type=PrintedLine)
+def unreached(server: str, error: Exception) -> GatewayError:
+    """There is no answer."""
+    return GatewayError(
+        f"no answer from {server}: {str(error) or type(error).__name__}", hint="see that the gateway runs there"
+    )
 
 
 def broken_off(server: str) -> GatewayError:

@@ -137,16 +137,17 @@ class UsersJobs(Effector):
     async def _take(self, of: _Followed, found: UsersObject, send: Send) -> None:
         kind = of.kind
         name = job_name(found.metadata.name, found.metadata.uid)
-        job = self._view.jobs.get(name)
+        known = self._view.jobs.get(name)
+        is_its_job = known is not None and known.request == found.metadata.uid and USERS_JOB in known.spec.env
         try:
-            if job is not None:
-                await self._note_end(of, found, job)
+            if known is not None and is_its_job:
+                await self._note_end(of, found, known)
                 return
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
                 return
             spec = submission(kind, found, having, namespace=of.namespace)
-            self._refuse_before_its_flag(spec)
+            self._refuse_what_is_rejected(spec, known)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(of, found, name, having)
             if is_queued(found.metadata) and is_suspended(kind, found.read()):  # it changes once Kueue admits it
@@ -159,12 +160,14 @@ class UsersJobs(Effector):
             return
         await send(c.JobSubmitted(job=name, request=found.metadata.uid, spec=spec))
 
-    def _refuse_before_its_flag(self, spec: c.JobSpec) -> None:
+    def _refuse_what_is_rejected(self, spec: c.JobSpec, known: Job | None) -> None:
         """Nothing, unless the pool would reject the job: left alone, it is taken as soon as the flag is on.
 
         Raises:
-            InputError: It would.
+            InputError: It would. ``known``, another job, has its name, or its flag is off.
         """
+        if known is not None:
+            raise InputError(f"the pool has another job named {known.name}", hint="make it again")
         if is_choosing_gang(spec) and not self._view.has(GANGS_CHOOSE):
             raise InputError(
                 "its pods name the nodes that they may run on, which in this pool only one pod can",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from steepest.describe import forecasts
+from steepest.describe.masking import masked
 from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
@@ -35,7 +36,7 @@ CATEGORIES: Mapping[c.Category, str] = {
 
 def sentence(event: c.ClusterEvent) -> str:
     """An event as one sentence, on one line also where its fields hold line ends."""
-    return one_line(_SENTENCES[type(event)](event))
+    return one_line(_SENTENCES[type(event)](masked(event)))
 
 
 def one_line(text: str) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import hmac
-import ipaddress
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steepest.errors import InputError, SteepestError
+from steepest.serving.hosts import host_of, is_loopback
 
 TOKEN_LETTERS = 16
 """A shorter one could be guessed."""
@@ -31,6 +31,11 @@ POLICY = (
 
 OWN_HEADER = "steepest-token"
 """Says the token where something on the way takes ``Authorization`` for itself, as the API server of Kubernetes does."""
+
+FORWARDED = ("forwarded", "via", "x-real-ip")
+"""Headers that proxies add, beside ``X-Forwarded-…``."""
+
+SEND_IT = "send `Authorization: Bearer TOKEN`"
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": POLICY,
@@ -62,48 +67,80 @@ class AccessRefusedError(SteepestError):
         self.known = known
 
 
-def credentials(headers: Headers) -> str:
-    """What a request says in ``Authorization``, or would say there: a header of the gateway's own counts before."""
-    own = headers.get(OWN_HEADER, "")
-    return f"Bearer {own}" if own else headers.get("authorization", "")
+class Caller(msgspec.Struct, frozen=True):
+    """Who sends a request.
+
+    Attributes:
+        name: Under which its requests are counted together: its token, or its address.
+        role: What it may do.
+        has_token: Whether it has sent one.
+    """
+
+    name: str
+    role: AccessRole
+    has_token: bool = False
+
+    def refuse_below(self, needed: AccessRole) -> None:
+        """Return only if it has a role.
+
+        Raises:
+            AccessRefusedError: It has not.
+        """
+        if self.role >= needed:
+            return
+        if not self.has_token:
+            raise AccessRefusedError("this needs a token", known=False, hint=SEND_IT)
+        message = f"the token's role is {self.role.name.lower()}, and this needs {needed.name.lower()}"
+        raise AccessRefusedError(message, known=True)
 
 
 class Grants(msgspec.Struct, frozen=True):
-    """Which token has which role, and which role one has without any."""
+    """Which token has which role, and which role one has without any.
+
+    Attributes:
+        priority_most: The highest priority that a role below :attr:`AccessRole.OPERATE` may ask for.
+    """
 
     tokens: Mapping[str, AccessRole]
     anonymous: AccessRole = AccessRole.NONE
+    priority_most: int = 0
 
-    def role(self, header: str) -> AccessRole:
-        """The role of a caller by its ``Authorization`` header.
+    def caller(self, headers: Headers, address: str) -> Caller:
+        """The caller who sends these headers from an address.
+
+        A request that a proxy forwards comes from anywhere, though its sender's address is the proxy's: it needs a token.
 
         Raises:
             AccessRefusedError: It has a token that is not known.
         """
+        own = headers.get(OWN_HEADER, "")
+        header = f"Bearer {own}" if own else headers.get("authorization", "")
         if not header:
-            return self.anonymous
+            return Caller(address, AccessRole.NONE if _is_forwarded(headers) else self.anonymous)
         scheme, _, given = header.partition(" ")
         found = AccessRole.NONE
         for token, role in self.tokens.items():  # all of them, so that the time says nothing of which one was close
             if hmac.compare_digest(token.encode(), given.strip().encode("utf-8", "replace")):
                 found = role
         if scheme.lower() != "bearer" or found is AccessRole.NONE:
-            raise AccessRefusedError("the token is not known", known=False, hint="send `Authorization: Bearer TOKEN`")
-        return found
+            raise AccessRefusedError("the token is not known", known=False, hint=SEND_IT)
+        return Caller(given.strip(), found, has_token=True)
 
-    def refuse_below(self, needed: AccessRole, header: str) -> None:
-        """Return only if a caller has a role.
+    def refuse_priority(self, priority: int, role: AccessRole) -> None:
+        """Return only if a role may ask for a priority.
 
         Raises:
-            AccessRefusedError: It has not.
+            AccessRefusedError: It is too high: jobs of others may be suspended for it.
         """
-        role = self.role(header)
-        if role >= needed:
-            return
-        if not header:
-            raise AccessRefusedError("this needs a token", known=False, hint="send `Authorization: Bearer TOKEN`")
-        message = f"the token's role is {role.name.lower()}, and this needs {needed.name.lower()}"
-        raise AccessRefusedError(message, known=True)
+        if priority > self.priority_most and role < AccessRole.OPERATE:
+            message = (
+                f"the token's role is {role.name.lower()}, whose jobs have at most the priority {self.priority_most}"
+            )
+            raise AccessRefusedError(message, known=True, hint="ask for less; gateway.priority_most is the bound")
+
+
+def _is_forwarded(headers: Headers) -> bool:
+    return any(name in FORWARDED or name.startswith("x-forwarded-") for name in headers)
 
 
 def read_tokens(path: Path) -> dict[str, AccessRole]:
@@ -133,22 +170,8 @@ def read_tokens(path: Path) -> dict[str, AccessRole]:
     return found
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class Guard:
-    """Refuses requests under a foreign name, and adds the headers that a browser obeys.
-
-    A page of another host whose name is made to point to this machine would read what needs no token: the ``Host`` header
-    shows the name that the browser used.
-    """
+    """Refuses requests under a foreign name, and adds the headers that a browser obeys."""
 
     def __init__(self, app: ASGIApp, *, local: bool) -> None:
         """``local``: only names of this machine are served."""
@@ -169,14 +192,9 @@ class Guard:
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 
-        if self._local and not is_loopback(_name(Headers(scope=scope).get("host", ""))):
+        if self._local and not is_loopback(host_of(Headers(scope=scope).get("host", ""))):
             from starlette.responses import PlainTextResponse  # noqa: PLC0415 - for this answer alone
 
             await PlainTextResponse("this gateway serves names of its own machine only\n", 421)(scope, receive, guarded)
             return
         await self._app(scope, receive, guarded)
-
-
-def _name(host: str) -> str:
-    """The name in a ``Host`` header, without its port."""
-    return host[1:].partition("]")[0] if host.startswith("[") else host.rpartition(":")[0] or host

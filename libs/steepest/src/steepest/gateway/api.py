@@ -1,14 +1,14 @@
 """The API's routes: what is asked over HTTP, and by whom.
 
-It owns parameters, roles and statuses. What is answered is :mod:`steepest.gateway.reading`'s.
+It owns statuses. The operations are :mod:`steepest.gateway.openapi`'s, the answers :mod:`steepest.gateway.reading`'s.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -16,30 +16,38 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from steepest.errors import InputError, LogError, SteepestError
-from steepest.events.common import Name
 from steepest.gateway import reading
-from steepest.gateway.access import AccessRefusedError, AccessRole, Grants, credentials
+from steepest.gateway.access import AccessRefusedError, Grants
 from steepest.gateway.answers import Failure, Submission
 from steepest.gateway.asking import Asking
 from steepest.gateway.metrics import GatewayMetrics
+from steepest.gateway.openapi import (
+    OPERATIONS,
+    CompareQuery,
+    DecisionsQuery,
+    EventsQuery,
+    JobsQuery,
+    ListQuery,
+    LogQuery,
+    Operation,
+    PoolQuery,
+)
+from steepest.gateway.pool.pictures import totals, whole
 from steepest.gateway.pools import Served, ServedPool
-from steepest.gateway.sse import LOGS_MOST, StreamResponse, Streams, TooManyStreamsError
+from steepest.gateway.shares import Looks
+from steepest.gateway.sse import LOGS_MOST, STREAMS_MOST, StreamResponse, Streams
 from steepest.gateway.streams import changes_since, events_since, printed_since
 from steepest.read_models.comparison import compared
+from steepest.read_models.decisions import DecisionEntry
+from steepest.read_models.job_rows import PoolMoment
 from steepest.trace_context import trace_in
 from steepest.untrusted.body import bounded_body
 
 BODY_MOST = 512 * 1024
 """Bytes of a request: twice what a log takes of a submission."""
 
-Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=reading.PAGE_MOST)]
-Rank = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
-Incarnation = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
-Lines = Annotated[int, msgspec.Meta(ge=0, le=reading.PAGE_MOST)]
-Phases = Annotated[
-    str, msgspec.Meta(pattern=r"^(waiting|suspended|running|stopped|ended|finished|failed|cancelled)$(?!\n)")
-]
+RETRY_AFTER_S = "5"
+"""For callers of what there is too much of."""
 
 STATUSES = {
     "unauthorized": HTTPStatus.UNAUTHORIZED,
@@ -50,85 +58,10 @@ STATUSES = {
     "job-over": HTTPStatus.CONFLICT,
     "recording": HTTPStatus.CONFLICT,
     "too-large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-    "too-many-streams": HTTPStatus.SERVICE_UNAVAILABLE,
+    "too-many-jobs": HTTPStatus.TOO_MANY_REQUESTS,
+    "busy": HTTPStatus.SERVICE_UNAVAILABLE,
 }
 """Of errors; any other error of the input is 400, and one of the log 503."""
-
-
-class ListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of a resource that has a past.
-
-    Attributes:
-        pool: The pool; without it, the first.
-        at: An offset of the pool's log: what was known before that record.
-    """
-
-    pool: Name | None = None
-    at: Offset | None = None
-
-
-class JobsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of jobs.
-
-    Attributes:
-        phase: Only jobs in this phase, or with this outcome.
-        after: The job after which the page begins.
-    """
-
-    pool: Name | None = None
-    at: Offset | None = None
-    phase: Phases | None = None
-    after: Name | None = None
-    limit: Limit = 100
-
-
-class DecisionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of decisions; ``job``: only those about it."""
-
-    pool: Name | None = None
-    at: Offset | None = None
-    job: Name | None = None
-    limit: Limit = 100
-
-
-class EventsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of events; ``since``: the first offset. With ``Accept: text/event-stream`` they go on as they happen."""
-
-    pool: Name | None = None
-    since: Offset = 0
-    limit: Limit = 100
-
-
-class PoolQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of what has no past."""
-
-    pool: Name | None = None
-
-
-class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of what takes none."""
-
-
-class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of what a job printed. With ``Accept: text/event-stream`` it goes on until the job is over.
-
-    Attributes:
-        replica: The process of a gang, by its rank.
-        incarnation: Its number; without it, the newest.
-        lines: How many of the last lines.
-    """
-
-    pool: Name | None = None
-    replica: Rank = 0
-    incarnation: Incarnation | None = None
-    lines: Lines = 100
-
-
-class CompareQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of a comparison: the two pools; without them, the first two."""
-
-    pool: Name | None = None
-    other: Name | None = None
 
 
 Handler = Callable[[Request, Any], Awaitable[Any]]
@@ -137,45 +70,23 @@ Handler = Callable[[Request, Any], Awaitable[Any]]
 class Api:
     """The routes over what is served."""
 
-    def __init__(self, served: Served, grants: Grants, metrics: GatewayMetrics) -> None:
+    def __init__(self, served: Served, grants: Grants, metrics: GatewayMetrics, connections: int) -> None:
+        """Over so many connections, a fifth of which no stream takes."""
         self._served = served
         self._grants = grants
         self._metrics = metrics
-        self._streams = Streams(metrics.stalled.inc)
-        self._logs = Streams(metrics.stalled.inc, LOGS_MOST)
-        metrics.watch_streams(lambda: self._streams.open + self._logs.open)
+        self._streams = Streams(metrics.stalled.inc, min(STREAMS_MOST, connections * 7 // 10))
+        self._logs = Streams(metrics.stalled.inc, min(LOGS_MOST, connections // 10))
+        self._looks = Looks()
+        self._asking = Asking(served.clock, grants)
+        metrics.watch_streams(lambda: self._streams.shares.held + self._logs.shares.held)
 
     def routes(self) -> list[Route]:
-        """All of them, as :data:`steepest.gateway.openapi.OPERATIONS` describes them."""
-        return [
-            self._route("/pools", self._pools, NoQuery),
-            self._route("/jobs", self._jobs, JobsQuery),
-            self._route("/jobs", self._submit, PoolQuery, method="POST", role=AccessRole.SUBMIT),
-            self._route("/jobs/{job}", self._job, ListQuery),
-            self._route("/jobs/{job}", self._cancel, PoolQuery, method="DELETE", role=AccessRole.OPERATE),
-            self._route("/jobs/{job}/explain", self._explain, ListQuery),
-            self._route("/jobs/{job}/curve", self._curve, PoolQuery),
-            self._route("/jobs/{job}/log", self._printed, LogQuery, role=AccessRole.SUBMIT),
-            self._route("/nodes", self._nodes, ListQuery),
-            self._route("/queue", self._queue, ListQuery),
-            self._route("/decisions", self._decisions, DecisionsQuery),
-            self._route("/events", self._events, EventsQuery),
-            self._route("/picture", self._picture, ListQuery),
-            self._route("/live", self._live, PoolQuery),
-            self._route("/compare", self._compare, CompareQuery),
-            self._route("/dead-letters", self._letters, PoolQuery),
-        ]
+        """All of them."""
+        return [self._route(one, getattr(self, f"_{one.name}")) for one in OPERATIONS]
 
-    def _route(
-        self,
-        path: str,
-        handler: Handler,
-        query: type[msgspec.Struct],
-        *,
-        method: str = "GET",
-        role: AccessRole = AccessRole.READ,
-    ) -> Route:
-        operation = f"{method} {path}"
+    def _route(self, one: Operation, handler: Handler) -> Route:
+        operation = f"{one.method.upper()} {one.path}"
 
         async def endpoint(request: Request) -> Response:
             begun = time.perf_counter()
@@ -186,90 +97,108 @@ class Api:
 
         async def answered(request: Request) -> Response:
             try:
-                self._grants.refuse_below(role, credentials(request.headers))
-                answer = await handler(request, _query(request, query))
+                request.state.caller = self._grants.caller(
+                    request.headers, request.client.host if request.client else ""
+                )
+                request.state.caller.refuse_below(one.role)
+                answer = await handler(request, _query(request, one.query))
             except SteepestError as error:
                 return failure(error)
-            except TooManyStreamsError:
-                return failure(InputError("too many streams are open", code="too-many-streams"))
             except ClientDisconnect:
                 return Response(status_code=HTTPStatus.BAD_REQUEST)
             return answer if isinstance(answer, Response) else as_json(answer)
 
-        return Route(f"/api/v1{path}", endpoint, methods=[method], name=operation)
+        return Route(f"/api/v1{one.path}", endpoint, methods=[one.method.upper()], name=operation)
 
     def _pool(self, query: Any) -> ServedPool:
         return self._served.pool(query.pool)
 
-    async def _pools(self, request: Request, query: Any) -> Any:  # noqa: ARG002 - the form of handlers
+    async def _get_pools(self, request: Request, query: Any) -> Any:  # noqa: ARG002 - the form of handlers
         return await reading.pools(self._served)
 
-    async def _jobs(self, request: Request, query: JobsQuery) -> Any:  # noqa: ARG002
-        moment, _ = await reading.seen(self._pool(query), query.at)
+    async def _seen(self, request: Request, query: Any) -> tuple[PoolMoment, Sequence[DecisionEntry]]:
+        """A pool now, or before the record of an offset, with the newest entries by then."""
+        pool, at = self._pool(query), query.at
+        if at is None:
+            return pool.feed, pool.feed.decisions
+        found: tuple[PoolMoment, Sequence[DecisionEntry]] = await self._looks.result(
+            request, (pool.feed.name, at), lambda: pool.past.at(at)
+        )
+        return found
+
+    async def _get_jobs(self, request: Request, query: JobsQuery) -> Any:
+        moment, _ = await self._seen(request, query)
         return reading.jobs(moment, phase=query.phase, after=query.after, limit=query.limit)
 
-    async def _job(self, request: Request, query: ListQuery) -> Any:
-        moment, _ = await reading.seen(self._pool(query), query.at)
+    async def _get_jobs_job(self, request: Request, query: ListQuery) -> Any:
+        moment, _ = await self._seen(request, query)
         return reading.job(moment, request.path_params["job"])
 
-    async def _explain(self, request: Request, query: ListQuery) -> Any:
-        return await reading.story(self._pool(query), request.path_params["job"], query.at)
+    async def _get_jobs_job_explain(self, request: Request, query: ListQuery) -> Any:
+        pool, name = self._pool(query), request.path_params["job"]
+        key = (pool.feed.name, name, query.at, pool.feed.view.position if query.at is None else 0)
+        return await self._looks.result(request, key, lambda: reading.story(pool, name, query.at))
 
-    async def _curve(self, request: Request, query: PoolQuery) -> Any:
+    async def _get_jobs_job_curve(self, request: Request, query: PoolQuery) -> Any:
         return reading.curve(self._pool(query), request.path_params["job"])
 
-    async def _nodes(self, request: Request, query: ListQuery) -> Any:  # noqa: ARG002
-        return reading.nodes((await reading.seen(self._pool(query), query.at))[0])
+    async def _get_nodes(self, request: Request, query: ListQuery) -> Any:
+        return reading.nodes((await self._seen(request, query))[0])
 
-    async def _queue(self, request: Request, query: ListQuery) -> Any:  # noqa: ARG002
-        return reading.queue((await reading.seen(self._pool(query), query.at))[0])
+    async def _get_queue(self, request: Request, query: ListQuery) -> Any:
+        return reading.queue((await self._seen(request, query))[0])
 
-    async def _decisions(self, request: Request, query: DecisionsQuery) -> Any:  # noqa: ARG002
-        moment, entries = await reading.seen(self._pool(query), query.at)
+    async def _get_decisions(self, request: Request, query: DecisionsQuery) -> Any:
+        moment, entries = await self._seen(request, query)
         return reading.decisions(moment, entries, about=query.job, limit=query.limit)
 
-    async def _picture(self, request: Request, query: ListQuery) -> Any:  # noqa: ARG002
-        return await reading.picture(self._pool(query), query.at)
+    async def _get_picture(self, request: Request, query: ListQuery) -> Any:
+        feed, (moment, entries) = self._pool(query).feed, await self._seen(request, query)
+        if query.at is None:
+            return feed.changes()
+        return whole(feed.name, moment, entries, totals(moment.view, 0), up=False)
 
-    async def _compare(self, request: Request, query: CompareQuery) -> Any:  # noqa: ARG002
+    async def _get_compare(self, request: Request, query: CompareQuery) -> Any:  # noqa: ARG002
         first = self._pool(query)
         others = [pool for pool in self._served.pools.values() if pool is not first]
         second = self._served.pool(query.other) if query.other else next(iter(others), first)
         return compared(*((one.feed.name, one.title, one.feed.story) for one in (first, second)))
 
-    async def _letters(self, request: Request, query: PoolQuery) -> Any:  # noqa: ARG002
+    async def _get_dead_letters(self, request: Request, query: PoolQuery) -> Any:  # noqa: ARG002
         return reading.letters(self._pool(query))
 
-    async def _events(self, request: Request, query: EventsQuery) -> Any:
+    async def _get_events(self, request: Request, query: EventsQuery) -> Any:
         pool = self._pool(query)
         if not _wants_stream(request):
             return await reading.events(pool, query.since, query.limit)
         last = _last_id(request)
-        return self._stream(lambda: events_since(pool, query.since if last is None else last + 1))
+        since = await reading.first_offset(pool, query.since) if last is None else last + 1
+        return await self._stream(request, events_since(pool, since))
 
-    async def _live(self, request: Request, query: PoolQuery) -> Any:
-        pool, last = self._pool(query), _last_id(request)
-        return self._stream(lambda: changes_since(pool, last))
+    async def _get_live(self, request: Request, query: PoolQuery) -> Any:
+        return await self._stream(request, changes_since(self._pool(query), _last_id(request)))
 
-    async def _printed(self, request: Request, query: LogQuery) -> Any:
+    async def _get_jobs_job_log(self, request: Request, query: LogQuery) -> Any:
         pool, name = self._pool(query), request.path_params["job"]
         if not _wants_stream(request):
             return await reading.printed(pool, name, query.replica, query.incarnation, query.lines)
         folder, whose = reading.output_of(pool, name, query.replica)
-        return self._logs.response(printed_since(pool, folder, whose, query.incarnation, query.lines))
+        lines = printed_since(pool, folder, whose, query.incarnation, query.lines)
+        return await self._logs.response(lines, request.state.caller.name)
 
-    def _stream(self, source: Callable[[], AsyncIterator[bytes]]) -> Response:
-        return self._streams.response(source())
+    async def _stream(self, request: Request, events: AsyncGenerator[bytes, None]) -> Response:
+        return await self._streams.response(events, request.state.caller.name)
 
-    async def _submit(self, request: Request, query: PoolQuery) -> Any:
+    async def _post_jobs(self, request: Request, query: PoolQuery) -> Any:
         self._refuse_recording()
         submission = _decoded(await body(request), Submission)
-        return await Asking(self._served.clock).submit(self._pool(query), submission, trace_in(request.headers))
+        pool, trace = self._pool(query), trace_in(request.headers)
+        return await self._asking.submit(pool, submission, request.state.caller, trace)
 
-    async def _cancel(self, request: Request, query: PoolQuery) -> Any:
+    async def _delete_jobs_job(self, request: Request, query: PoolQuery) -> Any:
         self._refuse_recording()
-        asking, trace = Asking(self._served.clock), trace_in(request.headers)
-        return await asking.cancel(self._pool(query), request.path_params["job"], trace)
+        trace = trace_in(request.headers)
+        return await self._asking.cancel(self._pool(query), request.path_params["job"], trace)
 
     def _refuse_recording(self) -> None:
         if self._served.recordings:
@@ -286,6 +215,8 @@ def failure(error: SteepestError) -> Response:
     default = HTTPStatus.SERVICE_UNAVAILABLE if isinstance(error, LogError) else HTTPStatus.BAD_REQUEST
     status = STATUSES.get(error.code, default)
     headers = {"www-authenticate": "Bearer"} if isinstance(error, AccessRefusedError) and not error.known else {}
+    if error.code == "busy":
+        headers["retry-after"] = RETRY_AFTER_S
     answer = as_json(Failure(code=error.code, message=str(error), hint=error.hint), status)
     answer.headers.update(headers)
     return answer

@@ -8,48 +8,87 @@ from __future__ import annotations
 import asyncio
 import secrets
 
+import msgspec
+
+from steepest.app.installation import checked
 from steepest.clock import Clock
 from steepest.errors import InputError, LogUnavailableError
 from steepest.events import cluster as c
-from steepest.events.registry import GANGS_CHOOSE
+from steepest.gateway.access import Caller, Grants
 from steepest.gateway.answers import Answer, Submission
 from steepest.gateway.pools import ServedPool
-from steepest.policies.submission import refuse_what_never_fits, with_priority
+from steepest.policies.submission import ARRAY_INDEX
 from steepest.runtime.decode import asked_record
-from steepest.view.spec_rules import what_is_wrong
+from steepest.view.state import Job
 
 ANSWER_S = 10.0
 """A system that runs admits or rejects within a tick or so."""
+
+SPEC_MOST = 32 * 1024
+"""Bytes of a job's description: every process that follows the pool keeps it in memory."""
+
+OPEN_MOST = 10_000
+OPEN_BYTES = 32 * 2**20
+"""So many jobs that are not over, and bytes of their commands and variables, has a caller, and a queue."""
 
 
 class Asking:
     """The door to the logs of pools."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, grants: Grants) -> None:
         self._clock = clock
+        self._grants = grants
+        self._asked: dict[str, dict[tuple[str, str], _Asked]] = {}
 
-    async def submit(self, pool: ServedPool, submission: Submission, trace: str = "") -> Answer:
+    async def submit(self, pool: ServedPool, submission: Submission, caller: Caller, trace: str = "") -> Answer:
         """Append a job's submission and wait for the answer. ``trace``: the caller's ``traceparent``.
 
+        A request that was answered before is answered again, and nothing is appended.
+
         Raises:
-            InputError: It can never run here.
+            InputError: It can never run here; with the code ``too-many-jobs``: not before others are over.
+            AccessRefusedError: The caller may not ask for its priority.
             LogUnavailableError: It may not be kept, or the pool has just been made; the same request may be sent again.
         """
         if not pool.feed.view.is_configured:
             raise LogUnavailableError(
                 f"no system has configured pool {pool.feed.name} yet", hint="send the request again"
             )
-        spec = with_priority(submission.spec, pool.feed.view.parameters)
-        if not spec.command:
-            raise InputError("the job has no command")
-        if wrong := next(what_is_wrong(spec.counted, gangs_choose=pool.feed.view.has(GANGS_CHOOSE)), None):
-            raise InputError(wrong)
+        before = pool.feed.view.jobs.get(submission.job)
+        if before and before.request == submission.request and (before.admitted or before.outcome is not None):
+            return _answered(before)
+        spec = checked(pool.installation, pool.feed.name, pool.feed.view, submission.job, submission.spec)
+        self._grants.refuse_priority(spec.priority, caller.role)
         refuse_reserved(spec.env)
-        if pool.nodes:
-            refuse_what_never_fits(spec, pool.nodes, isolated=pool.isolated)
+        if (size := len(msgspec.json.encode(spec))) > SPEC_MOST:
+            raise InputError(f"the job is described in {size} bytes, and {SPEC_MOST} are taken", code="too-large")
         request = submission.request or secrets.token_hex(8)
-        event = c.JobSubmitted(job=submission.job, request=request, spec=spec)
-        return await self._ask(pool, event, submission.job, request, trace)
+        asked = _Asked(pool, c.JobSubmitted(job=submission.job, request=request, spec=spec))
+        open_ones = self._refuse_more(asked, caller)
+        open_ones[pool.feed.name, request] = asked
+        try:
+            return await self._ask(asked, trace)
+        finally:
+            if asked.offset is None:
+                del open_ones[pool.feed.name, request]
+
+    def _refuse_more(self, asked: _Asked, caller: Caller) -> dict[tuple[str, str], _Asked]:
+        """What the caller has asked for that is not over.
+
+        Raises:
+            InputError: That, or what its queue has, is as much as is taken.
+        """
+        mine = self._asked.setdefault(caller.name, {})
+        for name in [name for name, one in mine.items() if one.is_over]:
+            del mine[name]
+        spec = asked.event.spec
+        queued = [job.spec for job in asked.pool.feed.view.jobs if job.outcome is None and job.spec.queue == spec.queue]
+        for whose, specs in (("this token", [one.event.spec for one in mine.values()]), (spec.queue, queued)):
+            size = sum(map(_size, specs))
+            if len(specs) >= OPEN_MOST or size + _size(spec) > OPEN_BYTES:
+                why = f"{whose} has {len(specs)} jobs that are not over, with {size} bytes of commands and variables"
+                raise InputError(why, code="too-many-jobs", hint="send the request again once some of them are over")
+        return mine
 
     async def cancel(self, pool: ServedPool, job: str, trace: str = "") -> Answer:
         """Append the request to stop a job for good. ``trace``: the caller's ``traceparent``.
@@ -65,9 +104,10 @@ class Asking:
         offset = await self._append(pool, c.JobCancelRequested(job=job, request=request), trace)
         return Answer(job=job, request=request, state="queued", offset=offset)
 
-    async def _ask(self, pool: ServedPool, event: c.JobSubmitted, job: str, request: str, trace: str) -> Answer:
+    async def _ask(self, asked: _Asked, trace: str) -> Answer:
+        pool, job, request = asked.pool, asked.event.job, asked.event.request
         with pool.feed.expecting(request) as answered:
-            offset = await self._append(pool, event, trace)
+            offset = asked.offset = await self._append(pool, asked.event, trace)
             if not pool.feed.is_up():
                 return Answer(
                     job=job, request=request, state="queued", offset=offset, reason="no system runs on the pool"
@@ -86,6 +126,31 @@ class Asking:
         return offset
 
 
+class _Asked(msgspec.Struct):
+    """A submission of a caller, and its record once it is appended."""
+
+    pool: ServedPool
+    event: c.JobSubmitted
+    offset: int | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was read, and the job that it made is over or forgotten, or it has made none."""
+        view = self.pool.feed.view
+        job = view.jobs.get(self.event.job)
+        is_open = job is not None and job.request == self.event.request and job.outcome is None
+        return self.offset is not None and view.position > self.offset and not is_open
+
+
+def _size(spec: c.JobSpec) -> int:
+    return sum(map(len, spec.command)) + sum(len(name) + len(value) for name, value in spec.env.items())
+
+
+def _answered(job: Job) -> Answer:
+    state = "admitted" if job.outcome is None else "ended" if job.admitted else "rejected"
+    return Answer(job=job.name, request=job.request, state=state, offset=job.submitted_offset, reason=job.stop_reason)
+
+
 def refuse_reserved(env: dict[str, str]) -> None:
     """Return only if all names of variables are names, and none is the cluster's own.
 
@@ -93,5 +158,5 @@ def refuse_reserved(env: dict[str, str]) -> None:
         InputError: One is not.
     """
     for name in env:
-        if not name or "=" in name or "\0" in name or name.startswith("STEEPEST_"):
+        if not name or "=" in name or "\0" in name or (name.startswith("STEEPEST_") and name != ARRAY_INDEX):
             raise InputError(f"env {name[:80]!r}: this is no name that a job's variable may have")

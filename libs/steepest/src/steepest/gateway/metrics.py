@@ -23,7 +23,7 @@ class GatewayMetrics:
         self.requests = Counter(
             "steepest_gateway_requests",
             "Requests to the API that were answered. Many with a `status` of 500 and more: the gateway's log says why; 503"
-            " is a log that cannot be read.",
+            " is a log that cannot be read, or too much that is asked for at the same time.",
             ["operation", "status"],
             registry=None,
         )
@@ -37,7 +37,8 @@ class GatewayMetrics:
         )
         self.streams = Gauge(
             "steepest_gateway_streams",
-            "Streams that are open. Near 2,000, from where on they are refused: pages that are never closed.",
+            "Streams that are open. Near 2,000, from where on they are refused: pages that are never closed. One caller is"
+            " refused before.",
             registry=None,
         )
         self.stalled = Counter(

@@ -1,13 +1,13 @@
-"""The OpenAPI document, made from the types that the API decodes and encodes.
+"""The operations of the API, and the OpenAPI document that is made of them.
 
-It owns which operations there are, and what each may answer. A test holds it to the routes, and schemathesis to the answers.
+It owns which operations there are, what is asked in each, and what it may answer. Schemathesis holds the answers to it.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,13 +15,88 @@ from steepest.events.common import Name
 from steepest.gateway import answers as a
 from steepest.gateway.access import AccessRole
 from steepest.gateway.answers import Answer, Submission
-from steepest.gateway.api import CompareQuery, DecisionsQuery, EventsQuery, JobsQuery, ListQuery, LogQuery, PoolQuery
 from steepest.gateway.pool.changes import PoolChanges
+from steepest.gateway.reading import PAGE_MOST
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.job_timeline import JobTimeline
 
+Offset = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=PAGE_MOST)]
+Rank = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
+Incarnation = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Lines = Annotated[int, msgspec.Meta(ge=0, le=PAGE_MOST)]
+Phases = Annotated[
+    str, msgspec.Meta(pattern=r"^(waiting|suspended|running|stopped|ended|finished|failed|cancelled)$(?!\n)")
+]
+
 REF = "#/components/schemas/{name}"
+
+
+class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of what takes none."""
+
+
+class PoolQuery(NoQuery, frozen=True, kw_only=True):
+    """Of what has no past; ``pool``: the pool, and without it the first."""
+
+    pool: Name | None = None
+
+
+class ListQuery(PoolQuery, frozen=True, kw_only=True):
+    """Of a resource that has a past; ``at``, an offset of the pool's log: what was known before that record."""
+
+    at: Offset | None = None
+
+
+class JobsQuery(ListQuery, frozen=True, kw_only=True):
+    """Of jobs.
+
+    Attributes:
+        phase: Only jobs in this phase, or with this outcome.
+        after: The job after which the page begins.
+    """
+
+    phase: Phases | None = None
+    after: Name | None = None
+    limit: Limit = 100
+
+
+class DecisionsQuery(ListQuery, frozen=True, kw_only=True):
+    """Of decisions; ``job``: only those about it."""
+
+    job: Name | None = None
+    limit: Limit = 100
+
+
+class EventsQuery(PoolQuery, frozen=True, kw_only=True):
+    """Of events; ``since``: the first offset; without it, the first one that is kept.
+
+    With ``Accept: text/event-stream`` they go on as they happen.
+    """
+
+    since: Offset | None = None
+    limit: Limit = 100
+
+
+class LogQuery(PoolQuery, frozen=True, kw_only=True):
+    """Of what a job printed. With ``Accept: text/event-stream`` it goes on until the job is over.
+
+    Attributes:
+        replica: The process of a gang, by its rank.
+        incarnation: Its number; without it, the newest.
+        lines: How many of the last lines.
+    """
+
+    replica: Rank = 0
+    incarnation: Incarnation | None = None
+    lines: Lines = 100
+
+
+class CompareQuery(PoolQuery, frozen=True, kw_only=True):
+    """Of a comparison: the two pools; without them, the first two."""
+
+    other: Name | None = None
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,12 +111,17 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     summary: str
     answer: Any
-    query: Any = None
+    query: type[msgspec.Struct] = NoQuery
     method: str = "get"
     role: AccessRole = AccessRole.READ
     body: Any = None
     failures: Sequence[int] = (400, 401, 403, 404, 503)
     streams: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its id in the document, and in Python."""
+        return f"{self.method}{self.path}".replace("/", "_").replace("{", "").replace("}", "").replace("-", "_")
 
 
 OPERATIONS: Sequence[Operation] = (
@@ -55,7 +135,7 @@ OPERATIONS: Sequence[Operation] = (
         body=Submission,
         answer=Answer,
         query=PoolQuery,
-        failures=(400, 401, 403, 404, 409, 413, 503),
+        failures=(400, 401, 403, 404, 409, 413, 429, 503),
     ),
     Operation(path="/jobs/{job}", summary="One job", answer=JobRow, query=ListQuery),
     Operation(
@@ -136,7 +216,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {
         "summary": operation.summary,
         "description": f"Needs the role {operation.role.name.lower()}.",
-        "operationId": f"{operation.method}_{operation.path.strip('/').replace('/', '_').replace('{', '').replace('}', '')}",
+        "operationId": operation.name,
         "parameters": [*_path_parameters(operation.path), *_query_parameters(operation.query)],
         "responses": {"200": _answer(operation), **{str(status): _failure(status) for status in operation.failures}},
         "security": [{"token": []}, {"own": []}, *anonymous],
@@ -170,8 +250,6 @@ def _path_parameters(path: str) -> list[dict[str, Any]]:
 
 
 def _query_parameters(kind: Any) -> list[dict[str, Any]]:
-    if kind is None:
-        return []
     schema = _inline(kind)
     return [
         {"name": name, "in": "query", "required": False, "schema": _without_null(one)}

@@ -15,10 +15,10 @@ import msgspec
 from steepest.app.installation import open_log, open_snapshots
 from steepest.app.pool_changes import LOOK_EVERY_S, pools_opened
 from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import Installation
 from steepest.clock import Clock, SystemClock
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.errors import InputError, SteepestError
-from steepest.events.common import Resources
 from steepest.gateway.metrics import FeedWatch
 from steepest.gateway.pool.past import Past
 from steepest.gateway.pool.pool_feed import AGAIN_S, PoolFeed, following, stop
@@ -38,8 +38,7 @@ class ServedPool(msgspec.Struct, frozen=True, kw_only=True):
     """One pool.
 
     Attributes:
-        nodes: What it was set up with; empty where nodes come and go, and for a recording, to which nothing is submitted.
-        isolated: Whether processes on different nodes cannot reach each other.
+        installation: What it is a pool of; one without nodes for a recording, to which nothing is submitted.
         title: For people; of a recording, its folder.
         printed: Where what its jobs print is kept; None for a recording, which has none of it.
     """
@@ -47,8 +46,7 @@ class ServedPool(msgspec.Struct, frozen=True, kw_only=True):
     feed: PoolFeed
     past: Past
     log: Log
-    nodes: Mapping[str, Resources] = {}
-    isolated: bool = False
+    installation: Installation = Installation(nodes=())
     title: str = ""
     printed: AdapterFolder | None = None
 
@@ -126,10 +124,9 @@ async def _serve(
         )
         opened[name] = ServedPool(
             feed=feed,
-            past=Past(name, log, at),
+            past=Past(log, at),
             log=log,
-            nodes={node.name: node.capacity for node in installation.nodes_of(name)},
-            isolated=installation.isolates(name),
+            installation=installation,
             title=f"{name} on {own.root}",
             printed=AdapterFolder(own.cluster),
         )
@@ -167,7 +164,7 @@ async def recordings_served(folders: Mapping[str, Path]) -> AsyncIterator[Served
         at = TopicPartition("cluster", 0)
         for (name, folder), log in zip(folders.items(), logs, strict=True):
             feed = PoolFeed(name, at, log, now_ms=lambda newest: newest, is_up=lambda: False)
-            pools[name] = ServedPool(feed=feed, past=Past(name, log, at), log=log, title=str(folder))
+            pools[name] = ServedPool(feed=feed, past=Past(log, at), log=log, title=str(folder))
         tasks = await following([pool.feed for pool in pools.values()])
         yield Served(pools=pools, clock=SystemClock(), recordings=True)
     finally:

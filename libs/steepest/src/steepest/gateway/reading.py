@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
-from itertools import islice
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -18,9 +19,9 @@ from steepest.cluster.folders.printed import last_lines
 from steepest.cluster.follow_printed import kept_of
 from steepest.cluster.port import ReplicaId
 from steepest.describe import sentence
+from steepest.describe.masking import masked
 from steepest.errors import InputError, UndecodableError
 from steepest.gateway import answers as a
-from steepest.gateway.pool.changes import PoolChanges
 from steepest.gateway.pool.folding import folded
 from steepest.gateway.pool.pictures import job_of, queue_rows
 from steepest.gateway.pools import Served, ServedPool
@@ -29,13 +30,16 @@ from steepest.policies.placement.standing import standings
 from steepest.read_models.decisions import DecisionEntry
 from steepest.read_models.job_rows import JobRow, PoolMoment, job_row
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
-from steepest.read_models.masking import masked
 from steepest.read_models.node_rows import node_row
 from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 
 PAGE_MOST = 1_000
+PAGE_BYTES = 4 * 2**20
+"""Of rows in one answer, about; the row that exceeds it is the last one."""
+
+READ_AT_ONCE = 100
 POINTS_MOST = 500
 STORY_MOST = 500_000
 """Records that a job's story is looked for in: half a minute's work."""
@@ -65,22 +69,6 @@ async def pool_row(pool: ServedPool) -> a.PoolRow:
     )
 
 
-async def seen(pool: ServedPool, at: int | None) -> tuple[PoolMoment, Sequence[DecisionEntry]]:
-    """A pool now, or before the record of an offset, with the newest entries by then.
-
-    Raises:
-        InputError: The log does not reach so far.
-    """
-    if at is None:
-        return pool.feed, pool.feed.decisions
-    return await pool.past.at(at)
-
-
-async def picture(pool: ServedPool, at: int | None) -> PoolChanges:
-    """The whole pool."""
-    return pool.feed.changes() if at is None else await pool.past.picture(at)
-
-
 def jobs(moment: PoolMoment, *, phase: str | None, after: str | None, limit: int) -> a.JobPage:
     """A page of the jobs.
 
@@ -89,6 +77,8 @@ def jobs(moment: PoolMoment, *, phase: str | None, after: str | None, limit: int
     """
     wanted = (job for job in _after(moment.view, after) if phase in {None, job.phase, job.outcome})
     page = list(islice(wanted, limit + 1))
+    sizes = accumulate(sum(map(len, job.spec.command)) for job in page)
+    limit = min(limit, bisect_left(list(sizes), PAGE_BYTES) + 1)
     standing = standings(moment.view) if any(job.is_queued for job in page) else {}
     rows = [job_row(moment, job, None, standing.get(job.name)) for job in page[:limit]]
     return a.JobPage(offset=moment.view.position, jobs=rows, next=rows[-1].job if len(page) > limit else None)
@@ -198,22 +188,40 @@ def output_of(pool: ServedPool, name: str, replica: int) -> tuple[AdapterFolder,
     return pool.printed, ReplicaId(name, replica)
 
 
-async def events(pool: ServedPool, since: int, limit: int) -> a.EventPage:
-    """Records from an offset on, as far as there are any.
+async def first_offset(pool: ServedPool, since: int | None) -> int:
+    """The offset to begin at; None: the first one that is kept.
+
+    Raises:
+        InputError: That record was removed.
+    """
+    begin = await pool.log.begin(pool.feed.at)
+    if since is not None and since < begin:
+        raise InputError(
+            f"{pool.feed.at} is kept from {begin} on",
+            code="offset-missing",
+            hint=f"begin at {begin}, or name no offset",
+        )
+    return begin if since is None else since
+
+
+async def events(pool: ServedPool, since: int | None, limit: int) -> a.EventPage:
+    """Records from an offset on, as far as there are any, and as many as one answer takes.
 
     Raises:
         InputError: Those records were removed.
     """
-    at = pool.feed.at
-    begin, end = await pool.log.begin(at), await pool.log.end(at)
-    if since < begin:
-        raise InputError(f"{at} is kept from {begin} on", code="offset-missing")
+    since = await first_offset(pool, since)
+    end = await pool.log.end(pool.feed.at)
     rows: list[a.EventRow] = []
     if since < end:
-        reader = pool.log.reader({at: since})
+        left, room = min(limit, end - since), PAGE_BYTES
+        reader = pool.log.reader({pool.feed.at: since})
         try:
-            while len(rows) < min(limit, end - since):
-                rows += map(event_row, await reader.poll(max_records=min(limit, end - since) - len(rows)))
+            while left and room > 0:
+                for record in await reader.poll(max_records=min(left, READ_AT_ONCE)):
+                    if room > 0:
+                        rows.append(event_row(record))
+                        left, room = left - 1, room - 2 * len(record.value)  # the sentence may repeat it
         finally:
             await reader.close()
     return a.EventPage(next=rows[-1].offset + 1 if rows else min(since, end), events=rows)

@@ -8,14 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import socket
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -23,7 +20,7 @@ from starlette.routing import Route
 
 from steepest.app.settings.gateway import GatewaySettings
 from steepest.errors import InputError
-from steepest.gateway.access import AccessRole, Grants, Guard, is_loopback, read_tokens
+from steepest.gateway.access import AccessRole, Grants, Guard, read_tokens
 from steepest.gateway.answers import Failure
 from steepest.gateway.api import Api, as_json
 from steepest.gateway.metrics import GatewayMetrics
@@ -31,14 +28,15 @@ from steepest.gateway.openapi import document
 from steepest.gateway.page_files import page_routes
 from steepest.gateway.pools import Served
 from steepest.log.files.atomic_write import write_atomically
-
-UNREAD_MS = 45_000
-"""After so long, the kernel drops a connection whose other end takes nothing."""
+from steepest.serving.connections import BoundedListener, ConnectionBound, most_connections
+from steepest.serving.hosts import is_loopback
+from steepest.serving.http_server import BoundedServer
 
 LEAVE_S = 2
 """For answers that are under way when the gateway stops; streams end immediately."""
 
-CONNECTIONS_WAITING = 512
+CONNECTIONS_MOST = 3_000
+"""Beside 2,000 streams, and 100 that follow what jobs print, 900 others: each may hold a header of 16 kB in memory."""
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,11 +68,12 @@ def grants(settings: GatewaySettings, own: str) -> Grants:
             f"a gateway on {settings.host} is reached by other machines, and no tokens are named",
             hint="name a file of lines `ROLE TOKEN` in gateway.tokens, or listen on 127.0.0.1",
         )
-    return Grants({**tokens, own: AccessRole.OPERATE}, AccessRole.READ if local and not tokens else AccessRole.NONE)
+    anonymous = AccessRole.READ if local and not tokens else AccessRole.NONE
+    return Grants({**tokens, own: AccessRole.OPERATE}, anonymous, settings.priority_most)
 
 
-def application(served: Served, granted: Grants, metrics: GatewayMetrics, *, local: bool) -> Guard:
-    """The ASGI application."""
+def application(served: Served, granted: Grants, metrics: GatewayMetrics, connections: int, *, local: bool) -> Guard:
+    """The ASGI application, over so many connections."""
     described = msgspec.json.encode(document())
 
     async def openapi(_: Request) -> Response:
@@ -95,7 +94,7 @@ def application(served: Served, granted: Grants, metrics: GatewayMetrics, *, loc
         return as_json(Failure(code="bug", message="the gateway failed; its output says how"), 500)
 
     routes = [
-        *Api(served, granted, metrics).routes(),
+        *Api(served, granted, metrics, connections).routes(),
         Route("/openapi.json", openapi),
         Route("/healthz", alive),
         Route("/readyz", alive),
@@ -122,30 +121,22 @@ async def listening(
     """
     token = secrets.token_urlsafe(24)
     granted = grants(settings, token)
-    bound = _bound(settings)
-    app = application(served, granted, metrics or GatewayMetrics(), local=is_loopback(settings.host))
-    config = uvicorn.Config(
-        app,
-        access_log=False,
-        log_config=None,
-        log_level="critical",
-        lifespan="off",
-        ws="none",
-        http="h11",
-        loop="none",
-        server_header=False,
-        timeout_graceful_shutdown=LEAVE_S,
-        backlog=CONNECTIONS_WAITING,
+    connections = most_connections(CONNECTIONS_MOST)
+    bound = ConnectionBound(connections)
+    listener = BoundedListener(settings.host, settings.port or 0, bound)
+    app = application(served, granted, metrics or GatewayMetrics(), connections, local=is_loopback(settings.host))
+    server = BoundedServer(
+        app, bound, log_config=None, log_level="critical", loop="none", timeout_graceful_shutdown=LEAVE_S
     )
-    server = _GatewayServer(config)
-    serving = asyncio.create_task(server.serve(sockets=[bound]), name="gateway")
+    server.capture_signals = contextlib.nullcontext  # type: ignore[assignment,method-assign]  # those of its process are not its own
+    serving = asyncio.create_task(server.serve(sockets=[listener]), name="gateway")
     try:
         while not server.started:
             if serving.done():
                 await serving
                 raise InputError(f"the gateway does not start on {settings.host}")
             await asyncio.sleep(0.01)
-        here = Listening(address=_address(settings.host, bound), token=token)
+        here = Listening(address=_address(settings.host, listener), token=token)
         if remember is not None:
             write_atomically(remember, msgspec.json.encode(here))
         yield here
@@ -153,42 +144,15 @@ async def listening(
         server.should_exit = True
         with contextlib.suppress(asyncio.CancelledError):
             await serving
-        bound.close()
+        listener.close()
         if remember is not None:
             _forget(remember)
-
-
-class _GatewayServer(uvicorn.Server):
-    """Leaves signals to the process that it is a part of."""
-
-    @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
-        """Take none."""
-        yield
-
-
-def _bound(settings: GatewaySettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if sys.platform == "linux":
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS)
-    try:
-        bound.bind((settings.host, settings.port or 0))
-    except OSError as error:
-        bound.close()
-        raise InputError(
-            f"cannot serve on {settings.host}:{settings.port}: {error.strerror}",
-            hint="name another port with --gateway",
-        ) from error
-    bound.setblocking(False)  # noqa: FBT003 - the standard library's form
-    return bound
 
 
 def _forget(file: Path) -> None:
     file.unlink(missing_ok=True)
 
 
-def _address(host: str, bound: socket.socket) -> str:
+def _address(host: str, bound: BoundedListener) -> str:
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{bound.getsockname()[1]}"

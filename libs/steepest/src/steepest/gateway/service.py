@@ -47,7 +47,7 @@ async def serve(settings: Settings) -> None:
         metrics.registry.register(collector)
     async with AsyncExitStack() as stack:
         if settings.metrics.port is not None:
-            address = Address(settings.metrics.port, settings.metrics.host)
+            address = Address(settings.metrics.port, settings.metrics.host, settings.metrics.names)
             stack.enter_context(probes(GatewayProcess(metrics, health), address))
         served = await stack.enter_async_context(installation_served(settings, FeedWatch(metrics, health)))
         here = await stack.enter_async_context(listening(served, settings.gateway, settings.folder.gateway, counted))

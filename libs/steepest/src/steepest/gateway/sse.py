@@ -6,10 +6,15 @@ It owns the wire format and the limits of streams. It must never know what is se
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
+import msgspec
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
+
+from steepest.errors import SteepestError
+from steepest.gateway.answers import Failure
+from steepest.gateway.shares import CallerShares
 
 STREAMS_MOST = 2_000
 """Open at the same time. Each is a task, a socket and what waits to be read from it, below 200 kB."""
@@ -24,37 +29,48 @@ SEND_S = 30.0
 """A reader that takes nothing for so long is left."""
 
 
-class TooManyStreamsError(Exception):
-    """There are as many as may be open."""
-
-
 class Streams:
     """The streams that are open."""
 
-    def __init__(self, stalled: Callable[[], None], most: int = STREAMS_MOST) -> None:
+    def __init__(self, stalled: Callable[[], None], most: int) -> None:
         """``stalled`` is called where a reader takes nothing; ``most`` may be open."""
-        self.open = 0
-        self._most = most
+        self.shares = CallerShares(most, "streams")
         self.stalled = stalled
 
-    def response(self, events: AsyncIterator[bytes]) -> StreamResponse:
+    async def response(self, events: AsyncGenerator[bytes, None], caller: str) -> StreamResponse:
         """An answer that sends events until they end or the reader leaves.
 
+        Its first event is made now: an error before it is the request's own, and has a status.
+
         Raises:
-            TooManyStreamsError: There are as many as this process serves.
+            BusyError: There are as many as this process serves, or as many of this caller's.
+            SteepestError: There is no first event.
         """
-        if self.open >= self._most:
-            raise TooManyStreamsError
-        return StreamResponse(self, events)
+        self.shares.take(caller)
+        try:
+            return StreamResponse(self, caller, await anext(events), events)
+        except BaseException:
+            self.shares.give_back(caller)
+            raise
 
 
 class StreamResponse(StreamingResponse):
     """A stream of events."""
 
-    def __init__(self, streams: Streams, events: AsyncIterator[bytes]) -> None:
-        super().__init__(events, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    def __init__(self, streams: Streams, caller: str, first: bytes, events: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(self._body(first), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
         self._streams = streams
+        self._caller = caller
         self._events = events
+
+    async def _body(self, first: bytes) -> AsyncIterator[bytes]:
+        yield first
+        try:
+            async for one in self._events:
+                yield one
+        except SteepestError as error:  # the status was sent
+            failure = Failure(code=error.code, message=str(error), hint=error.hint)
+            yield b"event: failure\ndata: " + msgspec.json.encode(failure) + b"\n\n"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events; its source is closed in any case."""
@@ -64,7 +80,6 @@ class StreamResponse(StreamingResponse):
                 await send(message)
                 await asyncio.sleep(0)  # that the reader has gone is noticed by others, while there is much to send
 
-        self._streams.open += 1
         try:
             await super().__call__(scope, receive, in_time)
         except TimeoutError:
@@ -72,10 +87,8 @@ class StreamResponse(StreamingResponse):
         except OSError:
             pass  # the reader is gone
         finally:
-            self._streams.open -= 1
-            close = getattr(self._events, "aclose", None)
-            if close is not None:
-                await close()
+            self._streams.shares.give_back(self._caller)
+            await self._events.aclose()
 
 
 def event(data: bytes, offset: int, name: str = "") -> bytes:

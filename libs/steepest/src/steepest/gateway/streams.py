@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 
 import msgspec
@@ -23,7 +23,7 @@ from steepest.gateway.sse import COMMENT, SILENCE_S, event
 from steepest.read_models.job_rows import prints_no_more
 
 
-async def changes_since(pool: ServedPool, last: int | None) -> AsyncIterator[bytes]:
+async def changes_since(pool: ServedPool, last: int | None) -> AsyncGenerator[bytes, None]:
     """Changes, from a picture on; ``last``: the id of the last batch that the reader has had.
 
     Each reader is only given references to batches that all of them share.
@@ -45,7 +45,7 @@ async def changes_since(pool: ServedPool, last: int | None) -> AsyncIterator[byt
         await _news(pool, known)
 
 
-async def events_since(pool: ServedPool, since: int) -> AsyncIterator[bytes]:
+async def events_since(pool: ServedPool, since: int) -> AsyncGenerator[bytes, None]:
     """Events from an offset on. They are read from the log: a reader may be as far behind as it likes."""
     position = since
     while True:
@@ -64,7 +64,7 @@ async def events_since(pool: ServedPool, since: int) -> AsyncIterator[bytes]:
 
 async def printed_since(
     pool: ServedPool, folder: AdapterFolder, whose: ReplicaId, incarnation: int | None, lines: int
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Lines that a job prints, from its last ones on, and ``end`` once it prints no more.
 
     An id is a line's number in this stream. A reader that comes back begins again with the last lines.

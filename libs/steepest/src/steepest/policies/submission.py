@@ -5,6 +5,7 @@ It owns these refusals, which every door of a pool shares. What a system that ru
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -14,6 +15,16 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.requests import JobSpec
 from steepest.view.nodes import format_resources
+
+ARRAY_INDEX = "STEEPEST_ARRAY_INDEX"
+"""The variable by which the jobs of an array tell themselves apart."""
+
+_OF_USERS = re.compile(r".+\.[0-9a-f]{8}", re.ASCII)
+
+
+def may_be_users(job: str) -> bool:
+    """Whether a job's name is like those of objects that users make in a cluster: a name, and how their UID begins."""
+    return _OF_USERS.fullmatch(job) is not None
 
 
 def with_priority(spec: JobSpec, parameters: PoolParameters) -> JobSpec:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from steepest.demo.job_progress import steps
+from steepest.describe.masking import masked_command
 from steepest.events.growth import Category
 from steepest.events.plans import GrowthList
 from steepest.view.cluster_view import ClusterView
@@ -60,6 +61,7 @@ class JobRow(msgspec.Struct, kw_only=True):
     Attributes:
         steps: How far it is, in words: ``300/1000``, ``epoch 3/10``.
         what: The model, or the beginning of the command.
+        command: Without what looks like a secret.
         deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
         measured: Whether its growth was measured, so that ``category`` means something.
         limited: Whether a limit was ever planned for this incarnation.
@@ -138,7 +140,7 @@ def job_row(
         progress: Its newest report, where one is known that is newer than the pool's facts.
         standing: Where it stands in the queue, if it waits.
     """
-    stopped, limit = pool.has_stopped(job), job.limit
+    stopped, limit, command = pool.has_stopped(job), job.limit, masked_command(job.spec.command)
     return JobRow(
         step=progress.step if progress else job.progress.step,
         steps_total=total_steps(job),
@@ -151,8 +153,8 @@ def job_row(
         remaining_ms=None if stopped else _time_left(pool, job),
         job=job.name,
         model=job.spec.model,
-        what=_what(job),
-        command=job.spec.command,
+        what=_what(job.spec.model, command),
+        command=command,
         admitted=job.admitted,
         phase=Phase.STOPPED if stopped else job.phase,
         outcome=job.outcome,
@@ -235,9 +237,9 @@ def _due_in_ms(job: Job, now_ms: int) -> int | None:
     return None if job.spec.deadline_ms is None else job.submitted_ms + job.spec.deadline_ms - now_ms
 
 
-def _what(job: Job) -> str:
-    program = [word.rpartition("/")[2] for word in job.spec.command[:1]]
-    text = job.spec.model or shlex.join((*program, *(word[:WHAT_LETTERS] for word in job.spec.command[1:9])))
+def _what(model: str, command: tuple[str, ...]) -> str:
+    program = [word.rpartition("/")[2] for word in command[:1]]
+    text = model or shlex.join((*program, *(word[:WHAT_LETTERS] for word in command[1:9])))
     return text if len(text) <= WHAT_LETTERS else f"{text[: WHAT_LETTERS - 1]}…"
 
 

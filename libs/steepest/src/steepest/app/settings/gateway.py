@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from steepest.events.common import Priority
+
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the gateway serves the live page and the HTTP API, and who may do what."""
@@ -22,3 +24,6 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         str,
         Meta(description="A file of lines `ROLE TOKEN` (roles: read, submit, operate); needed off this machine."),
     ] = ""
+    priority_most: Annotated[
+        Priority, Meta(description="The highest priority of jobs that a token of the role submit may ask for.")
+    ] = 0

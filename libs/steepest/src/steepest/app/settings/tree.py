@@ -89,6 +89,10 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         Port | None, means("Serve /metrics, /healthz and /readyz there; 0 takes any free port.", flag="--metrics")
     ] = None
     host: Annotated[str, means("On which of the machine's addresses.", flag="--metrics")] = "127.0.0.1"
+    names: Annotated[
+        tuple[str, ...],
+        means("Names under which they are asked for, beside addresses, localhost and the machine's own name."),
+    ] = ()
     jobs: Annotated[
         int, Meta(ge=0, le=1000), means("Running jobs of each pool that have metrics with their names; 0: none.")
     ] = 0

@@ -134,13 +134,13 @@ def _print_of_gateway(settings: Settings, since: int, *, follow: bool, line: Cal
 
     refuse_without_client(settings)
     with client_of(settings) as gateway, contextlib.suppress(KeyboardInterrupt):
-        rows = followed(settings, since) if follow else _all_rows(gateway, settings.pool, since)
+        rows = followed(settings, since or None) if follow else _all_rows(gateway, settings.pool, since or None)
         for row in rows:
             if (text := line(_record(row))) is not None:
                 tell(text)
 
 
-def _all_rows(gateway: Client, pool: str | None, since: int) -> Iterator[EventRow]:
+def _all_rows(gateway: Client, pool: str | None, since: int | None) -> Iterator[EventRow]:
     """What is there, page by page."""
     while page := gateway.events(pool=pool, since=since, limit=PAGE):
         yield from page
@@ -198,8 +198,8 @@ def as_json_line(record: Record, shows: Shows) -> str | None:
     """A record for programs; None where it is not wanted."""
     import msgspec
 
+    from steepest.describe.masking import masked
     from steepest.errors import UndecodableError
-    from steepest.read_models.masking import masked
     from steepest.runtime.decode import received
 
     fields: dict[str, object] = {

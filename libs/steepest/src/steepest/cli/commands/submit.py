@@ -44,7 +44,6 @@ STEEPEST_CLIENT_TOKEN.
 """
 
 ARRAY_MOST = 1_000
-ARRAY_INDEX = "STEEPEST_ARRAY_INDEX"
 
 MODES = ("on-request", "on-stop", "none")
 
@@ -178,6 +177,8 @@ def _jobs(name: str, spec: JobSpec, array: int | None) -> list[tuple[str, JobSpe
     """The job, or those of an array, each with its index in its name and its environment."""
     import msgspec
 
+    from steepest.policies.submission import ARRAY_INDEX
+
     if array is None:
         return [(_checked(name), spec)]
     return [
@@ -220,22 +221,14 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
+    from steepest.app.installation import checked
     from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request, until_configured
-    from steepest.errors import InputError
     from steepest.events.cluster import JobSubmitted
-    from steepest.events.registry import GANGS_CHOOSE
-    from steepest.policies.submission import refuse_what_never_fits, with_priority
-    from steepest.view.spec_rules import what_is_wrong
 
     answers: list[Answer] = []
     async with asking(settings) as (log, opened):
         pool = await until_configured(settings, log, opened)
-        jobs = [(name, with_priority(spec, pool.view.parameters)) for name, spec in jobs]
-        if wrong := next(what_is_wrong(jobs[0][1].counted, gangs_choose=pool.view.has(GANGS_CHOOSE)), None):
-            raise InputError(wrong)
-        if pool.installation.selector(pool.name) is None:  # listed nodes never change
-            nodes = {node.name: node.capacity for node in pool.installation.nodes_of(pool.name)}
-            refuse_what_never_fits(jobs[0][1], nodes, isolated=pool.installation.isolates(pool.name))
+        jobs = [(name, checked(pool.installation, pool.name, pool.view, name, spec)) for name, spec in jobs]
         others = await elsewhere(settings, pool, log)
         events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]

@@ -67,8 +67,10 @@ def _end(settings: Settings, answer: Answer, *, talk: bool) -> dict[str, Any]:
     raise AssertionError("a log is followed for ever")
 
 
-def followed(settings: Settings, since: int) -> Iterator[EventRow]:
+def followed(settings: Settings, since: int | None) -> Iterator[EventRow]:
     """The pool's events from an offset on, without end: a gateway that goes away is asked again, from where it was.
+
+    ``since``: None: from the first one that is kept.
 
     Raises:
         GatewayError: The gateway refuses.

@@ -156,7 +156,7 @@ async def _follow(settings: Settings, process: Composition, ended: asyncio.Event
     """Run until ``ended`` is set, and serve metrics meanwhile where a port is set."""
     with ExitStack() as stack:
         if settings.metrics.port is not None:
-            address = Address(settings.metrics.port, settings.metrics.host)
+            address = Address(settings.metrics.port, settings.metrics.host, settings.metrics.names)
             say(f"metrics on {stack.enter_context(probes(process.runtime, address))}")
         await process.runtime.run(ended)
 

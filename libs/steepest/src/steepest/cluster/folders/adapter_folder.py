@@ -31,13 +31,22 @@ _FILE_BYTES_MOST = 1 << 16  # far more than any file of the control folder's con
 _SPEC_BYTES_MOST = 1 << 24  # more than the kernel accepts as a command, with every character escaped
 
 
+USERS_OBJECT = "STEEPEST_KUBERNETES_JOB"
+"""The variable of a job's environment that names the object which its user has made in a cluster."""
+
+
 class SpecRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``spec.json``, written with the incarnation's folder before anything runs. No environment: it may hold secrets."""
+    """``spec.json``, written with the incarnation's folder before anything runs. No environment: it may hold secrets.
+
+    Attributes:
+        users_object: The object that a user has made for it; empty: none has. None: an earlier release does not say.
+    """
 
     node: Name
     command: tuple[str, ...]
     working_dir: str | None = None
     cpu_limit_m: Count | None = None
+    users_object: str | None = None
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -314,4 +323,10 @@ def warn_once(path: Path, why: str) -> None:
 
 def spec_record(node: str, spec: ReplicaSpec) -> SpecRecord:
     """The part of a spec that is recorded."""
-    return SpecRecord(node=node, command=spec.command, working_dir=spec.working_dir, cpu_limit_m=spec.cpu_limit_m)
+    return SpecRecord(
+        node=node,
+        command=spec.command,
+        working_dir=spec.working_dir,
+        cpu_limit_m=spec.cpu_limit_m,
+        users_object=spec.env.get(USERS_OBJECT, ""),
+    )

@@ -29,7 +29,7 @@ from steepest.cluster.kubernetes.manifest import (
 from steepest.cluster.kubernetes.nodes.namespaced_pods import REMOVED_S, NamespacedPods, emptied
 from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of
-from steepest.cluster.kubernetes.users_jobs import may_be_users
+from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError
 
@@ -250,14 +250,15 @@ class BatchJobs:
 
     async def _owner(self, replica: ReplicaId) -> UsersOwner | None:
         """The object of a user that makes the pod of a replica; None: the Job of that replica does."""
-        if not may_be_users(replica.job):
-            return None
-        return await self.owners.find(replica.job, await asyncio.to_thread(self._namespace_of, replica))
+        users, namespace = await asyncio.to_thread(self._recorded, replica)
+        return await self.owners.find(replica.job, namespace) if users else None
 
-    def _namespace_of(self, replica: ReplicaId) -> str | None:
-        """The namespace of a replica's pods; None: it has had none yet. It blocks."""
-        records = (pod_of(folder) for folder in reversed(self._state.incarnations(replica)))
-        return next((record.namespace for record in records if record is not None), None)
+    def _recorded(self, replica: ReplicaId) -> tuple[bool, str | None]:
+        """Whether a user's object makes a replica's pods, and their namespace; None: it has had none yet. It blocks."""
+        folders = self._state.incarnations(replica)
+        records = (pod_of(folder) for folder in reversed(folders))
+        namespace = next((record.namespace for record in records if record is not None), None)
+        return is_users(replica.job, folders[-1] if folders else None), namespace
 
     async def _set_suspended(self, job: BatchJob, *, suspended: bool) -> BatchJob:
         change = {"metadata": {"uid": job.metadata.uid}, "spec": {"suspend": suspended}}

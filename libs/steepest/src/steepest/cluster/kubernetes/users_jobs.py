@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.folders.adapter_folder import USERS_OBJECT, IncarnationFolder
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import reference
 from steepest.cluster.kubernetes.kinds.kueue import QUEUE_OF_KUEUE, is_queued
@@ -29,6 +30,7 @@ from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ObjectPar
 from steepest.errors import InputError
 from steepest.events.common import LEAST_CPU_M, Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
+from steepest.policies.submission import may_be_users
 
 METRIC = "steepest.dev/metric"
 FORMAT = "steepest.dev/log-format"
@@ -37,13 +39,12 @@ STEPS = "steepest.dev/steps"
 ENDED = "steepest.dev/ended"
 """The annotation of an object whose job has ended, which may stay suspended: how, and its UID, for a copy is new."""
 
-USERS_JOB = "STEEPEST_KUBERNETES_JOB"
+USERS_JOB = USERS_OBJECT
 """A variable of a job's spec: which object its user has made (``known.reference``). Users' own never begin like this."""
 
 _SLUG = 50
 _UID = 8
 _UUID = 36
-_NAMED = re.compile(r".+\.[0-9a-f]{8}", re.ASCII)
 _WORDS = 64
 _LETTERS = 1_000
 _UNNAMED = "worker"
@@ -88,9 +89,13 @@ def is_of(job: str, uid: str) -> bool:
     return len(uid) == _UUID and may_be_users(job) and job.endswith(f".{uid[:_UID]}")
 
 
-def may_be_users(job: str) -> bool:
-    """Whether a job's name is like those of users' objects."""
-    return _NAMED.fullmatch(job) is not None
+def is_users(job: str, newest: IncarnationFolder | None) -> bool:
+    """Whether a user's object makes the pods of a job, by the spec of its newest incarnation. It blocks.
+
+    The name alone decides where nothing was started yet, or an earlier release has started it.
+    """
+    spec = newest.planned() if newest is not None else None
+    return may_be_users(job) if spec is None or spec.users_object is None else bool(spec.users_object)
 
 
 def queue_of(asked: UsersObject) -> str:

@@ -13,7 +13,8 @@ from steepest.log.base import Log, Record, TopicPartition
 from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView
 
-AT_ONCE = 1_000
+AT_ONCE = 100
+"""Others are answered between two batches."""
 
 
 class FoldedRecord(msgspec.Struct, frozen=True):

@@ -10,9 +10,8 @@ from collections import deque
 from contextlib import aclosing
 
 from steepest.errors import InputError
-from steepest.gateway.pool.changes import PoolChanges, Totals
 from steepest.gateway.pool.folding import folded
-from steepest.gateway.pool.pictures import PastMoment, totals, whole
+from steepest.gateway.pool.pictures import PastMoment
 from steepest.log.base import Log, TopicPartition
 from steepest.read_models.decisions import DecisionEntry, decision
 from steepest.view.cluster_view import ClusterView
@@ -30,8 +29,7 @@ ENTRIES = 200
 class Past:
     """The past of one pool."""
 
-    def __init__(self, name: str, log: Log, at: TopicPartition) -> None:
-        self._name = name
+    def __init__(self, log: Log, at: TopicPartition) -> None:
         self._log = log
         self._at = at
         self._offsets: list[int] = []
@@ -58,12 +56,6 @@ class Past:
                     newest.append(entry)
                 self._keep(view, now_ms, newest)
         return PastMoment(view, now_ms), tuple(newest)
-
-    async def picture(self, offset: int) -> PoolChanges:
-        """The pool at a position, as a live page is sent it."""
-        moment, entries = await self.at(offset)
-        numbers: Totals = totals(moment.view, 0)
-        return whole(self._name, moment, entries, numbers, up=False)
 
     def _nearest(self, offset: int) -> tuple[ClusterView, int, tuple[DecisionEntry, ...]]:
         place = bisect.bisect_right(self._offsets, offset)

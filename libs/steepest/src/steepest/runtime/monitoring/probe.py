@@ -6,10 +6,9 @@ It owns the door and its three answers. It must never know what a metric means.
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -20,6 +19,8 @@ from prometheus_client import disable_created_metrics, make_wsgi_app
 from steepest.errors import InputError
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.serving.connections import Accepted, ConnectionBound
+from steepest.serving.hosts import host_of, is_own
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -40,10 +41,14 @@ class Probed(Protocol):
 
 
 class Address(NamedTuple):
-    """Where probes are answered: on this machine only, unless another host is named (``0.0.0.0`` is everywhere)."""
+    """Where probes are answered: on this machine only, unless another host is named (``0.0.0.0`` is everywhere).
+
+    ``names`` are those under which it is asked, beside addresses and the machine's own.
+    """
 
     port: int
     host: str = "127.0.0.1"
+    names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"http://{self.host}:{self.port}/metrics"
@@ -60,26 +65,12 @@ class _Server(ThreadingMixIn, WSGIServer):
     request_queue_size = 2 * CONNECTIONS_MOST
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        self._open: dict[Any, None] = {}
-        self._opening = threading.Lock()
+        self._bound = ConnectionBound(CONNECTIONS_MOST)
         super().__init__(*arguments, **named)
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """See ``socketserver.BaseServer.process_request``."""
-        with self._opening:
-            if len(self._open) >= CONNECTIONS_MOST:
-                oldest = next(iter(self._open))
-                del self._open[oldest]
-                with suppress(OSError):
-                    oldest.shutdown(socket.SHUT_RDWR)  # its thread reads to the end, and closes it
-            self._open[request] = None
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """See ``socketserver.BaseServer.shutdown_request``."""
-        with self._opening:
-            self._open.pop(request, None)
-        super().shutdown_request(request)
+    def get_request(self) -> Accepted:
+        """See ``socketserver.TCPServer.get_request``."""
+        return self._bound.accept(self.socket.accept)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Who connects and breaks off, or says nothing in time, is not worth a word."""
@@ -100,7 +91,7 @@ def probes(runtime: Probed, at: Address) -> Iterator[Address]:
         InputError: The port is taken or not ours to open, or the host is none of this machine's.
     """
     disable_created_metrics()  # type: ignore[no-untyped-call]  # the time of each series' beginning, which no query needs, doubles their number
-    app = _app(runtime, asyncio.get_running_loop())
+    app = _app(runtime, asyncio.get_running_loop(), at.names)
     try:
         server = make_server(at.host, at.port, app, server_class=_Server, handler_class=_Handler)
     except OSError as error:
@@ -117,13 +108,16 @@ def probes(runtime: Probed, at: Address) -> Iterator[Address]:
 
 
 def _app(
-    runtime: Probed, loop: asyncio.AbstractEventLoop
+    runtime: Probed, loop: asyncio.AbstractEventLoop, names: tuple[str, ...]
 ) -> Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]:
     metrics = make_wsgi_app(runtime.metrics.registry)
     checks = {"/healthz": runtime.health.is_alive, "/readyz": runtime.health.is_ready}
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ["PATH_INFO"]
+        path, host = environ["PATH_INFO"], environ.get("HTTP_HOST")
+        if host is not None and not is_own(host_of(host), names):
+            start_response("421 Misdirected Request", [("Content-Type", "text/plain; charset=utf-8")])
+            return [b"this is served under addresses and the names in metrics.names only\n"]
         if path == "/metrics":
             answer: Iterable[bytes] = metrics(environ, start_response)
             return answer

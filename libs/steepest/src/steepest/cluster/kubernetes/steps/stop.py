@@ -19,7 +19,7 @@ from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import GRACE_S
 from steepest.cluster.kubernetes.sight import pod_of, stop_of
-from steepest.cluster.kubernetes.users_jobs import may_be_users
+from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.errors import UncertainError
 
@@ -89,7 +89,8 @@ class PodStop:
             pod = await asyncio.to_thread(pod_of, self._folder)
             with contextlib.suppress(OSError):  # the disk is full: its pod counts as deleted by another party
                 await asyncio.to_thread(self._folder.write, stop_of(self._folder), {})
-            fails = pod is not None and grace_s < GRACE_S and not may_be_users(replica.job)
+            users = await asyncio.to_thread(is_users, replica.job, self._folder)
+            fails = pod is not None and grace_s < GRACE_S and not users
             if pod is not None and fails:
                 # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the
                 # Job, and in place of one that a user has made there is no other.

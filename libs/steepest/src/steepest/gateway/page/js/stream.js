@@ -59,6 +59,7 @@ export function follow(url, token, onData, onState) {
     let id = null;
     for (const line of block.split("\n")) {
       if (line.startsWith("data: ")) data += line.slice(6);
+      else if (line === "event: failure") throw new Error("the gateway can give no more");
       else if (line.startsWith("id: ")) id = Number(line.slice(4));
     }
     if (!data) return;

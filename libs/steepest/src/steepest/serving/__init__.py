@@ -1,0 +1,1 @@
+"""What every port that answers HTTP shares: how many connections it holds, for how long, and under which names."""
