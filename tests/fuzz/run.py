@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.run [--lines 1000000] [--seed 1]
 
-Exits with 1 and prints seed and line if one raises, or takes more than 1 ms of processor time for each started KB.
+Exits with 1 and prints seed and line if one raises, or takes more than 4 ms of processor time for each started KB.
 """
 
 import argparse
