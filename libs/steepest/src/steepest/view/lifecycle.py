@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, CheckpointRef, Resources
+from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
 from steepest.trace_context import trace_in
 from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts, fold_progress
 from steepest.view.places import gangs
+from steepest.view.progress import attained_ms
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
 
@@ -94,7 +95,7 @@ def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None =
 
 def forget_stop(job: Job) -> None:
     """A job has a place again: how it lost the one before was judged already."""
-    job.exit_status, job.stop_step, job.stop_reason, job.stop_code = None, None, "", ""
+    job.exit_status, job.stop_step, job.stop_reason, job.stop_code, job.stop_replica = None, None, "", "", 0
 
 
 def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
@@ -127,25 +128,25 @@ def replica_stopped(job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
     job.stop_step = job.stop_step if event.step is None else max(event.step, job.stop_step or 0)
     remember(job, event.checkpoint)
     name = f"replica {event.replica} on {event.node}"
-    return _judge(job, before, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
+    return _judge(job, before, event.replica, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
 
 
 def lose_replicas(job: Job, node: str, why: str) -> gangs.GangVerdict:
     """The replicas of a gang on a node have ended, because it is gone: what follows from that for the gang."""
     before = gangs.verdict(job) if job.replicas else gangs.GangVerdict.GOES_ON
-    for index, replica in enumerate(job.replicas):
-        if replica.node == node:
-            gangs.end(job, index, None, None)
-    return _judge(job, before, None, why) if job.replicas else before
+    here = [index for index, replica in enumerate(job.replicas) if replica.node == node]
+    for index in here:
+        gangs.end(job, index, None, None)
+    return _judge(job, before, here[0], None, why) if here else before
 
 
-def _judge(job: Job, before: gangs.GangVerdict, exit_status: int | None, why: str) -> gangs.GangVerdict:
+def _judge(job: Job, before: gangs.GangVerdict, replica: int, exit_status: int | None, why: str) -> gangs.GangVerdict:
     """Keep how a gang ended, where the end of a replica is the end of the gang."""
     verdict = gangs.verdict(job)
     if verdict is not before:
         finished = verdict is gangs.GangVerdict.FINISHED
         job.exit_status = 0 if finished else exit_status
-        job.stop_reason = "" if finished else why
+        job.stop_reason, job.stop_replica = ("", 0) if finished else (why, replica)
         job.stopped_incarnation = job.incarnation
     if not job.alive:
         job.limit = None
@@ -190,14 +191,9 @@ def lose_steps(job: Job, steps: int) -> None:
 
 
 def serve(view: Projection, job: Job) -> None:
-    """A job gives its places back: the time since it was placed, times its GPUs or else its cores, adds to its service."""
-    total = Resources()
-    for requests in job.spec.replica_requests(job.sizes):
-        total += requests
-    units_m = total.all_gpus_m or total.cpu_m
-    held_ms = view.counted_ms - job.started_counted_ms
-    job.held_ms = min(job.held_ms + held_ms, LARGEST)
-    job.service_ms = min(job.service_ms + held_ms * units_m // 1000, LARGEST)
+    """A job gives its places back."""
+    job.service_ms = attained_ms(job, view.counted_ms)
+    job.held_ms = min(job.held_ms + view.counted_ms - job.started_counted_ms, LARGEST)
 
 
 def settle_places(view: Projection, job: Job) -> None:
@@ -236,7 +232,6 @@ def _stop_all(view: Projection, job: Job, kind: PlanKind, received: Received[Any
         job=job.name,
         incarnation=job.incarnation,
         made_ms=received.at_ms,
-        made_offset=received.offset,
         trace=trace_in(received.headers),
         sources=job.nodes,
         targets=job.nodes,
