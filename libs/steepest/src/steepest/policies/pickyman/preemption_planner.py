@@ -76,7 +76,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 5
+    logic = 6
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
