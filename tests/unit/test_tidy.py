@@ -257,6 +257,80 @@ def test_there_is_one_engine_and_one_saga() -> None:
     assert sorted(found) == sorted(ONE_PLACE.items())
 
 
+ENDS = {"JobEnded", "JobRejected"}
+"""Both say that a job is over."""
+
+
+def handles_one_end(tree: ast.AST, where: str = "") -> Iterator[tuple[int, str]]:
+    """Where one of ENDS is asked for and the other is not: in a ``match``, a condition, or a table of events."""
+    for node in ast.iter_child_nodes(tree):
+        name = where
+        match node:
+            case ast.FunctionDef(name=inner) | ast.AsyncFunctionDef(name=inner) | ast.ClassDef(name=inner):
+                name = f"{where}.{inner}"
+            case ast.Assign(targets=[ast.Name(id=inner)]) | ast.AnnAssign(target=ast.Name(id=inner)):
+                name = f"{where}.{inner}"
+        named = {_name(one) for part in _asked(node) for one in ast.walk(part)}
+        if len(ENDS & named) == 1:
+            yield getattr(node, "lineno", 0), name.removeprefix(".")
+        yield from handles_one_end(node, name)
+
+
+def _asked(node: ast.AST) -> list[ast.AST]:
+    """The parts of a construct that name the events it is about, if it is one."""
+    match node:
+        case ast.Match(cases=cases):
+            return [case.pattern for case in cases]
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+            return [kinds]
+        case ast.Compare() | ast.Set():
+            return [node]
+        case ast.Dict(keys=keys):
+            return [key for key in keys if key is not None]
+        case ast.Tuple() if all(isinstance(one, ast.Attribute) for one in node.elts):
+            return [node]
+    return []
+
+
+ONE_END = {
+    "cli/pool/follow.py": "a request that is refused is news, although it changes nothing",
+    "cli/pool/user_requests.py": "asks for the answer to a request; of the end, the view",
+    "cli/printing/event_printer.py": "a job that is rejected has not failed: what it printed does not explain it",
+    "collector/job_notices.py:REASONS": "each has a word of its own, in one of two tables",
+    "collector/job_notices.py:WARNINGS": "likewise",
+    "collector/job_notices.py:notice_of": "an end is a warning only where the job failed",
+    "events/registry.py:CLUSTER": "says who writes which",
+    "gateway/pool/pool_feed.py": "asks for the answer to a request",
+    "invariants": "only the view knows whether a rejection is of the job of that name; what is kept is that of one log",
+    "policies/dragon/gang_scheduler.py:CHANGES": "a job that is rejected held nothing",
+    "policies/dragon/gang_scheduler.py:GangScheduler.reconsider": "it decides no other end",
+    "policies/pickyman/profiles.py": "a job that is rejected has finished nothing",
+    "policies/placement/placer.py:MAKE_ROOM": "a job that is rejected held nothing",
+    "policies/specon/rebalancer.py": "a job that is rejected counted on no node",
+    "policies/steepest/planner_fold.py:CHANGES": "a job that is rejected held nothing",
+    "pool_metrics/effector.py:PoolMetrics._ended": "forgets both, and counts how long jobs took that ended",
+    "read_models": "tells what became of a request",
+    "sim/reproduce": "no job of an experiment is rejected",
+    "testbed": "likewise",
+    "testing": "makes logs, and reads those of tests",
+}
+"""Places where one is handled without the other, and why."""
+
+
+def test_who_handles_one_end_of_a_job_handles_the_other() -> None:
+    """What is remembered of a job goes with it, also where it is rejected after it ran."""
+    found = {
+        f"{file.relative_to(LIBRARY)}:{where}": line
+        for file in sources(".")
+        if any(name in (text := file.read_text()) for name in ENDS)
+        for line, where in handles_one_end(ast.parse(text))
+    }
+    why = {place: next((key for key in ONE_END if place.startswith(key)), None) for place in found}
+
+    assert [place for place, key in why.items() if key is None] == []
+    assert {*ONE_END} == {*why.values()}, "an exception that nothing needs"
+
+
 OUTSIDE = ("cluster", "collector", "training_logs", "mqtt", "log/files")
 """Packages that read what comes from outside: what jobs write, what devices send, and recordings that others have made."""
 
@@ -362,6 +436,11 @@ def test_what_an_end_is_worth_is_judged_in_one_place() -> None:
         (made_by, "fold_and_decide(view, deciders, received)"),
         (made_by, "c.StepBegun(plan='p')"),
         (made_by, "headers[PREVIOUS] = 'x'"),
+        (handles_one_end, "match event:\n    case c.JobEnded(job=name): pass\n    case c.Tick(): pass"),
+        (handles_one_end, "isinstance(event, c.JobEnded | c.Tick)"),
+        (handles_one_end, "type(event) is c.JobRejected"),
+        (handles_one_end, "HANDLERS = {c.JobEnded: f}"),
+        (handles_one_end, "CHANGES = (c.JobEnded, c.Tick)"),
     ],
 )
 def test_the_rules_find_what_they_ban(rule: Finder, code: str) -> None:

@@ -75,7 +75,7 @@ def test_a_job_that_has_just_begun_is_not_unknown_yet(holding: Holding) -> None:
 
 def test_the_warning_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     """By ``steepest up``, at the record at which the growth becomes unknown; ``explain`` says it for as long as it is so."""
-    view, printer, timeline = ClusterView(), EventPrinter(lambda _: []), TimelineCollector("mute")
+    view, printer, timeline = ClusterView(), EventPrinter(lambda *_: []), TimelineCollector("mute")
     events = (*MUTE, c.Tick(counted_ms=120_000), c.Tick(counted_ms=121_000))
     for offset, event in enumerate(events):
         record: Received[c.ClusterEvent] = Received(

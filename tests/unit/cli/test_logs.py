@@ -15,8 +15,8 @@ from steepest.cli.printing.event_printer import EventPrinter
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
-from steepest.events.received import Received
-from steepest.view.cluster_view import ClusterView
+from steepest.events.registry import FLAGS, READS
+from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 SUBMITTED = c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "train.py")))
 ADMITTED = c.JobAdmitted(job="a", request="r")
@@ -110,15 +110,33 @@ def test_a_failure_is_explained_with_its_last_lines(holding: Holding) -> None:
     assert found["printed"] == ["5", "6", "7", "8", "No module named 'numpy'"]
 
 
+def test_the_words_beside_a_gangs_failure_are_those_of_the_replica_that_failed(holding: Holding) -> None:
+    """The first one: the others are stopped because of it, and what they printed last says nothing."""
+    pool = FoldedPool()
+    pool.feed(c.PoolConfigured(), c.PoolConfigured(reads=READS, flags=tuple(FLAGS)), joined("w1"), joined("w2"))
+    pool.feed(submitted("a", replicas=3), placement("a", "w1", "w2", "w2"))
+    pool.carry_out("a")
+    pool.feed(pool.stopped("a", 7, replica=1), pool.stopped("a", 1, replica=2))
+    pool.carry_out("a")
+    pool.fold(c.JobEnded(job="a", outcome=c.Outcome.FAILED, exit_status=7, reason=pool.job("a").stop_reason))
+    folder = holding(*(received.event for received in pool.log[2:]))
+    for replica, text in enumerate(("hello from 0\n", "IndexError\n", "connection lost\n")):
+        print_as(folder, text, replica=replica)
+
+    printed = CliRunner().invoke(explain, ["--state", str(folder.root), "a"], catch_exceptions=False).stdout
+
+    assert printed.splitlines()[-2:] == ["now       a has ended: failed: replica 1 on w2", "printed   IndexError"]
+
+
 def test_a_failure_is_reported_with_its_last_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """``up`` prints them below the end of a job that failed, and below no other."""
-    view = ClusterView()
-    printer = EventPrinter(lambda job: [f"last of {job}"])
-    for offset, event in enumerate((FAILED, c.JobEnded(job="b", outcome=c.Outcome.FINISHED))):
-        printer.observe(
-            view, Received(event=event, topic="cluster", partition=0, offset=offset, at_ms=0), accepted=True
-        )
+    pool = FoldedPool(w1=1_000)
+    printer = EventPrinter(lambda job, replica: [f"last of {job}/{replica}"])
+    for job, ended in (("a", FAILED), ("b", c.JobEnded(job="b", outcome=c.Outcome.FINISHED))):
+        pool.fold(submitted(job))
+        assert pool.fold(ended)
+        printer.observe(pool.view, pool.log[-1], accepted=True)
 
     assert [line.strip() for line in capsys.readouterr().out.splitlines() if "printed" in line] == [
-        "a printed: last of a"
+        "a printed: last of a/0"
     ]

@@ -9,14 +9,16 @@ import msgspec
 import pytest
 from tests.unit.cli.conftest import Holding
 
+from steepest.app.configurator import due_configuration
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, PoolSpec, StateFolder
 from steepest.cli.system.wanted_parameters import wanted, wanted_aloud
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import Normalisation, PoolParameters, SpeConParameters
 from steepest.events.registry import READS
 from steepest.policies.named import POLICIES, named, under
+from steepest.view.cluster_view import ClusterView
 
 NOTE = "no traffic is counted, and run times come from announced totals alone\n"
 BY_RUN_TIME = ("pickyman", "predicted-sjf", "predicted-srtf")
@@ -75,3 +77,32 @@ def test_of_several_pools_it_is_said_which(tmp_path: Path, capsys: pytest.Captur
 
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[0] for line in said] == ["pool default", "pool other"]
+
+
+def test_growth_of_a_new_pool_is_measured_without_spikes(tmp_path: Path) -> None:
+    """Whether a start asks for anything or not; the published reading is a setting."""
+    folder = new_folder(tmp_path)
+
+    def wanted_of(**parameters: str) -> PoolParameters | None:
+        asked = {f"parameters.{name}": value for name, value in parameters.items()}
+        return wanted(read_settings({"state_dir": folder.root, **asked}, environ={}))
+
+    assert wanted_of() is None
+    asked, published = wanted_of(alpha="0.02"), wanted_of(normalisation="max")
+    assert asked is not None
+    assert published is not None
+    assert (asked.specon.alpha, asked.specon.normalisation) == (0.02, Normalisation.SETTLED)
+    assert published == PoolParameters()
+    new = due_configuration(ClusterView(), None)
+    assert new is not None
+    assert new.parameters.specon == SpeConParameters(normalisation=Normalisation.SETTLED)
+
+
+def test_an_older_pool_keeps_the_reading_that_it_has(holding: Holding) -> None:
+    """Until a start asks for another one."""
+    folder = holding()
+    settings = read_settings({"state_dir": folder.root, "parameters.alpha": "0.02"}, environ={})
+    asked = wanted(settings)
+
+    assert asked is not None
+    assert asked.specon.normalisation is Normalisation.MAX

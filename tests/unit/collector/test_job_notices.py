@@ -15,6 +15,7 @@ from steepest.cluster.port import ReplicaId
 from steepest.collector.job_notices import REASONS, WARNINGS, JobNotices, notice_of
 from steepest.collector.notice_writer import ABSENT_S
 from steepest.events import cluster as c
+from steepest.events.received import Received
 from steepest.view.cluster_view import ClusterView
 
 DOCS = Path(__file__).parents[3] / "docs" / "kubernetes.md"
@@ -76,11 +77,17 @@ async def test_what_counts_is_written_about_the_users_job() -> None:
 
 
 @pytest.mark.parametrize("came_meanwhile", [False, True])
-async def test_the_end_is_written_about_the_users_job_too(came_meanwhile: bool) -> None:  # noqa: FBT001 - a case
-    """Although the view forgets the environment of a job that is over."""
+@pytest.mark.parametrize("end", ["Ended", "Rejected"])
+async def test_the_end_is_written_about_the_users_job_too(*, came_meanwhile: bool, end: str) -> None:
+    """Although the view forgets the environment of a job that is over; nothing of it is kept here either."""
     api = ApiServer()
     view = submitted(MINE, users="mine")
-    ended = received(c.JobEnded(job=MINE, outcome=c.Outcome.FINISHED))
+    request = view.jobs[MINE].request
+    ended: Received[c.ClusterEvent] = received(
+        c.JobEnded(job=MINE, outcome=c.Outcome.FINISHED)
+        if end == "Ended"
+        else c.JobRejected(job=MINE, request=request, reason="too large")
+    )
     async with writing(api) as writer:
         notices = JobNotices(writer, SETTINGS)
         notices.caught_up(ClusterView() if came_meanwhile else view)
@@ -91,7 +98,8 @@ async def test_the_end_is_written_about_the_users_job_too(came_meanwhile: bool) 
         await api.has_written(1)
 
     (event,) = api.written
-    assert (event["reason"], event["regarding"]["name"], event["regarding"]["uid"]) == ("Ended", "mine", UID)
+    assert (event["reason"], event["regarding"]["name"], event["regarding"]["uid"]) == (end, "mine", UID)
+    assert notices._users == {}
 
 
 async def test_the_uid_of_steepests_own_job_is_looked_up() -> None:

@@ -14,6 +14,7 @@ from steepest.cluster.port import ReplicaFiles, ReplicaId
 from steepest.cluster.simulated.training import Training
 from steepest.collector import feed, source
 from steepest.collector.losses import LossCollector
+from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
@@ -414,11 +415,27 @@ async def test_a_broken_job_is_no_other_jobs_trouble(rig: Rig, damage: Callable[
     assert not process.task.done()
 
 
-async def test_a_node_that_cannot_be_looked_at_stops_nothing(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_training_that_has_not_begun_has_no_files(rig: Rig) -> None:
+    """The nodes in memory say so as an adapter does."""
+    await rig.submit("a", "--steps", "1", "--step-s", "1")
+    process = rig.start("log-collector")
+    await over(rig, process, "a")
+    witness = rig.nodes.witness
+    (known,) = witness._folders
+    del witness._folders[known]
+
+    with pytest.raises(ClusterError, match="has not begun"):
+        witness.files(known)
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "a test forbids it"), KeyError("a bug of an adapter")])
+async def test_a_node_that_cannot_be_looked_at_stops_nothing(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """A listing of the cluster's files that fails is logged, and the next job is read."""
 
     def unreadable(*_: object, **_named: object) -> list[Training]:
-        raise PermissionError(13, "a test forbids it")
+        raise error
 
     process = rig.start("log-collector")
     await until(process.runtime.health.is_ready)

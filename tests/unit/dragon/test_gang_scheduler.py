@@ -37,6 +37,18 @@ PLACEMENT = [
 ]
 
 
+def test_a_job_that_is_over_is_forgotten_however_it_ends() -> None:
+    """How often scaling it has failed; another request of its name changes nothing while it is there."""
+    scheduler = GangScheduler()
+    pool = DeciderDriver(scheduler, w1=1_000)
+    pool.feed(submitted("a"), submitted("b"))
+    scheduler.state.failed = {"a": 1, "b": 1}
+    for job, request in (("a", pool.job("a").request), ("b", "another")):
+        pool.fold(c.JobRejected(job=job, request=request, reason="too large"))
+
+    assert scheduler.state.failed == {"b": 1}
+
+
 @pytest.mark.parametrize("policy", ALL)
 @pytest.mark.parametrize(("drawing", "plans"), [row[1:] for row in PLACEMENT], ids=[row[0] for row in PLACEMENT])
 def test_where_gangs_start(policy: str, drawing: str, plans: list[str]) -> None:

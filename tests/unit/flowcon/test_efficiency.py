@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.unit.flowcon.scene import ITVAL_MS, bucket
 
@@ -78,6 +79,14 @@ def test_reports_that_are_counted_anew_begin_anew() -> None:
     found.measure(bucket("a", 1, 0.7), 8)
 
     assert [one.interval for one in found.buckets] == [1]
+
+
+def test_another_metric_begins_anew() -> None:
+    """The number of the interval does not matter: between a sum of losses and a mean there is no progress."""
+    found = course(0.9, 0.8)
+    found.measure(msgspec.structs.replace(bucket("a", 3, 0.7), metric="perplexity"), 8)
+
+    assert [one.interval for one in found.buckets] == [3]
 
 
 def test_only_what_is_needed_is_kept() -> None:

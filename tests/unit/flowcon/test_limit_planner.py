@@ -12,7 +12,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import ProgressUnit, Resource
 from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.testing.scenarios.folded_pool import placement, used
+from steepest.testing.scenarios.folded_pool import START_MS, placement, used
 from steepest.view.cluster_view import ClusterView
 
 
@@ -361,6 +361,28 @@ def test_a_lost_node_is_not_planned_for() -> None:
     assert pool.interval(3) == []
     pool.feed(used("w1", 10), *(bucket(job, 4, 0.5) for job in ("mnist", "vae")))
     assert [plan.node for plan in pool.interval(5, mnist=(0.2, 4_000), vae=(0.2, 4_000))] == ["w1"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_run_on_a_node_that_is_lost_is_made_once_it_is_back(*, is_lost: bool) -> None:
+    """Also where nothing changes any more: of one job nothing is heard, and the other one trains on as before."""
+    pool = two()
+    pool.interval(1, mnist=(1.0, 4_000), vae=(1.0, 4_000))
+    pool.interval(2, mnist=(0.8, 4_000), vae=(0.8, 4_000))
+    pool.now_ms = START_MS + 3 * ITVAL_MS - ITVAL_MS // 2
+    pool.fold(used("w1", 8_000, mnist=4_000, vae=4_000))
+    pool.now_ms = START_MS + 3 * ITVAL_MS
+    pool.feed(bucket("mnist", 3, 0.6), bucket("vae", 3, 0.79))
+    if is_lost:
+        pool.fold(c.NodeLost(node="w1", silent_ms=10_000))
+    pool.fold(c.Tick(counted_ms=pool.view.counted_ms + ITVAL_MS))
+    believed = {name: job.limit_m for name, job in pool.planner.state.jobs.items()}
+    assert believed == {name: None if (limit := pool.job(name).limit) is None else limit.cpu_m for name in believed}
+    pool.feed(used("w1", 8_000, mnist=4_000, vae=4_000), c.Tick(counted_ms=pool.view.counted_ms + 1_000))
+    for number in range(4, 12):
+        pool.interval(number, mnist=(0.6 - (number - 3) * 0.2, 4_000))
+
+    assert (pool.limit("mnist"), pool.limit("vae")) == ((NL, 7_619), (WL, 2_666))
 
 
 def test_a_snapshot_goes_on_where_it_was() -> None:

@@ -17,13 +17,15 @@ from steepest.events.parameters import (
     QueueLimits,
     QueueParameters,
 )
-from steepest.events.registry import GANGS_RUN, LIMITS_HOLD, READS
+from steepest.events.registry import FLAGS, GANGS_RUN, LIMITS_HOLD, READS
 from steepest.policies.pickyman.predictor import Predictor
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
+from steepest.policies.pickyman.running import level
 from steepest.policies.pickyman.under_way import UnderWay
 from steepest.policies.placement.placer import CHECKPOINT_TRIES, Placer
-from steepest.testing.scenarios.folded_pool import submitted
+from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted, transition
 from steepest.testing.system.driver import DeciderDriver
+from steepest.view.progress import attained_ms
 from steepest.view.state import Phase
 
 EPOCH_MS = 10_000
@@ -414,6 +416,30 @@ def test_an_elastic_gang_gets_as_many_places_as_its_queue_s_limit_leaves() -> No
     pool.tick(40_000)
     placed = last(pool, c.PlacementPlanned)
     assert (placed.job, placed.nodes, placed.sizes, len(placed.after)) == ("gang", ("n1", "n1"), (2,), 1)
+
+
+def test_the_service_of_a_gang_with_roles_is_that_of_all_its_replicas() -> None:
+    """The same while it runs and once it is suspended: one server without a GPU, and eight workers with one each."""
+    pool = FoldedPool()
+    limits = PoolParameters(preemption=PreemptionLimits(min_run_ms=1_000))
+    pool.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=limits), joined("n", 64_000, gpus=8))
+    roles = (
+        c.Role(name="ps", replicas=1, requests=Resources(cpu_m=500)),
+        c.Role(name="worker", replicas=8, requests=Resources(cpu_m=1_000, gpus=1)),
+    )
+    pool.feed(submitted("g", roles=roles), placement("g", *("n",) * 9))
+    pool.carry_out("g")
+    for _ in range(600):
+        pool.tick(2_000)
+    job, of_levels = pool.job("g"), limits.queueing.service_s
+    running = (attained_ms(job, pool.view.counted_ms), level(job, pool.view.counted_ms, of_levels))
+    assert running == (8 * 1_200_000, 2)
+    pool.fold(transition("g", c.Transition.SUSPEND, ("n",) * 9))
+    pool.carry_out("g")
+    assert job.phase is Phase.SUSPENDED
+    pool.tick(2_000)
+
+    assert (attained_ms(job, pool.view.counted_ms), level(job, pool.view.counted_ms, of_levels)) == running
 
 
 @pytest.mark.parametrize("lie", [1, 3, 10**6])

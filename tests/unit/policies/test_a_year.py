@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import pytest
 
+from steepest.events.cluster import Outcome
 from steepest.policies.monitor import facts
 from steepest.policies.specon import categorizer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.testing.contracts.view_promises import check_view
 from steepest.testing.system.year import STEPS_A_DAY, PoolLife
 from steepest.view import jobs, lifecycle
+from steepest.view.state import Phase
 
 NODES, SPOTS_A_DAY, JOBS_A_DAY = 3, 2, 32
 
 
-@pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch) -> PoolLife:
+@pytest.fixture(params=["specon+flowcon", "steepest", "pickyman", "dragon-fixed"])
+def life(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> PoolLife:
     """A small pool, in which bounds by number are reached within a few days."""
     monkeypatch.setattr(jobs, "ENDED_KEPT", 10 * JOBS_A_DAY)
     monkeypatch.setattr(lifecycle, "PLANS_KEPT", 5 * JOBS_A_DAY)
     monkeypatch.setattr(facts, "BEATS_KEPT", 2 * NODES * STEPS_A_DAY)
     monkeypatch.setattr(categorizer, "LOOK_EVERY", 4)
-    return PoolLife(JOBS_A_DAY, nodes=NODES, spots_a_day=SPOTS_A_DAY)
+    return PoolLife(JOBS_A_DAY, nodes=NODES, spots_a_day=SPOTS_A_DAY, policy=request.param)
 
 
 def test_what_is_remembered_is_bounded(life: PoolLife) -> None:
@@ -41,6 +43,9 @@ def test_what_is_remembered_is_bounded(life: PoolLife) -> None:
     assert orphans <= 2 * JOBS_A_DAY
     assert after_eighty["view"] <= 1.1 * after_twenty["view"]
     assert sum(after_eighty.values()) <= 1.1 * sum(after_twenty.values())
+    assert {name: size for name, size in after_eighty.items() if size > 1.25 * after_twenty[name] + 500} == {}
+    outcomes = {job.outcome for job in life.view.jobs if job.phase is Phase.ENDED and not job.incarnation}
+    assert Outcome.FAILED in outcomes, "some are rejected"
 
 
 def test_every_job_comes_to_its_end(life: PoolLife) -> None:

@@ -10,7 +10,7 @@ from steepest.events import cluster as c
 from steepest.events.received import ID, Received
 from steepest.policies.decider import EVERY, Readers, fold_and_decide
 from steepest.policies.unread import AwaitsDecisions
-from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, stay, submitted
+from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, submitted
 from steepest.view.cluster_view import ClusterView
 
 
@@ -39,11 +39,9 @@ class Asked:
 WAITED_FOR = (
     placement("unknown", "w1"),
     migration("unknown", "w1", "w1"),
-    stay("unknown", "w1"),
     c.RetryPlanned(job="unknown", incarnation=1, charged=False, not_before_ms=0, reason=""),
     c.JobRejected(job="unknown", request="r", reason=""),
     c.JobEnded(job="unknown", outcome=c.Outcome.FAILED),
-    c.NodeLost(node="w9", silent_ms=1),
 )
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 import pytest
 from tests.unit.view.test_progress import Trained
 
 from steepest.cli.jobs.goal_option import goal_of
 from steepest.events import cluster as c
-from steepest.events.registry import READS
+from steepest.events.registry import FLAGS, READS
 from steepest.policies.decider import Readers, fold_and_decide
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
+from steepest.testing.scenarios.folded_pool import grown, migration
+from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase, PlanKind
 
 
@@ -25,7 +28,7 @@ class Watched(Trained):
         self.watcher = GoalWatcher()
         self.fold(c.PoolConfigured(reads=reads))
 
-    def interval(self, *means: float) -> list[c.ClusterEvent]:
+    def interval(self, *means: float, metric: str = "") -> list[c.ClusterEvent]:
         """Intervals of the job with these means of two reports each; what the watcher decides about them."""
         found: list[c.ClusterEvent] = []
         for mean in means:
@@ -38,6 +41,7 @@ class Watched(Trained):
                 first_ms=0,
                 last_ms=0,
                 category=c.Category.PROGRESSING,
+                metric=metric,
             )
             _, (decided,) = fold_and_decide(self.view, Readers([self.watcher]), self.append(measured))
             found += decided
@@ -63,6 +67,76 @@ def test_a_goal_is_reached_by_the_mean_of_an_interval(goal: c.Goal | None, means
     assert pool.interval(*before) == []
     found = pool.interval(last)
     assert [event.reason for event in found if isinstance(event, c.GoalReached)] == ([reached] if reached else [])
+
+
+@pytest.mark.parametrize(
+    ("metric", "rises"),
+    [
+        ("accuracy", True),
+        ("val_acc", True),
+        ("eval/F1", True),
+        ("mAP50", True),
+        ("reward", True),
+        ("top5", True),
+        ("loss", False),
+        ("perplexity", False),
+        ("accumulated_loss", False),
+        ("macro_error", False),
+        ("wer", False),
+    ],
+)
+def test_patience_alone_waits_for_what_the_metrics_name_says_is_better(metric: str, *, rises: bool) -> None:
+    """A job whose accuracy grows has not stopped to improve."""
+    better, worse = ([0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1])[:: 1 if rises else -1]
+    assert Watched(c.Goal(patience=2), metric=metric).interval(*better) == []
+    assert Watched(c.Goal(patience=2), metric=metric).interval(*worse) != []
+    assert Watched(c.Goal(below=0.01, patience=2), metric=metric).interval(0.4, 0.3, 0.2, 0.1) == []
+
+
+def test_patience_begins_anew_with_another_metric() -> None:
+    """Its values are of another scale: that they are larger is not that they are worse."""
+    pool = Watched(c.Goal(patience=2))
+    assert pool.interval(0.5, 0.6) == []
+    assert pool.interval(2_000, metric="perplexity") == []
+    assert pool.interval(1_900, 1_800) == []
+
+
+def test_a_goal_that_the_log_refuses_is_reported_again() -> None:
+    """The job was between two places when the report came; once it trains again, its next interval says so again."""
+    watcher = GoalWatcher()
+    pool = DeciderDriver(watcher, delay=3, w1=1_000, w2=1_000)
+    pool.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    pool.run("a", "w1", goal=c.Goal(below=0.1))
+    pool.fold(migration("a", "w1", "w2"))
+    pool.act("a")
+    reached = msgspec.structs.replace(grown("a"), total=0.05)
+    pool.fold(reached)
+    pool.act("a")
+    assert not pool.job("a").alive
+    pool.deliver(everything=True)
+    assert not pool.job("a").goal_reached
+    pool.carry_out("a")
+
+    pool.fold(reached)
+    pool.deliver(everything=True)
+
+    assert pool.job("a").goal_reached
+    assert [type(event) for event in pool.decided] == [c.GoalReached] * 2
+
+
+def test_a_rejected_job_is_forgotten() -> None:
+    """It ran, failed, and has no room any more; a rejection of another job of its name forgets nothing."""
+    pool = Watched(c.Goal(below=0.1))
+    pool.interval(0.5)
+    for request in ("another", pool.a.request):
+        pool.fold(c.JobRejected(job="a", request=request, reason="no room"))
+        pool.watcher.step(pool.view, pool.log[-1])
+        assert list(pool.watcher.state.best) == ["a"]
+    pool.feed(pool.stopped("a", 1), c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=0, reason="1"))
+    pool.fold(c.JobRejected(job="a", request=pool.a.request, reason="no room"))
+    pool.watcher.step(pool.view, pool.log[-1])
+
+    assert pool.watcher.state.best == {}
 
 
 def test_what_is_saved_is_what_was_left() -> None:
@@ -102,7 +176,7 @@ def test_nothing_is_remembered_of_a_job_that_is_over() -> None:
     pool.interval(0.5, 0.05)
     pool.end("a")
     pool.watcher.step(pool.view, pool.log[-1])
-    assert (pool.watcher.state.best, pool.watcher.state.reported) == ({}, {})
+    assert pool.watcher.state.best == {}
 
 
 @pytest.mark.parametrize(

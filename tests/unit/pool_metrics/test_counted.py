@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -150,6 +151,29 @@ def test_a_cancelled_job(pool: CountedPool) -> None:
 
     assert pool.value("plans_total", kind="cancel", outcome="finished") == 1
     assert pool.value("job_completion_seconds_sum", outcome="cancelled") == 5
+
+
+def test_a_rejected_job_leaves_nothing_and_is_no_completion(pool: CountedPool) -> None:
+    """It learned, failed, and waits for room that there is not any more."""
+    pool.run("a", "w1")
+    pool.feed(grown("a", 1, 0.5), pool.stopped("a", 1))
+    pool.fold(c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=0, reason="status 1"))
+    assert list(pool.metrics._courses) == ["a"]
+    assert pool.fold(c.JobRejected(job="a", request=pool.job("a").request, reason="too large"))
+
+    assert pool.metrics._courses == {}
+    assert not pool.value("job_completion_seconds_count", outcome="failed")
+
+
+def test_what_was_learned_by_another_metric_is_left_out(pool: CountedPool) -> None:
+    """The share of its learning that a job has done is of the metric that it is judged by."""
+    pool.run("a", "w1")
+    for interval, mean in enumerate((2_000.0, 1_000.0), 1):
+        pool.fold(grown("a", interval, mean))
+    before = pool.metrics._courses["a"]
+    pool.fold(msgspec.structs.replace(grown("a", 2, 0.5), metric="loss"))
+
+    assert pool.metrics._courses["a"] is not before
 
 
 def test_a_plan_that_ends_with_its_node(pool: CountedPool) -> None:

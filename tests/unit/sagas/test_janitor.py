@@ -98,6 +98,28 @@ async def test_each_job_that_is_over_is_forgotten_once() -> None:
     assert cluster.looks == 0
 
 
+async def test_a_job_that_is_rejected_after_it_ran_is_forgotten_too() -> None:
+    """It failed, and no node is as large any more. A rejection of another job of its name means nothing to one that runs."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    janitor = Janitor(cast("Cluster", cluster))
+    pool.run("a", "w1")
+    pool.run("b", "w1")
+    pool.feed(pool.stopped("a", 1), c.RetryPlanned(job="a", incarnation=1, charged=True, not_before_ms=0, reason="1"))
+    for job, request in (("a", pool.job("a").request), ("b", "another")):
+        rejected = c.JobRejected(job=job, request=request, reason="too large")
+        accepted = pool.fold(rejected)
+        janitor.observe(pool.view, rejected, accepted=accepted)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    pool.tick(FORGET_AFTER_MS)
+    janitor.observe(pool.view, pool.log[-1].event)
+    forgotten = await cluster.forgotten.get()
+    tidying.cancel()
+
+    assert forgotten == "a"
+    assert cluster.forgotten.empty()
+    assert pool.job("b").alive
+
+
 async def test_a_job_whose_newer_start_was_lost_has_stopped_by_the_log_too() -> None:
     """The newer process is ended, however often that takes, and the end of the older one is reported."""
     pool, cluster = FoldedPool(**NODES), Notes()

@@ -224,6 +224,41 @@ def test_the_largest_values_still_have_a_growth() -> None:
     assert measured.event.growth == 2 * LARGEST_VALUE
 
 
+def by(metric: str, *losses: float, at_s: int, of: Categorizer) -> list[Any]:
+    """What is decided of a job that is judged by this metric from here on, with a report every ten seconds."""
+    watched = msgspec.structs.replace(watch(), metric=metric)
+    decided = [*step(of, watched, at_s)]
+    for number, value in enumerate(losses):
+        decided += step(of, msgspec.structs.replace(loss(value), metric=metric), at_s + 10 * number)
+    return [one.event for one in decided]
+
+
+FALLS = [2.0 * 0.9**number for number in range(30)]
+
+
+def test_another_metric_begins_another_grid() -> None:
+    """It is judged as if it were the first one; the first interval says so, and that its category counts no longer."""
+    renamed, alone = Categorizer(), Categorizer()
+    before = by("total_loss", *(2_000 - 0.1 * number for number in range(30)), at_s=0, of=renamed)
+    assert isinstance(before[-1], ReallocationRequested)
+    (first, changed, *after) = by("loss", *FALLS, at_s=300, of=renamed)
+    (first_alone, *after_alone) = by("loss", *FALLS, at_s=300, of=alone)
+
+    assert first == msgspec.structs.replace(first_alone, metric="loss")
+    assert changed == CategoryChanged(
+        job="a", before=Category.CONVERGED, after=Category.PROGRESSING, growth=first.growth
+    )
+    assert after == after_alone
+
+
+def test_another_metric_before_anything_was_reported_is_no_news() -> None:
+    """The log-collector names the metric that a user asked for until it has read another one."""
+    renamed, alone = Categorizer(), Categorizer()
+    by("anything", at_s=0, of=renamed)
+
+    assert by("loss", *FALLS, at_s=10, of=renamed) == by("loss", *FALLS, at_s=10, of=alone)
+
+
 def test_the_logs_own_records_say_nothing_of_jobs() -> None:
     """The record that opens a partition is no report of an unknown job."""
     categorizer = Categorizer()

@@ -259,7 +259,98 @@ def test_copies_of_a_gang_go_on_where_another_node_has_room() -> None:
     assert {pool.jobs[name].node for name in pool.copies_of("gang")} == {"n1"}
     pool.leave("n1", 2.0)
     assert not pool.jobs
-    assert not pool.gangs
+    pool.join("n3", Resources(cpu_m=9_000, memory_mib=200), 10.0)
+    pool.admit(10.0)
+    assert {pool.jobs[name].node for name in pool.copies_of("gang")} == {"n3"}
+    pool.finish("gang", 0.0, 11.0)
+    pool.look("single", 12.0)
+    assert ([*pool.jobs], pool.waiting, pool.gangs) == (["single"], {}, {})
+
+
+def test_what_is_promised_outlives_the_last_node() -> None:
+    """A job that trains, one that starts and one whose copy has ended: all go on where another node joins."""
+    pool = pool_for_one()
+    come(pool, "ended", 0.5, 10, 0.0)
+    pool.come("starts", Resources(memory_mib=10), None, 0.0)
+    pool.place("starts")
+    began, used = pool.jobs["first"].began_s, 39.5
+    pool.look("ended", 10.0)
+    pool.leave("n", 40.0)
+    assert pool.look("first", 40.0) is None
+    pool.join("other", Resources(cpu_m=1_000, memory_mib=100), 60.0)
+    pool.admit(60.0)
+
+    copy, ended = pool.look("first", 60.0), pool.look("ended", 60.0)
+    assert copy is not None
+    assert ended is not None
+    assert (copy.node, ended.node, copy.began_s) == ("other", "other", began)
+    assert copy.ends_s == pytest.approx(60.0 + 100.0 - used)
+    assert ended.end_s == pytest.approx(1.0)
+    assert pool.planned["starts"].node == "other"
+
+
+@pytest.mark.parametrize("size", [0.5, 0.2, 30.0])
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_copy_may_end_on_a_node_that_is_gone(size: float, others: int) -> None:
+    """Its job is late, and runs elsewhere: it may turn out to need more or less, and it ends."""
+    pool = pool_for_one()
+    for number in range(others):
+        pool.join(f"other-{number}", Resources(cpu_m=1_000, memory_mib=100), 0.0)
+    come(pool, "late", 0.5, 10, 0.0)
+    pool.look("late", 10.0)
+    pool.leave(pool.jobs["late"].node, 40.0)
+    pool.know("late", size, 1.0, 50.0)
+    pool.rate("late")
+    pool.finish("late", size, 60.0)
+    pool.join("again", Resources(cpu_m=1_000, memory_mib=100), 70.0)
+    pool.admit(200.0)
+    pool.look("late", 200.0)
+
+    assert "late" not in pool.jobs
+
+
+def test_a_job_that_failed_uses_no_cpu_until_it_is_started_again() -> None:
+    """The other job on its node has all of it, however long the first one waits; its place stays its own."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1_000, memory_mib=100), 0.0)
+    come(pool, "failed", 100.0, 40, 0.0)
+    come(pool, "other", 500.0, 40, 0.0)
+    pool.pause("failed", 60.0)
+    assert pool.nodes["n"].free == Resources(cpu_m=1_000, memory_mib=20)
+    pool.start("failed", 1.0, 260.0)
+    pool.know("failed", 100.0, 1.0, 260.0)
+
+    failed, other = pool.look("failed", 260.0), pool.look("other", 260.0)
+    assert failed is not None
+    assert other is not None
+    assert [failed.used, other.used] == pytest.approx([30.0, 230.0])
+    assert [failed.ends_s, other.ends_s] == pytest.approx([400.0, 600.0])
+
+
+@pytest.mark.parametrize(("size", "others_end_s"), [(100.0, 600.0), (30.0, 530.0), (0.0, 530.0)])
+def test_a_job_that_failed_for_good_still_gets_here_what_it_used(size: float, others_end_s: float) -> None:
+    """It got more than its copy did, or as much."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1_000, memory_mib=100), 0.0)
+    come(pool, "failed", 900.0, 40, 0.0)
+    come(pool, "other", 500.0, 40, 0.0)
+    pool.pause("failed", 60.0)
+    pool.finish("failed", size, 160.0)
+
+    other = pool.look("other", 160.0)
+    assert other is not None
+    assert other.ends_s == pytest.approx(others_end_s)
+    assert (pool.planned, pool.waiting) == ({}, {})
+
+
+def test_a_job_that_failed_before_its_copy_had_room_waits_here_too() -> None:
+    """Once there is room it has a place, and uses nothing."""
+    pool = pool_for_one()
+    come(pool, "second", 50.0, 60, 10.0)
+    pool.pause("second", 20.0)
+    pool.admit(101.0)
+
+    assert list(pool.planned) == ["second"]
 
 
 def forecast(pool: FairPool, job: str, now_s: float) -> float | None:

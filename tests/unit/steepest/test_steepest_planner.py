@@ -21,6 +21,7 @@ from steepest.sim.clusters import open_cluster
 from steepest.sim.system.simulate import simulate_system
 from steepest.sim.workload import Workload
 from steepest.sim.workloads.read import open_workload
+from steepest.testing.scenarios.folded_pool import FoldedPool
 from steepest.view.cluster_view import ClusterView
 
 
@@ -37,6 +38,13 @@ def workload() -> Workload:
     """Twelve jobs."""
     found = open_workload("thesis:mixed-20", seed=0)
     return msgspec.structs.replace(found, jobs=found.jobs[:12])
+
+
+def about(job: str) -> ClusterView:
+    """The view of a pool where the newest record is about this job."""
+    pool = FoldedPool(n=8_000)
+    pool.run(job, "n")
+    return pool.view
 
 
 def of(kind: type, log: list[Received[Any]]) -> list[Any]:
@@ -136,7 +144,7 @@ def test_a_suspended_job_works_on_nothing() -> None:
     state = SteepestPlannerState(tick_ms=1_000)
     state.running["a"] = job = running(cpu=2.0)
     used = job.used_by(60.0)
-    fold(state, ClusterView(), c.JobSuspended(plan="p", job="a", step=10), 60.0)
+    fold(state, about("a"), c.JobSuspended(plan="p", job="a", step=10), 60.0)
     assert used == 10.0
     assert job.used_by(600.0) == used
 
@@ -149,8 +157,8 @@ def test_a_refused_limit_is_not_planned_again_soon() -> None:
     state.unmanaged["gang"] = {"n": gang}
     for name in ("a", "gang"):
         of_it: dict[str, Any] = {"plan": "p", "node": "n", "job": name, "incarnation": 1}
-        fold(state, ClusterView(), c.LimitsApplied(**of_it, cpu_m=800), 59.0)
-        fold(state, ClusterView(), c.LimitsRefused(**of_it, code="EINVAL", definite=True, message="too low"), 60.0)
+        fold(state, about(name), c.LimitsApplied(**of_it, cpu_m=800), 59.0)
+        fold(state, about(name), c.LimitsRefused(**of_it, code="EINVAL", definite=True, message="too low"), 60.0)
     assert (job.limit_m, gang.use.limit_m) == (800, 800)
     assert job.unlimited_until_s == gang.use.unlimited_until_s == 60.0 + REFUSED_S
 

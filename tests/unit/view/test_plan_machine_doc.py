@@ -124,7 +124,7 @@ def test_a_cancel_is_given_up_only_where_its_job_does_not_run(code: str) -> None
     """Any other failure is retried without a limit."""
     spec = JobSpec(command=("x",))
     job = Job(name="job", request="", spec=spec, submitted_ms=0, submitted_offset=0, submitted_counted_ms=0)
-    plan = Plan(id="p", kind=PlanKind.CANCEL, job="job", incarnation=1, made_ms=0, made_offset=0, targets=("w1",))
+    plan = Plan(id="p", kind=PlanKind.CANCEL, job="job", incarnation=1, made_ms=0, targets=("w1",))
     plans.begin_walk(plan, job.mode)
 
     for _ in range(5):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 
 from steepest.events.cluster import PoolConfigured
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import Normalisation, PoolParameters, SpeConParameters
 from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import TopicPartition
 from steepest.runtime.decode import asked_record
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
+
+NEW_POOL = PoolParameters(specon=SpeConParameters(normalisation=Normalisation.SETTLED))
+"""What is in force in a new pool. The defaults of the parameters are those of publications, and of older logs."""
 
 
 class Configurator(Effector):
@@ -66,10 +69,10 @@ def configuration(view: ClusterView, parameters: PoolParameters | None = None, *
 
     Args:
         view: The pool.
-        parameters: None: those in force.
+        parameters: None: those in force, or those of a new pool.
         upgrades: Whether every flag that this version knows is switched on.
     """
     state = view.state
-    parameters = parameters or state.parameters
+    parameters = parameters or (state.parameters if view.is_configured else NEW_POOL)
     flags = tuple(sorted({*state.flags, *FLAGS})) if upgrades else state.flags
     return PoolConfigured(reads=max(state.reads, reads_for(parameters, flags)), flags=flags, parameters=parameters)

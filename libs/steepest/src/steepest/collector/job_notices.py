@@ -104,7 +104,7 @@ class JobNotices(Effector):
             self._users[job.name] = users
         if (notice := notice_of(event, received.at_ms)) is not None:
             self._writer.put(self._subject(job), notice, may_wait=isinstance(event, _ROUTINE))
-        if isinstance(event, c.JobEnded):
+        if isinstance(event, c.JobEnded | c.JobRejected):
             self._users.pop(job.name, None)
 
     def _subject(self, job: Job) -> JobSubject:

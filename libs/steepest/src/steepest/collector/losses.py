@@ -244,6 +244,9 @@ class LossCollector(Effector):
         except (OSError, SteepestError) as error:
             logger.warning("cannot list files", node=node, job=job, why=str(error))
             return {}
+        except Exception:
+            logger.exception("cannot list files", node=node, job=job)
+            return {}
         return {(each.replica.job, each.incarnation): each for each in found if each.replica.index == CHIEF}
 
 

@@ -24,13 +24,14 @@ class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         interval: Number of the interval since the first report, from 1.
         total: Sum of the values reported in it.
         count: How many values.
-        largest: Largest magnitude so far, of all intervals.
+        largest: Largest magnitude so far, of all intervals of this evaluation function; under ``settled`` without spikes.
         first_ms: Time of its first report.
         last_ms: Time of its last report.
         growth: G by the parameters' normalisation, rounded to 9 digits; the first one is a baseline only.
         per_second: FlowCon's progress P_c: growth divided by the seconds between the two intervals' means.
         category: The job's category from here on.
         threshold: The α that ``per_second`` was compared with, where it is fitted to the job.
+        metric: The evaluation function, in its first interval after another one; what was measured before is of that one.
     """
 
     job: Name
@@ -44,6 +45,7 @@ class GrowthMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     per_second: float | None = None
     category: Category
     threshold: float | None = None
+    metric: Text = ""
 
 
 class CategoryChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

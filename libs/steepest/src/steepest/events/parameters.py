@@ -15,6 +15,7 @@ class Normalisation(enum.StrEnum):
     """What growth is measured against: α is a percentage, while the printed G is an absolute difference."""
 
     MAX = "max"  # each value divided by the largest magnitude so far, as FlowCon's authors do
+    SETTLED = "settled"  # likewise, without spikes: magnitudes far beyond all before that do not last
     NONE = "none"  # the bare difference, as SpeCon's Algorithm 3 prints it
 
 

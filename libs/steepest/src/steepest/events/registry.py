@@ -18,7 +18,7 @@ from steepest.errors import BugError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import Normalisation, PoolParameters
 
 READS = 10
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
@@ -66,6 +66,7 @@ GANGS_CHOOSE = 7
 GANGS_ARE_LIMITED = 8
 LIMITS_HOLD = 9
 PLACES_END = 10
+SILENCE_IS_UNKNOWN = 11
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
@@ -114,6 +115,11 @@ FLAGS: Mapping[int, Flag] = {
     PLACES_END: Flag(
         "A gang is not charged for what its replicas ended with if the place of one of them ended; and a job has failed "
         "whose object in Kubernetes is over.",
+        since=10,
+    ),
+    SILENCE_IS_UNKNOWN: Flag(
+        "A running job of which growth was measured is unknown again after four times the time between two measurements, "
+        "and at least four intervals, without another one.",
         since=10,
     ),
 }
@@ -201,8 +207,8 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
     """The event version that a pool with these parameters and flags needs of its readers.
 
     Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies and the
-    policies ``steepest``, ``pickyman`` and ``dragon``. A flag that this code does not know asks for nothing: it is refused
-    by its number.
+    policies ``steepest``, ``pickyman`` and ``dragon``; version 10 growth without spikes. A flag that this code does not know
+    asks for nothing: it is refused by its number.
     """
     plain = PoolParameters()
     knows_more = (
@@ -217,7 +223,8 @@ def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
         or parameters.queueing != plain.queueing
         or parameters.preemption != plain.preemption
     )
-    least = 5 if knows_most else 2 if knows_more else 1
+    knows_all = parameters.specon.normalisation is Normalisation.SETTLED
+    least = 10 if knows_all else 5 if knows_most else 2 if knows_more else 1
     return max([least, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
 
 

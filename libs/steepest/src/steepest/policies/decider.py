@@ -85,11 +85,9 @@ READ_BACK = (
     c.PlacementPlanned,
     c.MigrationPlanned,
     c.TransitionPlanned,
-    c.StayDecided,
     c.RetryPlanned,
     c.JobRejected,
     c.JobEnded,
-    c.NodeLost,
 )
 """Events that their maker waits to read back, also where they do not count."""
 

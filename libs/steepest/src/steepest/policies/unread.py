@@ -35,6 +35,10 @@ class AwaitsDecisions(msgspec.Struct):
 
     unread: list[Unread] = []
 
+    def awaits(self, field: str, name: str) -> bool:
+        """Whether a decision is not read back that is about this ``job`` or this ``node``. Work: O(unread decisions)."""
+        return any(getattr(one.event, field, None) == name for one in self.unread)
+
     def read_own(self, position: Position, event: ClusterEvent) -> list[ClusterEvent]:
         """Process a decision of the decider's stream in the log; return the decisions to reconsider, oldest first."""
         unread = self.unread

@@ -70,6 +70,7 @@ class PoolMetrics(Effector):
             c.GoalReached: self._goal,
             c.JobPlaced: self._placed,
             c.JobEnded: self._ended,
+            c.JobRejected: self._ended,
             c.OverheadMeasured: self._overhead,
             c.RunTimePredicted: self._run_time,
         }
@@ -132,9 +133,9 @@ class PoolMetrics(Effector):
 
     def _growth(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.GrowthMeasured = received.event
-        course = self._courses.get(event.job)
+        course = None if event.metric else self._courses.get(event.job)
         if course is None:
-            if event.interval > 1:
+            if event.interval > 1 and not event.metric:
                 return  # how it began is not known
             course = self._courses[event.job] = LearningCourse()
         course.add(received.at_ms, event.total / event.count)
@@ -197,14 +198,14 @@ class PoolMetrics(Effector):
             )
 
     def _ended(self, view: ClusterView, received: Received[Any]) -> None:
-        event: c.JobEnded = received.event
+        event: c.JobEnded | c.JobRejected = received.event
         self._plans.forget(event.job)
         course = self._courses.pop(event.job, None)
         predicted = self._predicted_cpu_ms.pop(event.job, None)
         fair_end_ms = self._fair_end_ms.pop(event.job, None)
         predicted_run_ms = self._predicted_run_ms.pop(event.job, None)
         job = view.jobs.get(event.job)
-        if job is None:
+        if job is None or isinstance(event, c.JobRejected):
             return
         exemplar = exemplar_of(received.headers)
         seconds = max(0, received.at_ms - job.submitted_ms) / 1000

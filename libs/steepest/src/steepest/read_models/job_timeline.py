@@ -103,6 +103,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
         now: What it does or waits for, and why.
         progress: How far it is, and how much time is left; empty where that is unknown, and once it is over.
         left_out: How many of its loss records were left out, because they were more than is taken of one job.
+        stop_replica: The replica whose end was the end of the job: what that one printed tells why.
     """
 
     job: str
@@ -112,6 +113,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
     now: str
     progress: str = ""
     left_out: int = 0
+    stop_replica: int = 0
 
 
 class TimelineCollector:
@@ -167,6 +169,7 @@ class TimelineCollector:
             now="; ".join([does, *_on_lost_nodes(view, job), *_why_unpredicted(view, job, self._profiles)]),
             progress="" if job.phase is Phase.ENDED else in_words(job),
             left_out=left_out,
+            stop_replica=job.stop_replica,
         )
 
 

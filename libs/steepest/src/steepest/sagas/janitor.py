@@ -112,9 +112,9 @@ class Janitor:
     def observe(self, view: ClusterView, event: c.ClusterEvent, *, accepted: bool = True) -> None:
         """Notice what is over, and what is astray; ``accepted``: whether the event counts."""
         match event:
-            case c.JobEnded(job=name, outcome=outcome):
+            case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
                 self._starts.pop(name, None)
-                if outcome is not c.Outcome.FINISHED and (job := view.jobs.get(name)) is not None:
+                if (job := view.jobs.get(name)) is not None and job.outcome is not c.Outcome.FINISHED:
                     self._work.put_nowait(Ended(_replicas(job)))
                 self._note_over(view, name)
             case c.ReplicaStarted(job=name):

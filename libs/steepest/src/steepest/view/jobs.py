@@ -17,7 +17,9 @@ from steepest.view.queue_use import QueueUse
 from steepest.view.state import Job, Phase, Plan
 
 GRACE_INTERVALS = 4
-"""Intervals for which a running job of which no growth was measured counts as growing; then its growth is unknown."""
+"""Intervals for which a running job of which no growth was measured counts as growing; then its growth is unknown.
+
+Of one that was measured, as many times the time between two measurements (``SILENCE_IS_UNKNOWN``)."""
 
 ENDED_KEPT = 10_000
 """Ended jobs that are remembered, so that a name is not used twice and people can look back."""
@@ -41,6 +43,7 @@ class Jobs:
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
         self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._heard: SortedDict[tuple[int, str], Job] = SortedDict()
         self._ended: dict[str, None] = {}
         for job in sorted(jobs.values(), key=lambda job: job.ended_offset):
             self.update(job)
@@ -63,6 +66,11 @@ class Jobs:
         """The job of that name, ended or not."""
         return self._jobs.get(name)
 
+    def is_over(self, name: str) -> bool:
+        """Whether nothing more happens to the job of that name: it has ended, or was never submitted."""
+        job = self._jobs.get(name)
+        return job is None or job.phase is Phase.ENDED
+
     @property
     def undecided(self) -> int:
         """How many running jobs still grow by what was measured of them, and Algorithm 4 has not decided about."""
@@ -75,9 +83,11 @@ class Jobs:
         """
         return self._silent.peekitem()[0][0] if self._silent else None
 
-    def longest_silent(self) -> Job | None:
-        """The one of these jobs that started first."""
-        return self._silent.peekitem(0)[1] if self._silent else None
+    def silent_for_long(self, counted_ms: int, interval_ms: int) -> Job | None:
+        """A running job whose growth may count as unknown by now: it was measured never, or for too long not again."""
+        orders = ((self._silent, counted_ms - GRACE_INTERVALS * interval_ms), (self._heard, counted_ms))
+        firsts = ((next(iter(order.items()), None), until_ms) for order, until_ms in orders)
+        return next((first[1] for first, until_ms in firsts if first is not None and first[0][0] <= until_ms), None)
 
     def most_recently_converged(self) -> Iterator[Job]:
         """Running CC jobs that Algorithm 5 may move, and has not yet: smallest d = now − t_converged first, then by name.
@@ -98,6 +108,15 @@ class Jobs:
         self._jobs[job.name] = job
         self.update(job)
 
+    def hear(self, job: Job, counted_ms: int, interval_ms: int) -> None:
+        """Growth of a job was measured. That measurements become rarer is learned step by step: one silence says little."""
+        self._heard.pop(_unknown_at(job), None)
+        since_ms = counted_ms - max(job.growth_counted_ms, job.started_counted_ms)
+        most_ms = GRACE_INTERVALS * max(job.growth_every_ms, interval_ms)
+        job.growth_every_ms = max(min(since_ms, most_ms), interval_ms) if interval_ms else 0
+        job.growth_counted_ms = counted_ms
+        self.update(job)
+
     def update(self, job: Job) -> None:
         """Bring the orders up to date after ``job`` changed. Call it before changing a time that it is ordered by."""
         running = job.phase is Phase.RUNNING
@@ -107,18 +126,20 @@ class Jobs:
         _keep(
             self._silent, (job.started_counted_ms, job.name), job, wanted=running and not (job.measured or job.unknown)
         )
+        is_heard = running and job.measured and not job.unknown and job.growth_every_ms > 0
+        _keep(self._heard, _unknown_at(job), job, wanted=is_heard)
         _keep(
             self._converged,
             (-job.converged_counted_ms, job.name),
             job,
             wanted=running
             and converged
-            and not job.rebalanced
+            and not (job.unknown or job.rebalanced)
             and job.plan is None
             and not job.spec.is_gang
             and immovable(job) is None,
         )
-        if running and job.measured and not job.migrated and not converged:
+        if running and job.measured and not (job.unknown or job.migrated or converged):
             self._undecided[job.name] = None
         else:
             self._undecided.pop(job.name, None)
@@ -130,6 +151,12 @@ class Jobs:
         if len(self._ended) > ENDED_KEPT:
             oldest = next(iter(self._ended))
             del self._ended[oldest], self._jobs[oldest]
+
+
+def _unknown_at(job: Job) -> tuple[int, str]:
+    """From when on the growth of a job that was measured counts as unknown, if it is not measured again."""
+    since_ms = max(job.growth_counted_ms, job.started_counted_ms)
+    return since_ms + GRACE_INTERVALS * job.growth_every_ms, job.name
 
 
 def _keep(order: SortedDict[tuple[int, str], Job], key: tuple[int, str], job: Job, *, wanted: bool) -> None:

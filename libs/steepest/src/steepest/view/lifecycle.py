@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, CheckpointRef, Resources
+from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
 from steepest.events.registry import PLACES_END
 from steepest.trace_context import trace_in
 from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts, fold_progress
 from steepest.view.places import gangs
+from steepest.view.progress import attained_ms
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase, Plan, PlanKind, PlanStatus
 
@@ -95,7 +96,7 @@ def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None =
 
 def forget_stop(job: Job) -> None:
     """A job has a place again: how it lost the one before was judged already."""
-    job.exit_status, job.stop_step, job.stop_reason, job.stop_code = None, None, "", ""
+    job.exit_status, job.stop_step, job.stop_reason, job.stop_code, job.stop_replica = None, None, "", "", 0
 
 
 def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
@@ -131,7 +132,8 @@ def replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped) -> gang
     job.stop_step = job.stop_step if event.step is None else max(event.step, job.stop_step or 0)
     remember(job, event.checkpoint)
     name = f"replica {event.replica} on {event.node}"
-    return _judge(view, job, before, event.exit_status, f"{name}: {event.reason}" if event.reason else name)
+    why = f"{name}: {event.reason}" if event.reason else name
+    return _judge(view, job, before, event.replica, event.exit_status, why)
 
 
 def lose_replicas(view: Projection, job: Job, node: str, why: str) -> gangs.GangVerdict:
@@ -140,11 +142,11 @@ def lose_replicas(view: Projection, job: Job, node: str, why: str) -> gangs.Gang
     lost = [index for index, replica in enumerate(job.replicas) if replica.node == node and not replica.ended]
     for index in lost:
         gangs.end(job, index, None, None)
-    return _judge(view, job, before, None, why) if lost else before
+    return _judge(view, job, before, lost[0], None, why) if lost else before
 
 
 def _judge(
-    view: Projection, job: Job, before: gangs.GangVerdict, exit_status: int | None, why: str
+    view: Projection, job: Job, before: gangs.GangVerdict, replica: int, exit_status: int | None, why: str
 ) -> gangs.GangVerdict:
     """Keep how a gang ended, where the end of a replica is the end of the gang."""
     verdict = gangs.verdict(job)
@@ -153,7 +155,7 @@ def _judge(
     if verdict is not before or is_why:
         finished = verdict is gangs.GangVerdict.FINISHED
         job.exit_status = 0 if finished else exit_status
-        job.stop_reason = "" if finished else why
+        job.stop_reason, job.stop_replica = ("", 0) if finished else (why, replica)
         job.stopped_incarnation = job.incarnation
     if not job.alive:
         job.limit = None
@@ -198,12 +200,9 @@ def lose_steps(job: Job, steps: int) -> None:
 
 
 def serve(view: Projection, job: Job) -> None:
-    """A job gives its places back: the time since it was placed, times its GPUs or else its cores, adds to its service."""
-    total = sum(job.spec.replica_requests(job.sizes), Resources())
-    units_m = total.all_gpus_m or total.cpu_m
-    held_ms = view.counted_ms - job.started_counted_ms
-    job.held_ms = min(job.held_ms + held_ms, LARGEST)
-    job.service_ms = min(job.service_ms + held_ms * units_m // 1000, LARGEST)
+    """A job gives its places back."""
+    job.service_ms = attained_ms(job, view.counted_ms)
+    job.held_ms = min(job.held_ms + view.counted_ms - job.started_counted_ms, LARGEST)
 
 
 def settle_places(view: Projection, job: Job) -> None:
@@ -242,7 +241,6 @@ def _stop_all(view: Projection, job: Job, kind: PlanKind, received: Received[Any
         job=job.name,
         incarnation=job.incarnation,
         made_ms=received.at_ms,
-        made_offset=received.offset,
         trace=trace_in(received.headers),
         sources=job.nodes,
         targets=job.nodes,

@@ -18,14 +18,12 @@ else than the whole training, and nothing is known of what is left.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from steepest.events.common import LARGEST, Resources
 from steepest.view.progress_state import Progress, ProgressHistory
-
-if TYPE_CHECKING:
-    from steepest.view.state import Job
+from steepest.view.state import Job, Phase
 
 MOST_STEPS = 1_000_000_000
 """Steps, from which on a total says that the training has no end."""
@@ -113,6 +111,17 @@ def time_left(job: Job) -> TimeLeft | None:
     mean = (recent[-1][0] - recent[0][0]) / (recent[-1][1] - recent[0][1])
     drop = len(paces) // QUANTILE
     return TimeLeft(round(left * mean), round(left * min(paces[drop], mean)), round(left * max(paces[-1 - drop], mean)))
+
+
+def attained_ms(job: Job, counted_ms: int) -> int:
+    """A job's service: the time for which it held places, times the GPUs of all its replicas, or their cores without any."""
+    if job.phase is not Phase.RUNNING:
+        return job.service_ms
+    total = Resources()
+    for requests in job.spec.replica_requests(job.sizes):
+        total += requests
+    held_ms = counted_ms - job.started_counted_ms
+    return min(job.service_ms + held_ms * (total.all_gpus_m or total.cpu_m) // 1000, LARGEST)
 
 
 def epoch_steps(progress: Progress) -> float | None:

@@ -144,11 +144,14 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         holds: Replica places that it has reserved, by node; two nodes while it moves.
         held: What it holds on a node, where that is not its requests for each of those places.
         saver: The replica of a gang that saves for all.
+        stop_replica: The replica of a gang whose end was the end of all, the first one.
         assigned: Replicas that count in a node's score, by node.
         declared_mode: The checkpoint mode that the process declares.
         growth: The newest growth measured.
         measured: Whether any growth was measured.
         unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.
+        growth_counted_ms: When its growth was measured last; 0 where silence says nothing of it.
+        growth_every_ms: Time between its last two measurements, as it is taken to be.
         converged_counted_ms: When it became CC.
         migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
         rebalanced: Algorithm 5 has moved it.
@@ -196,6 +199,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     growth: float | None = None
     measured: bool = False
     unknown: bool = False
+    growth_counted_ms: int = 0
+    growth_every_ms: int = 0
     converged_counted_ms: int = 0
     migrated: bool = False
     rebalanced: bool = False
@@ -218,6 +223,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     exit_status: int | None = None
     stop_reason: str = ""
     stop_code: str = ""
+    stop_replica: int = 0
     stopped_incarnation: int = 0
     stop_step: int | None = None
     saved_since_start: bool = False
@@ -351,7 +357,6 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     job: str
     incarnation: int
     made_ms: int
-    made_offset: int
     status: PlanStatus = PlanStatus.IN_FLIGHT
     reason: str = ""
     sources: tuple[str, ...] = ()

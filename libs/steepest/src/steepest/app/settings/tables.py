@@ -69,6 +69,7 @@ EXAMPLES: dict[str, object] = {
     "cluster.link_mbit": 100,
     "parameters.alpha": 0.01,
     "parameters.interval_ms": 30_000,
+    "parameters.normalisation": "settled",
     "parameters.policy": "specon",
     "parameters.placement": "spread",
     "parameters.queueing": "fifo",

@@ -184,6 +184,10 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         Positive | None,
         means("Length of the interval in which growth is measured; of a new pool: 30000.", flag="--interval"),
     ] = None
+    normalisation: Annotated[
+        Literal["settled", "max", "none"] | None,
+        means("What growth is divided by; of a new pool: settled. max, as published, keeps a spike for good."),
+    ] = None
     policy: Annotated[
         Policy | None, means("Who moves jobs, and who limits their CPU; of a new pool: specon.", flag="--policy")
     ] = None

@@ -304,7 +304,7 @@ async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, t
     async for news in end_of(log, pool, place, job):
         if isinstance(news, RequestOutcome):
             if talk and news.outcome is Outcome.FAILED:
-                for line in printed_last(pool.folder, job):
+                for line in printed_last(pool.folder, job, pool.view.jobs[job].stop_replica):
                     tell(f"{job} printed: {click.unstyle(line)}", err=True)
             return news
         if news is not None and talk and not is_routine(news.event):

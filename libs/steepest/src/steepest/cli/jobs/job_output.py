@@ -13,10 +13,10 @@ FAILURE_LINES = 5
 """Shown beside a failure: the end of a traceback."""
 
 
-def printed_last(folder: StateFolder, job: str) -> list[str]:
-    """The last lines of the newest incarnation of a job's chief; none where nothing is kept, or nothing can be read."""
+def printed_last(folder: StateFolder, job: str, replica: int) -> list[str]:
+    """The last lines of a replica's newest incarnation; none where nothing is kept, or nothing can be read."""
     try:
-        kept = kept_of(AdapterFolder(folder.cluster), ReplicaId(job), None)
+        kept = kept_of(AdapterFolder(folder.cluster), ReplicaId(job, replica), None)
         return last_lines(kept, FAILURE_LINES)[0] if kept else []
     except (SteepestError, OSError):
         return []

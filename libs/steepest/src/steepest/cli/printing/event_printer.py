@@ -55,11 +55,11 @@ class EventPrinter(Effector):
 
     name = "teller"
 
-    def __init__(self, printed_last: Callable[[str], Sequence[str]] = lambda _: (), *, label: str = "") -> None:
+    def __init__(self, printed_last: Callable[[str, int], Sequence[str]] = lambda *_: (), *, label: str = "") -> None:
         """Print a pool's events.
 
         Args:
-            printed_last: Gives the last lines that a job printed, which are shown where it failed.
+            printed_last: Gives the last lines that a job's replica printed, which are shown where it failed.
             label: Begins each line: the pool's name, where there are several.
         """
         self._label = f"{label}: " if label else ""
@@ -80,15 +80,15 @@ class EventPrinter(Effector):
         )  # a second job of a name changes nothing either
         if (accepted and type(event) in NEWS) or refused:
             say(self._label + sentence(event), _colour(event), received.at_ms)
-            self._show_failure(event)
+            self._show_failure(view, event)
         elif not accepted and (void := why_void(view, received)):
             say(f"{self._label}{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
         for job in view.newly_unknown:
             say(self._label + unknown_growth(job.name), "yellow", received.at_ms)
 
-    def _show_failure(self, event: c.ClusterEvent) -> None:
+    def _show_failure(self, view: ClusterView, event: c.ClusterEvent) -> None:
         if isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED:
-            for line in self._printed_last(event.job):
+            for line in self._printed_last(event.job, view.jobs[event.job].stop_replica):
                 tell((f"{'':10}{event.job} printed: {click.unstyle(line)}", {"dim": True}))
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
+from steepest.app.configurator import NEW_POOL
 from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.tree import ParameterSettings, Settings
 from steepest.cli.pool.stored_pool import look
 from steepest.cli.printing.output import tell
-from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
+from steepest.events.parameters import Normalisation, PoolParameters, PreemptionLimits, QueueParameters
 from steepest.policies.named import named, orders_by_run_time, under
 from steepest.view.cluster_view import ClusterView
 
@@ -33,12 +34,14 @@ def wanted_aloud(settings: Settings) -> PoolParameters | None:
 
 def _stated(settings: Settings) -> PoolParameters:
     is_there = settings.kafka.bootstrap or settings.folder.has_log_in_files
-    return (look(settings).view if is_there else ClusterView()).parameters
+    view = look(settings).view if is_there else ClusterView()
+    return view.parameters if view.is_configured else NEW_POOL
 
 
 def _changed(stated: PoolParameters, asked: ParameterSettings) -> PoolParameters:
     before = stated if asked.policy is None else under(asked.policy, stated)
-    changes = {"alpha": asked.alpha, "interval_ms": asked.interval_ms}
+    normalisation = asked.normalisation and Normalisation(asked.normalisation)
+    changes = {"alpha": asked.alpha, "interval_ms": asked.interval_ms, "normalisation": normalisation}
     specon = msgspec.structs.replace(before.specon, **{name: new for name, new in changes.items() if new is not None})
     flowcon = msgspec.structs.replace(before.flowcon, interval_ms=asked.interval_ms or before.flowcon.interval_ms)
     # The pool's clock must not be coarser than what it measures.

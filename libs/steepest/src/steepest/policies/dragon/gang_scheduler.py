@@ -116,12 +116,12 @@ class GangScheduler:
                 self._read_back(plan)
                 if view.refused is not None:
                     self._let_wait(job)
-            case c.JobRejected(job=job):
-                self.state.announced.pop(job, None)
             case c.TransitionFailed(job=job):
                 self.state.failed[job] = self.state.failed.get(job, 0) + 1
-            case c.JobEnded(job=job):
-                self.state.failed.pop(job, None)
+            case c.JobEnded(job=job) | c.JobRejected(job=job):
+                self.state.announced.pop(job, None)
+                if view.jobs.is_over(job):
+                    self.state.failed.pop(job, None)
 
     def _read_back(self, plan: str) -> None:
         made = self.state.plans.get(plan)

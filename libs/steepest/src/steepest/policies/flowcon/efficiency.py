@@ -89,7 +89,7 @@ class GrowthHistory(msgspec.Struct):
         """Add a complete bucket; keep the newest ``kept``."""
         if event.first_ms < self.since_ms or event.count == 0:
             return
-        if event.interval <= self.newest:
+        if event.interval <= self.newest or event.metric:
             self.buckets = []  # the categorizer has started to count the job's intervals again
         before = [one for one in self.samples if one.at_ms <= event.last_ms]
         self.samples = [one for one in self.samples if one.at_ms > event.last_ms]

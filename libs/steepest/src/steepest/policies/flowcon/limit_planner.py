@@ -11,6 +11,7 @@ It owns when a node is evaluated (a *run*), and the plans of a run. Interpretati
   prevents doubling.
 * *A run evaluates* the last complete bucket of each job (:mod:`steepest.policies.flowcon.efficiency`); a job without a new
   measurement keeps its list and its efficiency, and a job whose use is unknown does not count as slow.
+* A run on a node that is lost waits until the node is back: nothing that it concludes could be planned.
 * A process that is started again is a new container: it inherits nothing. The exception: with SpeCon, a job that is moved
   keeps its place in CL (:mod:`steepest.policies.flowcon.with_specon`).
 * *Limits* come from :mod:`steepest.policies.flowcon.limits`. CPU is the only resource that can be limited, and the only one
@@ -101,7 +102,7 @@ class LimitPlanner:
     """Plans CPU limits. Work: O(jobs on a node) for each of its runs and measurements, O(1) for all other events."""
 
     name = "limit-planner"
-    logic = 2
+    logic = 3
     state_type = LimitPlannerState
 
     def __init__(self, state: LimitPlannerState | None = None) -> None:
@@ -206,6 +207,10 @@ class LimitPlanner:
     def _run(self, view: ClusterView, name: str, offset: int, *, regular: bool) -> Iterator[c.LimitsPlanned]:
         """Measure, limit by the lists before the run, then move the jobs between the lists."""
         flowcon, node, round_ = view.parameters.flowcon, view.nodes[name], self.state.rounds[name]
+        if node.lost:
+            round_.due_counted_ms = view.counted_ms + 1
+            heapq.heappush(self.state.due, (round_.due_counted_ms, name))
+            return
         jobs = {job: self.state.jobs[job] for job, _ in round_.ids}
         used = [watched.course.mean_use(_span(view.parameters)) for watched in jobs.values()]
         resources = shares.considered(flowcon.resources, used)
@@ -224,7 +229,7 @@ class LimitPlanner:
             _move_between_lists(watched, one, flowcon, regular=regular)
             changed = changed or not watched.planned or (watched.growth_list, watched.limit_m) != before
         self._wait(view, name, round_, jobs.values())
-        if changed and not node.lost:
+        if changed:
             for watched in jobs.values():
                 watched.planned = True
             yield c.LimitsPlanned(

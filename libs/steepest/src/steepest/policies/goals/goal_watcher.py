@@ -6,6 +6,7 @@ whose losses cannot be read has no intervals, and so reaches no goal; it trains 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -18,6 +19,12 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 from steepest.view.state import Job, Phase
 
+RISES = re.compile(
+    r"(^|[^a-z])(m?acc(uracy)?|auc|auroc|bleu|dice|em|f\d|m?ap|m?iou|mcc|mrr|ndcg|prec(ision)?|psnr|r2|recall|return|reward"
+    r"|rouge|score|ssim|top_?\d)([^a-z]|$)"
+)
+"""Names, in small letters, of evaluation functions that are the better the larger they are, where a goal does not say."""
+
 
 class BestMean(msgspec.Struct):
     """The best mean of a job so far, and the number of intervals since then."""
@@ -27,18 +34,17 @@ class BestMean(msgspec.Struct):
 
 
 class GoalState(AwaitsDecisions):
-    """The running jobs that have a goal, with their best means, and those whose goal was reported and not read back yet."""
+    """The running jobs that have a goal, with their best means."""
 
     best: dict[str, BestMean] = msgspec.field(default_factory=dict)
-    reported: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class GoalWatcher:
     """Answers an interval of a job that has reached its goal with ``GoalReached``."""
 
     name = "goal-watcher"
-    logic = 1
-    reads: frozenset[type] = frozenset({c.GoalReached, c.JobEnded, c.GrowthMeasured})
+    logic = 2
+    reads: frozenset[type] = frozenset({c.JobEnded, c.JobRejected, c.GrowthMeasured})
     state_type = GoalState
 
     def __init__(self, state: GoalState | None = None) -> None:
@@ -46,31 +52,28 @@ class GoalWatcher:
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: the job's next interval is judged again."""
-        if isinstance(event, c.GoalReached):
-            self.state.reported.pop(event.job, None)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Judge an interval. Work: O(1)."""
         match received.event:
-            case c.GoalReached(job=name):
-                self.state.reported.pop(name, None)
-            case c.JobEnded(job=name) if (ended := view.jobs.get(name)) is None or ended.phase is Phase.ENDED:
+            case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
                 self.state.best.pop(name, None)
-                self.state.reported.pop(name, None)
             case c.GrowthMeasured(job=name) as measured:
                 job = view.jobs.get(name)
+                if measured.metric:
+                    self.state.best.pop(name, None)
                 if job is None or job.spec.goal is None or job.phase is Phase.ENDED or not measured.count:
                     return ()
                 return self._judge(view, job, job.spec.goal, measured.total / measured.count)
         return ()
 
     def _judge(self, view: ClusterView, job: Job, goal: c.Goal, mean: float) -> Sequence[c.GoalReached]:
-        behind = self._intervals_behind(job.name, mean, rises=goal.above is not None)
+        rises = goal.above is not None or (goal.below is None and RISES.search(job.spec.metric.lower()) is not None)
+        behind = self._intervals_behind(job.name, mean, rises=rises)
         reason = _reached(job.spec.metric, goal, mean, behind)
-        is_open = job.alive and not job.cancel and job.name not in self.state.reported
+        is_open = job.alive and not job.cancel and not self.state.awaits("job", job.name)
         if not reason or not is_open or view.state.reads < SINCE[c.GoalReached]:
             return ()
-        self.state.reported[job.name] = None
         saved = cpu_ms_left(job)
         reached = c.GoalReached(
             job=job.name, incarnation=job.incarnation, reason=reason, value=mean, cpu_ms_saved=saved

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
-
-
-class SilenceState(AwaitsDecisions):
-    """The nodes that were reported as lost and not read back yet."""
-
-    reported: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Silence:
@@ -23,28 +15,19 @@ class Silence:
 
     name = "worker-monitor-silence"
     logic = 1
-    reads: frozenset[type] = frozenset({c.NodeLost, c.Tick})
-    state_type = SilenceState
+    reads: frozenset[type] = frozenset({c.Tick})
+    state_type = AwaitsDecisions
 
-    def __init__(self, state: SilenceState | None = None) -> None:
-        self.state = state or SilenceState()
+    def __init__(self, state: AwaitsDecisions | None = None) -> None:
+        self.state = state or AwaitsDecisions()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: the next tick checks whether the node is still silent."""
-        if isinstance(event, c.NodeLost):
-            self.state.reported.pop(event.node, None)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Report at most one lost node per tick: the one that is silent for longest."""
-        match received.event:
-            case c.NodeLost(node=name):
-                self.state.reported.pop(name, None)
-            case c.Tick():
-                node = view.nodes.longest_silent()
-                if node is None or node.name in self.state.reported:
-                    return ()
-                silent = view.counted_ms - node.seen_counted_ms
-                if silent >= view.parameters.node_lost_ms:
-                    self.state.reported[node.name] = None
-                    return (c.NodeLost(node=node.name, silent_ms=silent),)
-        return ()
+        node = view.nodes.longest_silent()
+        if not isinstance(received.event, c.Tick) or node is None or self.state.awaits("node", node.name):
+            return ()
+        silent = view.counted_ms - node.seen_counted_ms
+        return (c.NodeLost(node=node.name, silent_ms=silent),) if silent >= view.parameters.node_lost_ms else ()

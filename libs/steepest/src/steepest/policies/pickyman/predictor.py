@@ -71,7 +71,7 @@ class Predictor:
     """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
 
     name = "predictor"
-    logic = 5
+    logic = 6
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
@@ -120,7 +120,7 @@ class Predictor:
                     yield from self._first_pace(view, progress.job, at_ms)
             case c.PlanAbandoned() | c.TransitionFailed() | c.StepFailed():
                 self._stop_watching(event.job, at_ms)
-            case c.JobEnded() if (job := view.jobs.get(event.job)) is not None:
+            case c.JobEnded() | c.JobRejected() if (job := view.touched) is not None and view.jobs.is_over(job.name):
                 self._stop_watching(job.name, at_ms)
                 self._keep(job)
         enough = view.parameters.pickyman.profiles

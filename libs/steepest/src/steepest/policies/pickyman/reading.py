@@ -106,7 +106,9 @@ class Readings(msgspec.Struct):
                         self._count(job, found, at_ms)
             case c.EpochMeasured() if (job := view.jobs.get(event.job)) is not None:
                 self._epoch(view, job, event)
-            case c.JobSuspended() | c.JobEnded():
+            case c.JobSuspended():
+                self.running.pop(event.job, None)
+            case c.JobEnded() | c.JobRejected() if view.jobs.is_over(event.job):
                 self.running.pop(event.job, None)
 
     def left_ms(self, job: Job, at_ms: int) -> int | None:

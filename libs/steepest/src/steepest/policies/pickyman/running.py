@@ -13,7 +13,7 @@ from steepest.events.parameters import PreemptionRule
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.orders.order import Order
-from steepest.view.progress import TimeLeft
+from steepest.view.progress import TimeLeft, attained_ms
 from steepest.view.state import Job, Phase
 
 BY_PREDICTION = frozenset({PreemptionRule.PICKYMAN, PreemptionRule.SRTF})
@@ -43,10 +43,7 @@ def predicted_left(job: Job, counted_ms: int) -> TimeLeft | None:
 
 def level(job: Job, counted_ms: int, limits: tuple[int, ...]) -> int:
     """The Tiresias level of a job: how many limits of attained service it has passed."""
-    requests = job.spec.chief_requests
-    units = (requests.all_gpus_m or requests.cpu_m) * max(len(job.nodes), 1)
-    held_ms = max(counted_ms - job.placed_counted_ms, 0) if job.alive else 0
-    return bisect_right(limits, (job.service_ms + held_ms * units // 1000) // 1000)
+    return bisect_right(limits, attained_ms(job, counted_ms) // 1000)
 
 
 class RunningJobs:

@@ -101,7 +101,7 @@ Rows = Sequence[tuple[Sequence[float], float]]
 
 
 def _error(rows: Rows) -> float:
-    """The largest but a tenth of the errors with which the others predict each job; a claim where they are too few."""
+    """The error that four of five jobs keep to when the others predict them; a claim where they are too few."""
     if len(rows) <= PARAMETERS:
         return FEW_ERROR
     errors = []

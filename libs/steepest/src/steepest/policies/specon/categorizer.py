@@ -14,6 +14,7 @@ The reading, where the printed algorithm is in doubt:
 * A job without a record for a week is no longer watched; ``JobWatched`` is repeated daily while there are reports.
   The time is the median of the newest of those that were heard of, and a job's own says only whether it was, so neither a
   clock that is ahead nor one that is behind ends the watch of any job.
+* Another metric begins another grid, and its job as a progressing one: what was measured before is of another unit.
 * G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
 * An interval counts towards convergence where G is below α *and* below the G before (lines 5 and 17); where G bounced, the
   job stays in its category and asks for nothing. Older pools (without ``GROWTH_IS_PROVEN``) compare with α alone.
@@ -69,6 +70,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
         restate: Whether to state its category at its next interval even if it does not change.
+        renamed_from: Its category by another metric, of which the log has not heard yet that it counts no longer.
         flags: Of the pool, as the newest ``JobWatched`` says.
         watched_ms: When that was.
         looked_ms: ``heard_ms`` when silent jobs were looked for last.
@@ -84,6 +86,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     intervals: Intervals | None = None
     trend: Trend | None = None
     restate: bool = False
+    renamed_from: Category | None = None
     flags: tuple[int, ...] = ()
     watched_ms: int = 0
     looked_ms: int = -1
@@ -129,7 +132,7 @@ class Categorizer:
     """Algorithm 3 as a decider over one partition of ``loss``. Work per record does not grow with the jobs."""
 
     name = "categorizer"
-    logic = 1
+    logic = 2
     topic = "loss"
     state_type = CategorizerState
 
@@ -217,7 +220,10 @@ class Categorizer:
         if event.incarnation < job.incarnation:
             self.state.ignored.stale += 1
             return
-        if job.intervals is not None:
+        if job.intervals is not None and event.metric != job.metric:
+            job.renamed_from = job.renamed_from or job.category
+            job.intervals, job.trend, job.category = None, None, Category.PROGRESSING
+        elif job.intervals is not None:
             job.intervals.resize(job.parameters.interval_ms, event.parameters.interval_ms)
         job.pool = event.pool
         job.metric = event.metric
@@ -279,18 +285,20 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
         interval=intervals.interval,
         total=intervals.total,
         count=intervals.count,
-        largest=intervals.largest,
+        largest=max(intervals.largest, intervals.settled),
         first_ms=intervals.first_ms,
         last_ms=intervals.now_ms,
         growth=growth,
         per_second=per_second,
         category=after,
         threshold=threshold,
+        metric="" if job.renamed_from is None else job.metric,
     )
     decided = [Decision(job.pool, measured)]
-    if after is not before or job.restate:
+    said, job.renamed_from = job.renamed_from or before, None
+    if after is not said or job.restate:
         job.restate = False
-        decided.append(Decision(job.pool, CategoryChanged(job=name, before=before, after=after, growth=growth)))
+        decided.append(Decision(job.pool, CategoryChanged(job=name, before=said, after=after, growth=growth)))
     judged_from = before if parameters.request_tick is RequestTick.NEXT else after
     if judged_from is Category.CONVERGED and comparison is Comparison.BELOW:
         request = ReallocationRequested(job=name, growth=growth, interval=intervals.interval)

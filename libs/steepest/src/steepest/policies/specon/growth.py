@@ -11,7 +11,8 @@ older by more than BACK_INTERVALS intervals begins the grid again, with the open
 time between that interval and the one before is not known then.
 
 Growth is G = |E_k − E_before|; with ``Normalisation.MAX`` both are first divided by the largest magnitude reported up
-to the interval's end.
+to the interval's end. One spike makes that so large that all later growth is below α. ``Normalisation.SETTLED`` forgets
+it once it is over; without a spike it is the same.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ DIGITS = 9
 BACK_INTERVALS = 2
 """Intervals by which the reports of one job may overtake each other: on their way, or by the clocks of two nodes."""
 
+SPIKE, LASTS = 10.0, 3
+"""A magnitude above ``SPIKE`` times all before it is a spike, if values are back within ``LASTS`` intervals. The first
+report is one above the square of that, compared with the mean of the first interval."""
+
 LARGEST_VALUE = 1e290
 """Greatest magnitude that may be added: sums of greater values could leave the range of a float."""
 
@@ -41,11 +46,13 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
         total: Sum of the values reported in the open interval.
         count: How many values; 0 only before the second report of the job's life.
         first_ms: Time of the open interval's first report.
-        largest: Largest magnitude reported so far, E₀ included.
+        largest: Largest magnitude reported so far, E₀ included; under ``SETTLED`` since the open interval began.
         before: E of the last interval that ended with reports; E₀ until then.
         before_doubled_ms: Twice the middle of its reports' times (the sum of its first and last report's).
         baseline: Whether no interval with reports has ended yet, so that the next G judges nothing.
         growth_before: G of the last interval that ended with reports; None until then.
+        settled: Under ``SETTLED`` the largest magnitude up to the end of that interval.
+        spike: Under ``SETTLED`` the largest magnitude before the newest spike, and the last interval in which it may end.
     """
 
     end_ms: int
@@ -59,6 +66,8 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
     before_doubled_ms: int
     baseline: bool = True
     growth_before: float | None = None
+    settled: float = 0.0
+    spike: tuple[float, int] = (0.0, 0)
 
     @classmethod
     def begin(cls, at_ms: int, value: float, interval_ms: int) -> Intervals:
@@ -79,11 +88,27 @@ class Intervals(msgspec.Struct, kw_only=True, gc=False):
             self.largest = abs(value)
 
     def growth(self, normalisation: Normalisation) -> float:
-        """G from the interval before to the open one, which has reports; rounded."""
-        unit = self.largest if normalisation is Normalisation.MAX else 1.0
+        """G from the interval before to the open one, which has reports and is over; rounded. Call it once for each."""
+        unit = self._unit(normalisation)
         if not unit:
             return 0.0
-        return round(abs(self.total / self.count / unit - self.before / unit), DIGITS)
+        grown = round(abs(self.total / self.count / unit - self.before / unit), DIGITS)
+        return min(grown, 2 * LARGEST_VALUE)  # after a spike it may be infinite
+
+    def _unit(self, normalisation: Normalisation) -> float:
+        if normalisation is not Normalisation.SETTLED:
+            return max(self.largest, self.settled) if normalisation is Normalisation.MAX else 1.0
+        high, self.largest = self.largest, 0.0
+        mean, (calm, until) = abs(self.total / self.count), self.spike
+        self.settled = abs(self.before) if self.baseline else self.settled
+        if self.baseline and self.settled > SPIKE**2 * mean:
+            high = self.settled = mean
+        elif self.interval <= until and high <= SPIKE * calm:
+            self.settled, self.spike = calm, (0.0, 0)
+        elif self.interval > until and high > SPIKE * self.settled > 0:
+            self.spike = (self.settled, self.interval + LASTS)
+        self.settled = max(self.settled, high)
+        return self.settled
 
     def per_second(self, growth: float) -> float | None:
         """FlowCon's P_c: growth over the seconds between the middles of the two intervals' reports, rounded.

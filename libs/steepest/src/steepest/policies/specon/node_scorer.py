@@ -35,34 +35,21 @@ NODES_NAMED = 16
 """Nodes that a decision names among its inputs."""
 
 
-class NodeScorerState(Pending):
-    """What the node-scorer waits to read back.
-
-    Attributes:
-        staying: The jobs that it said stay.
-    """
-
-    staying: dict[str, None] = msgspec.field(default_factory=dict)
-
-
 class NodeScorer:
     """Answers each ``ReallocationRequested`` with a migration or a stay, once for each job."""
 
     name = "node-scorer"
     logic = 3
-    reads: frozenset[type] = frozenset({c.ReallocationRequested, c.MigrationPlanned, c.StayDecided})
-    state_type = NodeScorerState
+    reads: frozenset[type] = frozenset({c.ReallocationRequested, c.MigrationPlanned})
+    state_type = Pending
 
-    def __init__(self, state: NodeScorerState | None = None) -> None:
-        self.state = state or NodeScorerState()
+    def __init__(self, state: Pending | None = None) -> None:
+        self.state = state or Pending()
 
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: the job's next request is answered."""
-        match event:
-            case c.MigrationPlanned(plan=plan):
-                self.state.read_back(plan)
-            case c.StayDecided(job=job):
-                self.state.staying.pop(job, None)
+        if isinstance(event, c.MigrationPlanned):
+            self.state.read_back(event.plan)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record: at most one decision. Work: O(log n) in the number of nodes."""
@@ -71,12 +58,10 @@ class NodeScorer:
                 return self._decide(view, view.touched, received.offset)
             case c.MigrationPlanned(plan=plan):
                 self.state.read_back(plan)
-            case c.StayDecided(job=job):
-                self.state.staying.pop(job, None)
         return ()
 
     def _decide(self, view: ClusterView, job: Job, offset: int) -> Sequence[c.ClusterEvent]:
-        if undecided(view, job) or self.state.concerns(job) or job.name in self.state.staying:
+        if undecided(view, job) or self.state.awaits("job", job.name):
             return ()
         source = view.nodes[job.nodes[0]]
         if job.mode is CheckpointMode.NONE:
@@ -116,7 +101,6 @@ class NodeScorer:
         return source
 
     def _stay(self, view: ClusterView, job: Job, source: Node, rule: str) -> c.StayDecided:
-        self.state.staying[job.name] = None
         return c.StayDecided(
             job=job.name,
             incarnation=job.incarnation,

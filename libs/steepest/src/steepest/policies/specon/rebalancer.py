@@ -39,7 +39,7 @@ class Rebalancer:
     """Moves converged jobs to idle workers."""
 
     name = "rebalancer"
-    logic = 2
+    logic = 3
     reads: frozenset[type] = frozenset(
         {c.MigrationPlanned, c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished}
     )

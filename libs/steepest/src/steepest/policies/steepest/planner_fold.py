@@ -7,15 +7,16 @@ that is planned in :mod:`steepest.policies.steepest.steepest_planner`.
 from __future__ import annotations
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
 from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed
+from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
+from steepest.policies.steepest.learning_history import LossCourse
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_progress import CHIEF
 from steepest.view.places.queue_limits import limits_of
 from steepest.view.progress import total_steps
-from steepest.view.state import Job
+from steepest.view.state import Job, Phase
 
 REFUSED_S = 60.0
 """Counted seconds for which no limit is planned for a job whose limit was refused."""
@@ -37,7 +38,7 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
     state.on, state.unlifted = True, {}
     for node in view.nodes:
         if node.takes_jobs:
-            _join(state, node.name, node.capacity, now_s)
+            state.fair.join(node.name, node.capacity, now_s)
     for job in view.jobs:
         waits = job.is_queued and job.admitted and not _is_held_back(view, job)
         if _is_copied(view, job) and (job.alive or waits):
@@ -53,31 +54,45 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
     job = view.touched
     match event:
         case c.NodeJoined() if event.takes_jobs:
-            _join(state, event.node, view.nodes[event.node].capacity, now_s)
-        case c.NodeGone():
-            state.fair.leave(event.node, now_s)
-            state.residences.pop(event.node, None)
-            state.other.pop(event.node, None)
-            state.due.pop(event.node, None)
-        case c.JobAdmitted() | c.PlacementPlanned() if job is not None and _is_copied(view, job):
-            _arrive(state, view, job, event, now_s)
-        case c.CheckpointModeDeclared() if job is not None:
-            _train(state, view, job, now_s)
+            state.fair.join(event.node, view.nodes[event.node].capacity, now_s)
+        case c.Tick():
+            for node in sorted({*state.fair.nodes, *state.due} - view.state.nodes.keys()):
+                _leave(state, node, now_s)
         case c.NodeUsage():
             _measure(state, view, event, now_s)
         case c.LimitsApplied():
-            _limit(state, event)
-        case c.LimitsRefused() if event.definite:
-            _refuse(state, event.job, now_s + REFUSED_S)
-        case c.JobSuspended() if (running := state.running.get(event.job)) is not None:
-            running.pause(now_s)
-            state.suspended[event.job] = None
-        case c.JobEnded() if job is not None:
-            _end(state, job, now_s)
-    if job is not None and not is_managed(job):
+            for part in _parts(state, event.job):
+                if part.incarnation == event.incarnation:
+                    part.limit(event.cpu_m)
+    if job is None:
+        return
+    _fold_job(state, view, job, event, now_s)
+    if not is_managed(job):
         follow(state, view, job, now_s)
-    elif isinstance(event, CHANGES) and job is not None:
+    elif isinstance(event, CHANGES):
         _plan_soon(state, job)
+
+
+def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c.ClusterEvent, now_s: float) -> None:
+    match event:
+        case c.JobAdmitted() | c.PlacementPlanned() if _is_copied(view, job):
+            _arrive(state, view, job, event, now_s)
+        case c.CheckpointModeDeclared():
+            _train(state, view, job, now_s)
+        case c.LimitsRefused() if event.definite:
+            for part in _parts(state, job.name):
+                part.refuse(now_s + REFUSED_S)
+        case c.JobSuspended() if job.name in state.running:
+            state.running[job.name].pause(now_s)
+            state.suspended[job.name] = None
+        case c.RetryPlanned() if job.phase is Phase.WAITING:
+            state.fair.pause(job.name, now_s)
+            if job.name in state.running:
+                state.running[job.name].pause(now_s)
+        case c.GrowthMeasured() if event.metric:
+            _forget_losses(state, job)
+        case c.JobEnded() | c.JobRejected() if view.jobs.is_over(job.name):
+            _end(state, job, now_s)
 
 
 def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
@@ -92,9 +107,11 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
         fair.know(name, None if size is None else job.spec.world * size, demand, state.now_s)
 
 
-def _join(state: SteepestPlannerState, node: str, capacity: Resources, now_s: float) -> None:
-    state.fair.join(node, capacity, now_s)
-    state.largest = max(state.largest, capacity.cpu_m / 1000)
+def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
+    """A node is gone for good, or was silent for so long that the view has forgotten it."""
+    state.fair.leave(node, now_s)
+    for known in (state.residences, state.other, state.due):
+        known.pop(node, None)
 
 
 def _is_held_back(view: ClusterView, job: Job) -> bool:
@@ -178,20 +195,18 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
                 state.learned.report(running.model, job.name, losses, step, total_steps(job))
 
 
-def _limit(state: SteepestPlannerState, event: c.LimitsApplied) -> None:
-    """A limit is in force from here on."""
-    if (running := state.running.get(event.job)) is not None and running.incarnation == event.incarnation:
-        running.limit(event.cpu_m)
-    for replicas in state.unmanaged.get(event.job, {}).values():
-        if replicas.incarnation == event.incarnation:
-            replicas.limit(event.cpu_m)
+def _parts(state: SteepestPlannerState, job: str) -> list[ManagedJob | UnmanagedReplicas]:
+    """What is limited of a job that runs: its process, or its replicas on each node."""
+    running = state.running.get(job)
+    return [*state.unmanaged.get(job, {}).values()] if running is None else [running]
 
 
-def _refuse(state: SteepestPlannerState, job: str, until_s: float) -> None:
-    if (running := state.running.get(job)) is not None:
-        running.refuse(until_s)
-    for replicas in state.unmanaged.get(job, {}).values():
-        replicas.refuse(until_s)
+def _forget_losses(state: SteepestPlannerState, job: Job) -> None:
+    """The job is judged by another metric: what its losses were says nothing of what they are."""
+    state.learned.leave(job.spec.model, job.name)
+    for work in (state.running.get(job.name), state.gangs.get(job.name)):
+        if work is not None:
+            work.losses = LossCourse()
 
 
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:

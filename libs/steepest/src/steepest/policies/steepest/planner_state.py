@@ -38,7 +38,6 @@ class SteepestPlannerState(Pending):
         learned: How long finished jobs ran, when they had learned most, and what jobs could use.
         announced: Whether a total of any job was ever believed. Before that, sizes of finished jobs count for nothing: where
             all sizes are such, jobs learn later than under fair sharing.
-        largest: Cores of the largest node.
         due: When a node is planned next, in seconds of counted time; 0: at the next tick.
         tick_ms: The record time of the newest tick.
         now_s: The newest time that was used, which never falls.
@@ -57,7 +56,6 @@ class SteepestPlannerState(Pending):
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
     announced: bool = False
-    largest: float = 0.0
     due: dict[str, float] = msgspec.field(default_factory=dict)
     tick_ms: int = 0
     now_s: float = 0.0
@@ -102,7 +100,7 @@ class SteepestPlannerState(Pending):
 
     def usual_demand(self, model: str) -> float:
         """Cores that a process of a job is taken to use that has not begun yet."""
-        return self.learned.demand(model) or self.demands[1] or self.largest
+        return self.learned.demand(model) or self.demands[1] or self.fair.largest
 
     def demand(self, job: ManagedJob, cores: float, replicas: int = 1) -> float:
         """Cores that a job can use; while that never showed, each of its replicas as others of its model.

@@ -132,7 +132,7 @@ class RoomMaker:
         state = self._state
         if not job.is_queued or state.concerns(job):
             return None
-        facts = facts_of(state, view.parameters.steepest, job, state.largest)
+        facts = facts_of(state, view.parameters.steepest, job, state.fair.largest)
         if facts.left is None or facts.due_s is None:
             return None
         needs_s = self._cost_s(view) + facts.left / facts.demand

@@ -6,6 +6,7 @@ It decides when a node is planned, by what was measured (:mod:`steepest.policies
 them is on at a time, so that a pool needs one process for both.
 
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
+  One that is lost stays due, and is planned once it is back.
 * A plan is written where a limit changes by more than ``least_change`` of the node. For each job the newest plan holds.
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
 * Jobs of several replicas and jobs with GPUs are not managed: they are neither moved nor suspended, and what jobs with
@@ -101,14 +102,11 @@ class SteepestPlanner:
         """Plan the nodes that are due, then the moves."""
         state, parameters = self.state, view.parameters.steepest
         run_fair_pool(state, view)
-        due = sorted(name for name, at_s in state.due.items() if at_s <= state.now_s)
+        due = sorted(name for name, at_s in state.due.items() if at_s <= state.now_s and not view.nodes.is_lost(name))
         for name in due:
-            node = view.nodes.get(name)
+            node = view.nodes[name]
             state.residences.pop(name, None)
             self._residences.note(name)
-            if node is None or node.lost:
-                del state.due[name]
-                continue
             state.due[name] = state.now_s + parameters.plan_every_ms / 1000
             yield from self._plan_limits(view, node, received)
             if not node.jobs:
@@ -238,7 +236,7 @@ class SteepestPlanner:
         return Resident(
             name=job.name,
             left=facts.left,
-            demand=self.state.demand(running, self.state.largest),
+            demand=self.state.demand(running, self.state.fair.largest),
             rate=running.rate,
             claim=self.state.fair.rate(job.name) if facts.unknown and not facts.proved_wrong else 0.0,
             used=running.used,

@@ -207,7 +207,7 @@ class SimulatedPool:
             self._arriving.append((one.event, one.headers, one.at_ms))
         if self._resizer.machine.due or self._migrator.machine.due:
             self._act()
-        if type(event) is c.JobEnded and engine.accepted:
+        if isinstance(event, c.JobEnded | c.JobRejected) and engine.accepted:
             self.nodes.forget(event.job)
             self.collector.forget(event.job)
             self._resizer.forget(event.job)

@@ -135,7 +135,7 @@ def check_job_orders(view: ClusterView) -> None:
     running = [job for job in view.jobs if job.phase is Phase.RUNNING]
     waiting = [job for job in view.jobs if job.phase in {Phase.WAITING, Phase.SUSPENDED}]
     movable = [job for job in running if job.alive and job.plan is None and not job.spec.is_gang and _can_save(job)]
-    converged = [job for job in movable if job.category is Category.CONVERGED and not job.rebalanced]
+    converged = [job for job in movable if job.category is Category.CONVERGED and not (job.rebalanced or job.unknown)]
     ready = [
         job
         for job in waiting
@@ -158,4 +158,4 @@ def _can_save(job: Job) -> bool:
 
 
 def _is_undecided(job: Job) -> bool:
-    return job.measured and not job.migrated and job.category is not Category.CONVERGED
+    return job.measured and not (job.migrated or job.unknown) and job.category is not Category.CONVERGED

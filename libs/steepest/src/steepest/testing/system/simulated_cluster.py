@@ -44,9 +44,14 @@ class FileWitness(Witness):
         self._reports: dict[Training, TextIO] = {}
 
     def files(self, training: Training) -> ReplicaFiles:
-        """The files of a training."""
+        """The files of a training.
+
+        Raises:
+            ClusterError: It has not begun.
+        """
         assert self._folder is not None
-        folder = self._folders[training]
+        if (folder := self._folders.get(training)) is None:
+            raise ClusterError(f"{training.replica}.{training.incarnation} has not begun", code="not-begun")
         return ReplicaFiles(
             replica=training.replica,
             incarnation=training.incarnation,

@@ -24,6 +24,7 @@ from steepest.policies.decider import StreamDecider
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.use import usage_every_ms
+from steepest.policies.named import under
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime.decision_stream import DecisionStream
 from steepest.testing.scenarios.folded_pool import EPOCH
@@ -77,7 +78,7 @@ class PoolLife(DeciderDriver):
         logs: Records and bytes of each topic.
     """
 
-    def __init__(self, jobs_a_day: int, *, nodes: int, spots_a_day: int) -> None:
+    def __init__(self, jobs_a_day: int, *, nodes: int, spots_a_day: int, policy: str = "specon+flowcon") -> None:
         """Some nodes stay; spot machines come for six hours each, under names of their own."""
         super().__init__(*(kind() for kind in CLUSTER_DECIDERS.values()))
         self.logs = {"cluster": Counted(self.log), "loss": Counted(()), "heartbeats": Counted(())}
@@ -94,9 +95,9 @@ class PoolLife(DeciderDriver):
             tick_ms=STEP_MS,
             node_lost_ms=3 * STEP_MS,
             specon=SpeConParameters(interval_ms=STEP_MS),
-            flowcon=FlowConParameters(on=True, interval_ms=STEP_MS),
+            flowcon=FlowConParameters(interval_ms=STEP_MS),
         )
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under(policy, parameters)))
 
     def days(self, days: int) -> None:
         """Let days pass."""
@@ -136,14 +137,15 @@ class PoolLife(DeciderDriver):
         self.deliver(everything=True)
 
     def _come(self) -> None:
-        """Jobs are submitted, a few of them cancelled soon, and spot machines come."""
+        """Jobs are submitted, a few of them cancelled soon or larger than any node, and spot machines come."""
         before, self._jobs = int(self._jobs), self._jobs + self._jobs_a_step
         for number in range(before, int(self._jobs)):
             job = f"job-{number}"
             spec = c.JobSpec(
                 command=("python", "train.py", "--seed", str(number)),
                 env=ENV,
-                requests=Resources(cpu_m=500),
+                requests=Resources(cpu_m=20_000 if number % 10 == 7 else 500),
+                model="m",
                 checkpoint_mode=CheckpointMode.ON_REQUEST,
                 retries=1,
             )

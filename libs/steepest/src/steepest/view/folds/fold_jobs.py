@@ -12,7 +12,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_CHOSEN
+from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_CHOSEN, SILENCE_IS_UNKNOWN
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
@@ -204,12 +204,10 @@ def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED:
         return False
-    job.growth = event.growth
-    if not job.measured:
-        job.measured = True
-        if job.unknown:
-            view.nodes.set_unknown(job, unknown=False)
-        view.jobs.update(job)
+    job.growth, job.measured = event.growth, True
+    if job.unknown:
+        view.nodes.set_unknown(job, unknown=False)
+    view.jobs.hear(job, view.counted_ms, view.parameters.specon.interval_ms if view.has(SILENCE_IS_UNKNOWN) else 0)
     return True
 
 

@@ -18,7 +18,6 @@ from steepest.events.registry import (
 )
 from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
-from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.projection import Projection
 from steepest.view.state import Job
 
@@ -62,8 +61,7 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
 
 def _become_unknown(view: Projection) -> Iterator[Job]:
     """The running jobs of which no growth was measured for so long that nothing is known of it."""
-    until = view.counted_ms - GRACE_INTERVALS * view.parameters.specon.interval_ms
-    while (job := view.jobs.longest_silent()) is not None and job.started_counted_ms <= until:
+    while (job := view.jobs.silent_for_long(view.counted_ms, view.parameters.specon.interval_ms)) is not None:
         view.nodes.set_unknown(job, unknown=True)
         view.jobs.update(job)
         yield job

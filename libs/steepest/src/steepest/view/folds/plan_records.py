@@ -40,7 +40,6 @@ def new_plan(
         job=event.job,
         incarnation=event.incarnation,
         made_ms=received.at_ms,
-        made_offset=received.offset,
         trace=trace_in(received.headers),
     )
 

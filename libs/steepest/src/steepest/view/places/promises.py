@@ -10,16 +10,13 @@ So what a node has allocated is never more than its capacity, and all that runs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from steepest.events.common import Resources
 from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
 from steepest.view.state import Plan, PlanStatus
-
-Promises = Mapping[str, Mapping[str, Resources]]
-"""By plan that makes room, and by node: how much of what it leaves."""
 
 
 def not_coming(view: Projection, after: Iterable[str]) -> str | None:

@@ -43,6 +43,7 @@ class FairPool(msgspec.Struct):
         waiting: The copies of jobs that wait for room, in the order in which these came; of a gang, one for all replicas.
         gangs: The copies of each gang that has a place.
         roomier: Whether any of them may have room now that had none.
+        largest: Cores of the largest node.
     """
 
     nodes: dict[str, FairNode] = {}
@@ -51,6 +52,7 @@ class FairPool(msgspec.Struct):
     waiting: dict[str, FairJob] = {}
     gangs: dict[str, tuple[str, ...]] = {}
     roomier: bool = False
+    largest: float = 0.0
 
     # --- what happens ------------------------------------------------------------------------------------------------
 
@@ -62,24 +64,28 @@ class FairPool(msgspec.Struct):
         elif node.capacity != capacity:
             self._bring_up(name, now_s)
             node.capacity, node.stale = capacity, True
-        self.roomier = True
+        for copy in self.jobs.values():
+            copy.node = copy.node or name  # it has ended, and its node was the last one
+        self._resize()
 
     def leave(self, name: str, now_s: float) -> None:
-        """A node is gone for good: its jobs continue on the others, where there are any."""
+        """A node is gone for good: its jobs continue on the others. Where there are none, they wait for one."""
         if name not in self.nodes:
             return
         self._bring_up(name, now_s)
-        self.roomier = True  # for those that had to be placed there first
-        node = self.nodes.pop(name)
-        for job in [*node.jobs, *node.planned]:
-            copy = self.jobs.get(job) or self.planned[job]
-            target = self._choose(copy.requests)
-            if target is None:
-                self._forget(job)
+        del self.nodes[name]
+        self._resize()
+        for job, copy in [each for each in (*self.jobs.items(), *self.planned.items()) if each[1].node == name]:
+            copy.node = self._choose(copy.requests) or ""
+            if copy.end_s is not None:
                 continue
-            self._bring_up(target, now_s)
-            copy.node = target
-            self._enter(job, copy, running=job in self.jobs)
+            if copy.node:
+                self._bring_up(copy.node, now_s)
+                self._enter(job, copy, running=job in self.jobs)
+            elif copy.pinned:
+                self._forget(job)
+            else:
+                self.waiting[job] = (self.jobs if job in self.jobs else self.planned).pop(job)
 
     def come(
         self, job: str, requests: Resources, first_node: str | None, now_s: float, roles: tuple[Role, ...] = ()
@@ -136,20 +142,25 @@ class FairPool(msgspec.Struct):
                     due[copy.gang or name] = None
         return due
 
-    def start(self, job: str, demand: float, now_s: float, used: float = 0.0) -> None:
-        """A planned job trains from here on; ``demand`` and ``used``: of each copy, core-seconds that it has got already."""
+    def start(self, job: str, demand: float, now_s: float) -> None:
+        """A planned job trains from here on; ``demand``: of each copy."""
         for name in self.copies_of(job):
-            copy = self.planned.pop(name, None) or self.waiting.get(name)
-            if copy is None:
-                continue
-            copy.demand, copy.used, copy.trains = max(demand, LEAST_DEMAND), used, True
-            if name in self.waiting:
-                continue
-            del self.nodes[copy.node].planned[name]
-            self.nodes[copy.node].allocated -= copy.requests
+            copy = self.planned.get(name) or self.waiting.get(name)
+            if copy is not None:
+                copy.demand, copy.trains = max(demand, LEAST_DEMAND), True
+                if name in self.planned:
+                    self._train(name, now_s)
+
+    def pause(self, job: str, now_s: float) -> None:
+        """A job has failed, and trains when it is started again: until then its copies keep their places, and use no CPU."""
+        for name in self.copies_of(job):
+            if (waiting := self.waiting.get(name)) is not None:
+                waiting.trains = False
+        for name, copy in self._training(job):
             self._bring_up(copy.node, now_s)
-            self.jobs[name] = copy
-            self._enter(name, copy, running=True)
+            if name in (node := self.nodes[copy.node]).jobs:
+                del node.jobs[name]
+                node.planned[name], self.planned[name], node.stale = None, self.jobs.pop(name), True
 
     def pin(self, replica: str, node: str, requests: Resources, now_s: float, *, trains: bool) -> None:
         """A replica takes a place on this node, whichever fair sharing would choose; ``trains``: it computes there too."""
@@ -186,6 +197,8 @@ class FairPool(msgspec.Struct):
         """The real job has ended after ``size`` core-seconds."""
         names = self.copies_of(job)
         for name in names:
+            if (planned := self.planned.get(name)) is not None and planned.used:
+                self._train(name, now_s)  # it was paused, and may have got less than its job needed
             self._finish(name, size / len(names), now_s)
 
     # --- what is asked -----------------------------------------------------------------------------------------------
@@ -248,6 +261,11 @@ class FairPool(msgspec.Struct):
         copies = [(name, self.jobs.get(name)) for name in self.copies_of(job)]
         return [(name, copy) for name, copy in copies if copy is not None and copy.end_s is None]
 
+    def _resize(self) -> None:
+        """The nodes are others now: there may be room, also for those that had to be placed first on one that has left."""
+        self.roomier = True
+        self.largest = max((node.capacity.cpu_m / 1000 for node in self.nodes.values()), default=0.0)
+
     # --- how it runs -------------------------------------------------------------------------------------------------
 
     def _choose(self, requests: Resources) -> str | None:
@@ -286,9 +304,17 @@ class FairPool(msgspec.Struct):
             for number, (node, role) in enumerate(zip(places.nodes, roles, strict=True))
         }
 
+    def _train(self, name: str, now_s: float) -> None:
+        copy = self.planned.pop(name)
+        del self.nodes[copy.node].planned[name]
+        self.nodes[copy.node].allocated -= copy.requests
+        self._bring_up(copy.node, now_s)
+        self.jobs[name] = copy
+        self._enter(name, copy, running=True)
+
     def _know(self, name: str, size: float | None, demand: float, now_s: float) -> None:
         copy = self.jobs.get(name)
-        if copy is None or (copy.end_s is not None and not copy.outlives(size)):
+        if copy is None or not copy.node or (copy.end_s is not None and not copy.outlives(size)):
             return
         if copy.end_s is not None:
             copy.end_s = copy.forecast_s = None
@@ -303,9 +329,9 @@ class FairPool(msgspec.Struct):
 
     def _finish(self, name: str, size: float, now_s: float) -> None:
         if (waiting := self.waiting.get(name)) is not None:
-            waiting.size, waiting.over = size, True
-            if size <= 0:
-                del self.waiting[name]
+            waiting.size, waiting.over, waiting.trains = size, True, True
+            if size <= waiting.used:
+                self._forget(name)
             return
         if (planned := self.planned.get(name)) is not None:
             del self.nodes[planned.node].planned[name]
@@ -317,12 +343,12 @@ class FairPool(msgspec.Struct):
             return
         self._know(name, size, copy.demand, now_s)
         copy.over = True
-        if name not in self.nodes[copy.node].jobs:
+        if copy.end_s is not None:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
         """A copy is over; its gang is too, if it is the last one."""
-        copy = self.jobs.pop(name, None) or self.planned.pop(name)
+        copy = self.jobs.pop(name, None) or self.planned.pop(name, None) or self.waiting.pop(name)
         left = tuple(other for other in self.gangs.get(copy.gang, ()) if other != name)
         if left:
             self.gangs[copy.gang] = left
