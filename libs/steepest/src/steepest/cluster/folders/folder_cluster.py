@@ -26,7 +26,7 @@ from steepest.cluster.folders.control_protocol import ReportsTail
 from steepest.cluster.folders.ended_jobs import Retention, sweep
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.observation import Observation
-from steepest.cluster.port import NodeTerms, ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
+from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -226,6 +226,11 @@ class FolderCluster(abc.ABC, Generic[_B]):
             if (spec := folder.planned()) is not None and (node is None or spec.node == node)
         ]
 
+    def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
+        """See ``Cluster.metrics_folder``: any. A process here has this user's rights, and so has who submits it."""
+        del job
+        return MetricsPlace(Path(asked), Path(asked))
+
     async def forget(self, job: str) -> None:
         """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``; the oldest are removed.
 
@@ -274,8 +279,15 @@ class FolderCluster(abc.ABC, Generic[_B]):
     def _folder(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
         return self._state.incarnation(replica, incarnation)
 
-    async def _check(self, background: _B, job: str, restore: CheckpointRef | None) -> None:
-        """Refuse to start from a checkpoint that is invalid or has changed since it was chosen."""
+    async def _check(
+        self, background: _B, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+    ) -> None:
+        """Refuse to start from a checkpoint that is invalid or has changed, or a new job of which too much would be read."""
+        job = folder.replica.job
+        if (
+            spec.metrics_folder and folder.incarnation == 1
+        ):  # later ones go on without: earlier versions took any folder
+            await asyncio.to_thread(self.metrics_folder, job, spec.metrics_folder)
         if restore is None:
             return
         try:
