@@ -270,13 +270,6 @@ class Listing(ObjectPart, Generic[T], frozen=True):
     metadata: ListMetadata
 
 
-class MetadataListing(ObjectPart, frozen=True):
-    """One page of a list of objects of which only their metadata was asked for; an empty one may have null for its items."""
-
-    items: list[ClusterObject] | None
-    metadata: ListMetadata
-
-
 class ListMetadata(ObjectPart, frozen=True):
     """Where a watch goes on, and the next page."""
 
