@@ -80,6 +80,7 @@ def served(plane: BareControlPlane, token: str, tmp_path_factory: pytest.TempPat
     """A gateway of which the cluster knows that it is the pod behind the Service."""
     folder, address = tmp_path_factory.mktemp("served"), own_address()
     tokens = folder / "tokens"
+    tokens.touch(0o600)
     tokens.write_text(f"operate {token}\n")
     made = ServedFolder(folder)
     made.append(*running("a", "n1"), *submitted("b"))

@@ -32,6 +32,7 @@ def test_each_source_precedes_those_before_it(file: Path, tmp_path: Path) -> Non
     """Default, what the folder remembers, file, environment, flag; and each setting says where it comes from."""
     folder = StateFolder(tmp_path)
     folder.remember_kafka(KafkaPlace("there:9092", "x-"))
+    file.touch(0o600)
     file.write_text('[kafka]\nusername = "file"\npassword = "file"\n[parameters]\nalpha = 1\ninterval_ms = 500\n')
     variables = {"STEEPEST_KAFKA_PASSWORD": "variable", "STEEPEST_PARAMETERS_INTERVAL_MS": "700"}
     flags = {"state_dir": tmp_path, "parameters.interval_ms": 900, "parameters.policy": None, "cluster.nodes": ()}
