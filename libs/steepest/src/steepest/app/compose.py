@@ -23,6 +23,7 @@ from steepest.cluster.port import Cluster
 from steepest.events.parameters import PoolParameters
 from steepest.log.base import Log
 from steepest.log.files.file_lock import locked
+from steepest.logger import Logger
 from steepest.runtime.effector import Effector
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
@@ -30,6 +31,8 @@ from steepest.runtime.outbox import patiently
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import HeldPool, Service
+
+logger = Logger()
 
 
 class Composition(msgspec.Struct, frozen=True):
@@ -61,6 +64,8 @@ async def composed(
         RecordingError: The folder is damaged, or of another version.
     """
     folder, clock, metrics = settings.folder, SystemClock(), Metrics()
+    if settings.kafka.is_open:
+        logger.warning("Kafka asks for no proof of identity: all who reach it can run commands", hint="see kafka.security")
     installation = folder.read()
     log = open_log(settings, installation)
     layout = installation.layout

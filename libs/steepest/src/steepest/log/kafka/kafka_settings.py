@@ -59,6 +59,12 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __repr__(self) -> str:
         return f"Kafka at {self.bootstrap} ({self.security})"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is on other machines and asks for nothing: who reaches it writes the log, and so runs commands."""
+        hosts = [host for one in self.bootstrap.split(",") if (host := one.rpartition(":")[0])]
+        return self.security == "PLAINTEXT" and any(host != "localhost" and host[:4] != "127." for host in hosts)
+
     def client(self) -> dict[str, Any]:
         """The arguments of every client.
 
