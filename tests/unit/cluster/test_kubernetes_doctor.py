@@ -79,9 +79,10 @@ class ApiServer(KubernetesApi):
         body: Any = None,
         content: str = "application/json",
         timeout_s: float = CALL_S,
+        server: str | None = None,
     ) -> bytes:
         """Review access."""
-        del method, path, query, content, timeout_s
+        del method, path, query, content, timeout_s, server
         asked = body["spec"]["resourceAttributes"]
         self.users.add(body["spec"]["user"])
         resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))

@@ -280,11 +280,13 @@ async def _allowed(api: KubernetesApi, patient: Patient, needed: Mapping[str, _R
 async def _usage(api: KubernetesApi, patient: Patient, namespace: str) -> Finding:
     del namespace
     if await _may(api, patient, "", ("", "nodes/proxy"), "get"):
-        return Finding(check="usage", health=CheckHealth.OK, found="what jobs use is measured")
-    mend = (
-        "give the account get on nodes/proxy, which lets it read all that a kubelet tells,"
-        " or set the chart's nodeAgent.enabled"
-    )
+        mend = (
+            "take away get on nodes/proxy, by which one runs commands in every pod, unless kubelets cannot be reached"
+        )
+        return Finding(check="usage", health=CheckHealth.OFF, found="nodes/proxy is more than is needed", mend=mend)
+    if await _may(api, patient, "", ("", "nodes/stats"), "get"):
+        return Finding(check="usage", health=CheckHealth.OK, found="what jobs use may be measured")
+    mend = "give the account get on nodes/stats, or set the chart's nodeAgent.enabled"
     return Finding(check="usage", health=CheckHealth.OFF, found="what jobs use is unknown", mend=mend)
 
 
