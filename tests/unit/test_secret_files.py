@@ -78,5 +78,5 @@ def test_what_belongs_to_another_user_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"belongs to another user \(uid 65534\)") as refused:
         StateFolder(state).create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
 
-    assert refused.value.hint == f"name another, or take it over: chown {os.geteuid()} {state}"
+    assert refused.value.hint == f"take it over: chown {os.geteuid()} {state}"
     assert list(state.iterdir()) == []

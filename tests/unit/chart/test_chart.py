@@ -142,11 +142,16 @@ def test_services_read_the_installation(tmp_path: Path) -> None:
         {"name": "second", "nodes": ["n1=1.5:4Gi"], "queues": ["images", "text"]},
     ]
     file = tmp_path / "installation.toml"
-    values = {**TRIAL, "pools": pools, "jobs": {**TRIAL["jobs"], "storage": "http://storage:8080/data/"}}
+    values = {
+        **TRIAL,
+        "pools": pools,
+        "jobs": {**TRIAL["jobs"], "storage": "http://storage:8080/data/", "checkpointsGiB": 50},
+    }
     file.write_text(of_kind("ConfigMap", values)["installation"]["data"]["installation.toml"])
     found = read_installation(file)
 
     assert not found.has_agents
+    assert found.ended.checkpoints_gib == 50
     assert found.kubernetes("second") == "kubernetes://training/shared:/var/lib/steepest"
     assert found.selector("first") == "gpu=yes"
     assert found.nodes_of("second")[0].capacity == Resources(cpu_m=1500, memory_mib=4096)

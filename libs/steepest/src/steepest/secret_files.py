@@ -11,7 +11,7 @@ from pathlib import Path
 
 from steepest.errors import InputError
 
-_OTHERS = stat.S_IRWXO | stat.S_IWGRP
+OTHERS = stat.S_IRWXO | stat.S_IWGRP
 
 
 def read_secret(path: Path) -> str:
@@ -26,31 +26,17 @@ def read_secret(path: Path) -> str:
         return file.read()
 
 
-def refuse_shared(path: Path, status: os.stat_result, what: str = "has secrets") -> None:
-    """Return only if a file or folder of this status is closed to other users.
+def refuse_shared(path: Path, status: os.stat_result, what: str = "has secrets", others: int = OTHERS) -> None:
+    """Return only if a file or folder of this status belongs to this user or root, and gives others none of these rights.
 
     Raises:
-        InputError: Others may read it, it belongs to one of them, or its group may change it.
+        InputError: It does not; the message begins with the path and ``what``.
     """
     mode = stat.S_IMODE(status.st_mode)
-    if mode & _OTHERS:
-        raise InputError(
-            f"{path} {what}, and other users may read or change it (mode {mode:04o})",
-            code="open-secret",
-            hint=f"close it: chmod 600 {path}",
-        )
-    refuse_anothers(path, status, what)
-
-
-def refuse_anothers(path: Path, status: os.stat_result, what: str) -> None:
-    """Return only if a file or folder of this status belongs to this user, or to root.
-
-    Raises:
-        InputError: It belongs to another one, who can change it.
-    """
     if status.st_uid not in {os.geteuid(), 0}:
-        raise InputError(
-            f"{path} {what}, and belongs to another user (uid {status.st_uid})",
-            code="open-secret",
-            hint=f"name another, or take it over: chown {os.geteuid()} {path}",
-        )
+        why, hint = f"belongs to another user (uid {status.st_uid})", f"take it over: chown {os.geteuid()} {path}"
+    elif mode & others:
+        why, hint = f"other users may read or change it (mode {mode:04o})", f"close it: chmod 600 {path}"
+    else:
+        return
+    raise InputError(f"{path} {what}, and {why}", code="open-secret", hint=hint)

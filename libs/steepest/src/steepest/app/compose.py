@@ -65,7 +65,9 @@ async def composed(
     """
     folder, clock, metrics = settings.folder, SystemClock(), Metrics()
     if settings.kafka.is_open:
-        logger.warning("Kafka asks for no proof of identity: all who reach it can run commands", hint="see kafka.security")
+        logger.warning(
+            "Kafka asks for no proof of identity: all who reach it can run commands", hint="see kafka.security"
+        )
     installation = folder.read()
     log = open_log(settings, installation)
     layout = installation.layout

@@ -215,10 +215,10 @@ class StateFolder:
             InputError: It is another user's folder.
             OSError: Its rights cannot be changed.
         """
-        from steepest.secret_files import refuse_anothers  # noqa: PLC0415 - commands that only look do without
+        from steepest.secret_files import refuse_shared  # noqa: PLC0415 - commands that only look do without
 
         status = self.root.stat()
-        refuse_anothers(self.root, status, "is to hold what this user runs")
+        refuse_shared(self.root, status, "is to hold what this user runs", others=0)
         mode = stat.S_IMODE(status.st_mode)
         if not mode & OTHERS:
             return False

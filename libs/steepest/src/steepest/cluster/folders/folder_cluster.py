@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -23,7 +23,7 @@ from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.checkpoint_request import CheckpointRequester, observed, withdraw
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
-from steepest.cluster.folders.ended_jobs import Retention, sweep
+from steepest.cluster.folders.ended_jobs import GIB, Retention, bytes_of, sweep
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
@@ -282,12 +282,10 @@ class FolderCluster(abc.ABC, Generic[_B]):
     async def _check(
         self, background: _B, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
     ) -> None:
-        """Refuse to start from a checkpoint that is invalid or has changed, or a new job of which too much would be read."""
+        """Refuse to start from a checkpoint that is invalid or has changed, and a new job that wants too much."""
         job = folder.replica.job
-        if (
-            spec.metrics_folder and folder.incarnation == 1
-        ):  # later ones go on without: earlier versions took any folder
-            await asyncio.to_thread(self.metrics_folder, job, spec.metrics_folder)
+        if folder.incarnation == 1:  # what runs by earlier rules is not ended by a move
+            await asyncio.to_thread(self._refuse_new, job, spec)
         if restore is None:
             return
         try:
@@ -296,6 +294,23 @@ class FolderCluster(abc.ABC, Generic[_B]):
             raise RefusedError(str(error), code="checkpoint-refused") from error
         if not found.is_same(restore):
             raise RefusedError(f"the checkpoint {restore.name} has changed", code="checkpoint-refused")
+
+    def _refuse_new(self, job: str, spec: ReplicaSpec) -> None:
+        if spec.metrics_folder:
+            self.metrics_folder(job, spec.metrics_folder)
+        most = self._retention.checkpoints_gib
+        held = sum(bytes_of(self._state.checkpoints(each)) for each in self._neighbours(spec)) if most else 0
+        if held > most * GIB:
+            raise RefusedError(
+                f"the checkpoints of jobs beside it take {held / GIB:.1f} GiB, and {most} are allowed",
+                code="no-space",
+                hint="cancel one of these jobs, or let them keep fewer checkpoints",
+            )
+
+    def _neighbours(self, spec: ReplicaSpec) -> Iterable[str]:
+        """The jobs that share the bound on checkpoints with one that is to start."""
+        del spec
+        return self._state.names()
 
     async def _refuse_unless_running(self, folder: IncarnationFolder) -> None:
         if not await asyncio.to_thread(folder.path.exists):

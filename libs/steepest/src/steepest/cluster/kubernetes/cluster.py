@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,7 +37,7 @@ from steepest.cluster.kubernetes.agent.node_sources import AgentNode, NodeSource
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.description import Kind
-from steepest.cluster.kubernetes.kinds.known import JOB
+from steepest.cluster.kubernetes.kinds.known import JOB, referred
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
 from steepest.cluster.kubernetes.manifest import CHECKPOINTS, UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
@@ -48,6 +48,7 @@ from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.stop import PodStop
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import InputError, RefusedError
@@ -249,6 +250,15 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 hint=f"let the job write to {CHECKPOINTS}/metrics, and name that",
             )
         return MetricsPlace(own / path.relative_to(CHECKPOINTS), own.parent)
+
+    def _neighbours(self, spec: ReplicaSpec) -> Iterable[str]:
+        """See ``FolderCluster._neighbours``: those of its namespace."""
+        settings = self._jobs_settings
+        named = referred(settings.kinds, spec.env.get(USERS_JOB, ""))
+        for job in self._state.names():
+            pods = [pod for each in self._state.incarnations(ReplicaId(job)) if (pod := pod_of(each)) is not None]
+            if pods and settings.place(pods[-1].namespace) == settings.place(named.namespace if named else ""):
+                yield job
 
     @property
     def jobs_settings(self) -> JobSettings:

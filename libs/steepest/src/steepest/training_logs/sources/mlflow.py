@@ -12,8 +12,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord
@@ -45,17 +43,7 @@ _VERSIONS, _NO_WAL = slice(18, 20), b"\1\1"
 _IS_TABLE = (
     "SELECT count(*) FROM sqlite_master WHERE name = 'metrics' AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 )
-_QUERY = (
-    "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics "
-    "WHERE rowid > ? AND (? IS NULL OR run_uuid = ?) ORDER BY rowid LIMIT ?"
-)
-
-
-class MetricFileState(msgspec.Struct):
-    """The state of a reader of one metric's file; feed a restored reader from ``place.offset`` on."""
-
-    place: LineCursor = msgspec.field(default_factory=LineCursor)
-    lanes: dict[str, MetricSeries] = {}
+_QUERY = "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics WHERE rowid > ? ORDER BY rowid LIMIT ?"
 
 
 class MetricFileReader:
@@ -63,23 +51,18 @@ class MetricFileReader:
 
     Args:
         name: the metric's name: the file's path below ``metrics``, slashes included.
-        state: an earlier reader's state, to continue from.
     """
 
-    def __init__(self, name: str, *, state: MetricFileState | None = None) -> None:
+    def __init__(self, name: str) -> None:
         self._name = read_name(name.encode("utf-8", "replace"))
-        self._state = MetricFileState() if state is None else _copy(state)
-        self._lines = LineSplitter(self._state.place)
+        self._lanes: dict[str, MetricSeries] = {}
+        self._lines = LineSplitter(LineCursor())
         self._lost = False
 
     @property
     def metrics(self) -> int:
         """Number of metrics tracked."""
-        return len(self._state.lanes)
-
-    def snapshot(self) -> MetricFileState:
-        """A copy of the state."""
-        return _copy(self._state)
+        return len(self._lanes)
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
         """Takes the file's next bytes, split anywhere; lines in another format are skipped.
@@ -101,7 +84,7 @@ class MetricFileReader:
             found = self._found(line.split())
             if found is None:
                 continue
-            record = to_record(self._state.lanes, found, (number, position, 0), FORMAT_NAME)
+            record = to_record(self._lanes, found, (number, position, 0), FORMAT_NAME)
             if record is not None:
                 records.append(record)
         return records
@@ -115,24 +98,19 @@ class MetricFileReader:
 
 
 class MlflowDatabase:
-    """Reads the metrics of a run, or of all runs, from MLflow's SQLite database.
+    """Reads the metrics of all runs from MLflow's SQLite database.
 
     Args:
         path: the database; if it does not exist yet, it has no metrics.
         below: nothing below this folder is trusted.
-        run: the run's id; None: all runs.
         metric: report only this metric; None: every loss and every held-out quality.
-        after: the position of the last record read, to continue after it.
     """
 
-    def __init__(
-        self, path: Path, *, below: Path, run: str | None = None, metric: str | None = None, after: int = 0
-    ) -> None:
+    def __init__(self, path: Path, *, below: Path, metric: str | None = None) -> None:
         self._path = path
         self._below = below
-        self._run = run
         self._wanted = None if metric is None else plain(metric)
-        self._after = after
+        self._after = 0
         self._lanes: dict[str, dict[str, MetricSeries]] = {}
 
     def poll(self) -> list[LossRecord]:
@@ -183,7 +161,7 @@ class MlflowDatabase:
             database.execute("PRAGMA trusted_schema = OFF")
             if not database.execute(_IS_TABLE).fetchone()[0]:
                 raise sqlite3.DatabaseError("it has no table of metrics")
-            return database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
+            return database.execute(_QUERY, (self._after, _ROWS_AT_ONCE)).fetchall()
 
     def _found(self, key: object, value: object, step: object) -> Reading | None:
         if not isinstance(key, str) or not isinstance(value, int | float):
@@ -197,7 +175,3 @@ class MlflowDatabase:
 
 def _at(step: int | None) -> RunPosition:
     return RunPosition(step, None, None if step is None else (step,))
-
-
-def _copy(state: MetricFileState) -> MetricFileState:
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=MetricFileState)

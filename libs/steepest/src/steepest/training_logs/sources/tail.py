@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from functools import lru_cache
 from pathlib import Path
 
@@ -118,7 +118,6 @@ async def follow_folder(
     pattern: str,
     *,
     below: Path,
-    places: Mapping[Path, TailCursor] | None = None,
     stop: asyncio.Event | None = None,
     poll_s: float = 1.0,
 ) -> AsyncGenerator[tuple[Path, Chunk], None]:
@@ -131,7 +130,6 @@ async def follow_folder(
         folder: may be created later.
         pattern: as for ``Path.rglob``, e.g. ``events.out.tfevents.*`` or ``metrics/*``.
         below: nothing below this folder is trusted.
-        places: where to continue in each file.
         stop: once set, the existing content is read to its end and the iteration ends; None: it never ends.
         poll_s: polling period in seconds. TensorBoard's and MLflow's writers flush only every few seconds.
 
@@ -150,7 +148,7 @@ async def follow_folder(
                 if len(followers) >= FILES_MOST:
                     _warn_once(folder, f"only {FILES_MOST} of its files are followed")
                     continue
-                followers[path] = _Follower(path, below, (places or {}).get(path))
+                followers[path] = _Follower(path, below, None)
             written = (entry.stat.st_ino, entry.stat.st_size, entry.stat.st_mtime_ns)
             if read.get(path) == written:
                 continue
