@@ -22,6 +22,7 @@ from steepest.events.common import Resources
 from steepest.testing.contracts import contract_job
 from steepest.testing.contracts.cluster_contract import ClusterContract
 from steepest.testing.contracts.cluster_harness import ClusterHarness
+from steepest.testing.contracts.cluster_reports import MetricsContract
 
 Cpu = Literal["cgroup", "duty-cycle"]
 
@@ -114,7 +115,7 @@ def needs(cpu: Cpu, state_dir: Path, *, long: bool) -> None:
         pytest.skip(WHY)
 
 
-class TestLocalCluster(ClusterContract):
+class TestLocalCluster(ClusterContract, MetricsContract):
     """The whole contract."""
 
     @pytest.fixture(params=["cgroup", "duty-cycle"])

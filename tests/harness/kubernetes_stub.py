@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from tests.harness.json_patches import PatchTestError, patched
 
+from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.cluster.kubernetes.kinds.description import Kind
@@ -328,6 +329,7 @@ def adapter_on(
     agent: AgentNode | None = None,
     has_agents: bool = False,
     namespaces: Sequence[str] = (),
+    retention: Retention = Retention(),  # noqa: B008 - frozen
 ) -> KubernetesCluster:
     """An adapter over the server whose kubeconfig is in this folder, which is its volume as well."""
     return KubernetesCluster(
@@ -344,4 +346,5 @@ def adapter_on(
         has_agents=has_agents,
         kinds=kinds,
         namespaces=namespaces,
+        retention=retention,
     )

@@ -367,8 +367,6 @@ DECODE_THEMSELVES = {
     "log/files/record_lines.py": "is called for every record; a line that is no record is marked as damaged",
     "mqtt/cursor.py": "reads the place that it keeps itself",
     "training_logs/reader.py": "copies what it holds itself",
-    "training_logs/sources/mlflow.py": "copies what it holds itself",
-    "training_logs/sources/tensorboard.py": "copies what it holds itself",
     "training_logs/syntax/json_object.py": "reads NaN, which the other decoder refuses; what is nested too deep is none",
 }
 """Those of them that decode something, and why they may."""

@@ -79,7 +79,7 @@ those before it:
 `steepest config show` prints what is in force and where each value comes from, without passwords. `steepest config example`
 prints a file of all settings ([examples/steepest.toml](../examples/steepest.toml)). A process reads its settings once, when
 it starts. An unknown key or variable, a value of a wrong type and one that is out of range are errors that name the file
-and the key, the variable, or the flag.
+and the key, the variable, or the flag. So is a file with a password that other users may read or change.
 
 Services take `--config` and the environment; `[cluster]`, `[parameters]`, `[retention]` and
 `[services]` are for `steepest up` alone. What

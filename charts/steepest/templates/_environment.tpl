@@ -54,7 +54,7 @@
 - { name: kafka-ca, secret: { secretName: {{ . }} } }
 {{- end }}
 {{- with .Values.kafka.certificateSecret }}
-- { name: kafka-certificate, secret: { secretName: {{ . }} } }
+- { name: kafka-certificate, secret: { secretName: {{ . }}, defaultMode: 0440 } }
 {{- end }}
 {{- end }}
 {{- end -}}

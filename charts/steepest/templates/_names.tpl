@@ -71,7 +71,7 @@ capabilities: { drop: [ALL] }
 {{- define "steepest.furtherNamespaces" -}}
 {{- $further := ternary .Values.optIn.namespaces list .Values.optIn.enabled -}}
 {{- if has .Release.Namespace $further -}}
-{{- fail (printf "optIn.namespaces: %s is the release's own namespace, which is open without being named" .Release.Namespace) -}}
+{{- fail (printf "optIn.namespaces: %s is the release's own namespace, which optIn.ownNamespace opens" .Release.Namespace) -}}
 {{- end -}}
 {{- $further | toJson -}}
 {{- end -}}
@@ -79,8 +79,11 @@ capabilities: { drop: [ALL] }
 {{/* The selector of the namespaces that are open for users' objects, in one line. */}}
 {{- define "steepest.openNamespaces" -}}
 {{- $further := include "steepest.furtherNamespaces" . | fromJsonArray -}}
+{{- if and (not $further) (not .Values.optIn.ownNamespace) -}}
+{{- fail "optIn.namespaces names the namespaces of users' objects; optIn.ownNamespace opens the release's own, where who makes pods reaches all files and Secrets" -}}
+{{- end -}}
 {{- if $further -}}
-{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ prepend $further .Release.Namespace | toJson }}}]}
+{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ ternary (prepend $further .Release.Namespace) $further .Values.optIn.ownNamespace | toJson }}}]}
 {{- else -}}
 {matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
 {{- end -}}

@@ -22,7 +22,7 @@ log-collector:
     - { apiGroups: [""], resources: [pods], verbs: [list, watch] }
     {{- end }}
     {{- if and .Values.jobs.usage (not $agents) }}
-    - { apiGroups: [""], resources: [nodes/proxy], verbs: [get] }
+    - { apiGroups: [""], resources: [nodes/stats], verbs: [get] }
     {{- end }}
 migrator:
   namespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,15 +11,19 @@ from typing import Any
 
 import pytest
 
+from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.docker.container import MOST_PROCESSES, name_of
-from steepest.cluster.docker.mounts import NOBODY, Allowed
+from steepest.cluster.docker.mounts import NOBODY
 from steepest.cluster.folders.folder_label import label_of
-from steepest.cluster.port import ReplicaPhase, ReplicaSpec
+from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
+from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture
 from steepest.testing.contracts.docker_harness import DockerHarness
+
+STARTED, TRIED_MOST = 8, 400
+"""Containers in a folder that is a link about half of the time, when it is looked at and when the engine starts them."""
 
 LOOK = """
 import json, os
@@ -59,16 +64,16 @@ async def look(
 async def test_a_container_has_no_rights_that_training_does_not_need(
     stage: ClusterFixture, harness: DockerHarness, tmp_path: Path
 ) -> None:
-    """No capability, and no way to get one; bounded processes and memory; the user whose folder it works in."""
+    """No capability, and no way to get one; bounded processes and memory; the user who owns the allowed folder."""
     work = tmp_path / "work"
-    work.mkdir()
+    (work / "roots").mkdir(parents=True)
     os.chown(work, 1234, 2345)
-    harness.allowed = Allowed((work,), harness.state.path)
+    harness.allowed = Allowed.named([work], harness.state.path)
     await harness.come_back()
     control = harness.state.incarnation(JOB, 1).control
     checkpoints = harness.state.checkpoints(JOB.job)
     own = [work / "model", checkpoints / "step", control / "hello.json"]
-    found = await look(stage, work=work, writes=[*own, Path("/etc/x")])
+    found = await look(stage, work=work / "roots", writes=[*own, Path("/etc/x"), work / "roots" / "x"])
 
     assert found["user"] == [1234, 2345]
     assert set(found["capabilities"]) == {"0" * 16}
@@ -88,12 +93,19 @@ async def test_a_container_is_bounded_by_its_engine(stage: ClusterFixture, harne
     assert not has["Privileged"]
 
 
-async def test_a_job_without_a_folder_runs_as_nobody(stage: ClusterFixture, harness: DockerHarness) -> None:
-    """This holds although the adapter runs as root."""
-    del harness
-    found = await look(stage, work=None)
+@pytest.mark.parametrize("has_folder", [False, True])
+async def test_no_job_runs_as_root(
+    stage: ClusterFixture, harness: DockerHarness, tmp_path: Path, *, has_folder: bool
+) -> None:
+    """Without a folder, and in one that root owns, it runs as nobody, although the adapter runs as root."""
+    work = tmp_path / "work"
+    work.mkdir()
+    harness.allowed = Allowed.named([work], harness.state.path)
+    await harness.come_back()
+    found = await look(stage, work=work if has_folder else None, writes=[work / "x"])
 
     assert found["user"] == [NOBODY, NOBODY]
+    assert found["wrote"] == {str(work / "x"): errno.EACCES if has_folder else errno.ENOENT}
 
 
 @pytest.mark.parametrize("asked", ["/", "/etc", "../outside", "a-link", "state"])
@@ -105,7 +117,7 @@ async def test_a_folder_that_jobs_may_not_have_is_refused(
     allowed.mkdir()
     outside.mkdir()
     (allowed / "a-link").symlink_to(outside)
-    harness.allowed = Allowed((allowed, harness.state.path.parent / "state"), harness.state.path)
+    harness.allowed = Allowed((allowed, harness.state.path), harness.state.path)
     await harness.come_back()
     work = harness.state.path if asked == "state" else allowed / asked
     with pytest.raises(RefusedError) as refused:
@@ -117,6 +129,64 @@ async def test_a_folder_that_jobs_may_not_have_is_refused(
     assert harness.containers(stage.here) == []
 
 
+FLIP = """
+import ctypes, os, time
+os.symlink(OUTSIDE, "link")
+libc, here, exchange = ctypes.CDLL(None), -100, 2
+while True:
+    libc.renameat2(here, b"sub", here, b"link", exchange)
+    time.sleep(0.0003)
+"""
+LEAK = """
+import os
+print("user", os.getuid(), os.getgid())
+print("here", os.listdir("."))
+for path in ("secret", os.path.join(OUTSIDE, "secret")):
+    try: print("READ", open(path).read())
+    except OSError: pass
+try: open("written", "w")
+except OSError: pass
+"""
+
+
+@pytest.mark.long
+async def test_a_folder_that_becomes_a_link_while_containers_start_leads_nowhere(
+    stage: ClusterFixture, harness: DockerHarness, tmp_path: Path
+) -> None:
+    """A job swaps its folder with a link to one of the host's, without a gap: no other job gets anything of that folder."""
+    tenant, outside = tmp_path / "tenant", tmp_path / "outside"
+    for folder in (tenant, tenant / "sub", outside):
+        folder.mkdir()
+    for folder in (tenant, tenant / "sub"):
+        os.chown(folder, 1234, 1234)
+    (outside / "secret").write_text("OF THE HOST")
+    harness.allowed = Allowed.named([tenant], harness.state.path)
+    await harness.come_back()
+    flip, leak = (code.replace("OUTSIDE", repr(str(outside))) for code in (FLIP, LEAK))
+    flipping = ReplicaSpec(command=("python3", "-c", flip), working_dir=str(tenant))
+    await stage.cluster.start(OTHER, 1, stage.there, flipping, None)
+    printed = await leaks(stage, leak, tenant / "sub")
+
+    assert {line for each in printed for line in each if line.startswith("user")} == {"user 1234 1234"}
+    assert not [each for each in printed if any("secret" in line or "READ" in line for line in each)]
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"]
+
+
+async def leaks(stage: ClusterFixture, code: str, work: Path) -> list[list[str]]:
+    """What containers print that start in a folder, until so many have."""
+    spec = ReplicaSpec(command=("python3", "-c", code), working_dir=str(work))
+    printed: list[list[str]] = []
+    for number in range(TRIED_MOST):
+        replica = ReplicaId(f"leak-{number}")
+        with contextlib.suppress(ClusterError):  # it was a link just then
+            await stage.cluster.start(replica, 1, stage.here, spec, None)
+            await stage.end(replica)
+            printed.append(stage.output(replica).splitlines())
+        if len(printed) == STARTED:
+            return printed
+    raise AssertionError(f"only {len(printed)} of {TRIED_MOST} have started")
+
+
 async def test_the_installations_own_folder_is_not_seen(
     stage: ClusterFixture, harness: DockerHarness, tmp_path: Path
 ) -> None:
@@ -126,7 +196,8 @@ async def test_the_installations_own_folder_is_not_seen(
     log.mkdir(parents=True)
     (log / "secret").touch()
     harness.state = type(harness.state)(root / "cluster")
-    harness.allowed = Allowed((tmp_path,), root)
+    os.chown(tmp_path, 1234, 1234)
+    harness.allowed = Allowed.named([tmp_path], root)
     await harness.come_back()
     found = await look(stage, work=tmp_path, reads=[root, log, tmp_path, harness.state.checkpoints(JOB.job)])
 

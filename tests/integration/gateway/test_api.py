@@ -114,6 +114,7 @@ def test_events_go_on_where_a_reader_was(served: ServedFolder) -> None:
 def test_roles(served: ServedFolder, tmp_path: Path) -> None:
     """What a token may do, and that no answer says more than it must."""
     tokens = tmp_path / "tokens"
+    tokens.touch(0o600)
     tokens.write_text("read r" + "r" * 20 + "\nsubmit s" + "s" * 20 + "  # the team\noperate o" + "o" * 20 + "\n")
     served.append(*running("a", "n1"))
     address = served.start(STEEPEST_GATEWAY_TOKENS=str(tokens))

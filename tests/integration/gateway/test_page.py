@@ -99,6 +99,7 @@ def test_a_page_that_needs_a_token_asks_for_it(served: ServedFolder, browser: Br
     """And shows nothing before."""
     served.append(*submitted("secret"))
     tokens = served.folder.root / "tokens"
+    tokens.touch(0o600)
     tokens.write_text("read " + "r" * 20 + "\n")
     address = served.start(STEEPEST_GATEWAY_TOKENS=str(tokens))
     browser.driver.get(f"{address}/#/jobs")

@@ -1,25 +1,21 @@
 """An API server over etcd, without nodes and controllers: real objects, rights and proxies, on ports of its own.
 
-What a controller or a node would write is written by the test; a small server stands for a kubelet that has a pod's output.
+What a controller or a node would write is written by the test.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.server
 import ipaddress
 import os
 import secrets
 import shutil
 import socket
-import ssl
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import psutil
@@ -165,93 +161,6 @@ def running_control_plane(folder: Path, *users: str) -> Iterator[BareControlPlan
         yield made
     finally:
         made.stop()
-
-
-class KubeletStub(http.server.ThreadingHTTPServer):
-    """Has the output of containers, as a kubelet serves it to the API server.
-
-    Args:
-        folder: With ``apiserver.crt`` and ``apiserver.key``, which any kubelet may have here.
-
-    Attributes:
-        printed: The output of each pod.
-        ended: The pods that add nothing more.
-        asked: The query of each request, with the pod and its container.
-    """
-
-    daemon_threads = True
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), _ContainerLog)
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(folder / "apiserver.crt", folder / "apiserver.key")
-        self.socket = tls.wrap_socket(self.socket, server_side=True)
-        self.printed: dict[str, bytes] = {}
-        self.ended: set[str] = set()
-        self.asked: list[Mapping[str, str]] = []
-        self.news = threading.Condition()
-        self._serving = threading.Thread(target=self.serve_forever, daemon=True)
-        self._serving.start()
-
-    def add(self, pod: str, text: bytes, *, ended: bool = False) -> None:
-        """A container prints, and may end then."""
-        with self.news:
-            self.printed[pod] = self.printed.get(pod, b"") + text
-            if ended:
-                self.ended.add(pod)
-            self.news.notify_all()
-
-    def await_follower(self) -> None:
-        """Return once somebody follows a container."""
-        with self.news:
-            assert self.news.wait_for(lambda: any("follow" in each for each in self.asked), 60)
-
-    def end(self) -> None:
-        """Stop serving."""
-        with self.news:
-            self.ended |= set(self.printed)
-            self.news.notify_all()
-        self.shutdown()
-        self.server_close()
-        self._serving.join()
-
-
-class _ContainerLog(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: KubeletStub
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        """``/containerLogs/NAMESPACE/POD/CONTAINER``."""
-        url = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(url.query).items()}
-        *_, pod, container = url.path.split("/")
-        with self.server.news:
-            self.server.asked.append({**query, "pod": pod, "container": container})
-            self.server.news.notify_all()
-        self.send_response(200)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        text, sent = self.server.printed.get(pod, b""), 0
-        if "tailLines" in query:
-            lines = text.splitlines(keepends=True)
-            sent = len(text) - sum(map(len, lines[max(len(lines) - int(query["tailLines"]), 0) :]))
-        while True:
-            with self.server.news:
-                chunk = self.server.printed.get(pod, b"")[sent:]
-                is_over = query.get("follow") != "true" or pod in self.server.ended
-                if not chunk and not is_over:
-                    self.server.news.wait(60)
-                    continue
-            if chunk:
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(chunk), chunk))
-                self.wfile.flush()
-                sent += len(chunk)
-            elif is_over:
-                self.wfile.write(b"0\r\n\r\n")
-                return
 
 
 def free_ports(count: int) -> list[int]:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 VALUES: Mapping[str, Any] = {
     "image": {"repository": SERVICES.partition(":")[0], "tag": "latest"},
     "jobs": {"volumeClaim": CLAIM, "image": DEMO},
-    "optIn": {"enabled": True, "kinds": ["JobSet", "TrainJob", "PyTorchJob"]},
+    "optIn": {"enabled": True, "ownNamespace": True, "kinds": ["JobSet", "TrainJob", "PyTorchJob"]},
     "pools": [{"name": "default", "nodes": ["node-a=1.6:4Gi", "node-b=0.2:4Gi"]}],
     "parameters": {
         "policy": "specon+flowcon",

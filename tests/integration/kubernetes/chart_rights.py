@@ -9,7 +9,7 @@ from tests.integration.kubernetes.chart_release import Release
 SEES = {("get", "pods"), ("list", "pods"), ("watch", "pods"), ("get", "pods/log")}
 NODES = {("list", "nodes"), ("watch", "nodes")}
 RIGHTS: dict[str, set[tuple[str, str]]] = {
-    "log-collector": {*SEES, *NODES, ("get", "nodes/proxy")},
+    "log-collector": {*SEES, *NODES, ("get", "nodes/stats")},
     "migrator": {
         *SEES,
         *NODES,

@@ -44,7 +44,7 @@ class KubernetesHarness(ClusterHarness):
             NODES[1].name: Resources(cpu_m=500, memory_mib=256),
         }
         self.pool = "test"
-        self.caps_memory = True
+        self.caps_memory = self.confines = True
         self.lab = lab
         self.state = AdapterFolder(lab.folder.volume / name)
         self._zombies: list[KubernetesCluster] = []

@@ -278,7 +278,8 @@ def test_a_user_reaches_the_release_from_outside(
     tokens = release.kubectl("get", "secret", f"{NAME}-gateway", "-o", "jsonpath={.data.tokens}")
     kubeconfig = release.lab.folder.write_kubeconfig(tmp_path / "kubeconfig", "visitor", credential)
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    monkeypatch.setenv("STEEPEST_CLIENT_TOKEN", base64.b64decode(tokens).decode().split()[1])
+    by_role = dict(line.split() for line in base64.b64decode(tokens).decode().splitlines())
+    monkeypatch.setenv("STEEPEST_CLIENT_TOKEN", by_role["operate"])
     monkeypatch.setenv("STEEPEST_CLIENT_SERVER", f"kube:/{release.namespace}")
 
     def call(*arguments: str) -> list[Any]:
@@ -289,7 +290,7 @@ def test_a_user_reaches_the_release_from_outside(
     program = "import time; print('hello', flush=True); time.sleep(3600)"
     size = ("--cpu", "0.1", "--memory", "64Mi")
     (submitted,) = call("submit", "--name", "outside", *size, "--", "python3", "-c", program)
-    printed = eventually(lambda: call("logs", "outside"), "its output is read from its pod")
+    printed = eventually(lambda: call("logs", "outside"), "its output is read from the volume")
     (rows,) = call("jobs")
     call("cancel", "outside")
     eventually(lambda: "outside" not in release.jobs_pods(), "it has stopped")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from steepest.testing.contracts.cluster_contract import ClusterContract
+from steepest.testing.contracts.cluster_reports import MetricsContract
 
 
-class TestKubernetesCluster(ClusterContract):
+class TestKubernetesCluster(ClusterContract, MetricsContract):
     """The whole contract."""

@@ -20,7 +20,6 @@ from tests.integration.gateway.served import ServedFolder, running, submitted
 from tests.integration.kubernetes.bare_control_plane import (
     NAMESPACE,
     BareControlPlane,
-    KubeletStub,
     Object,
     own_address,
     running_control_plane,
@@ -28,8 +27,10 @@ from tests.integration.kubernetes.bare_control_plane import (
 
 from steepest.cli.main import main
 from steepest.client import GatewayError
-from steepest.client.kubernetes import PodLogs, gateway_of
+from steepest.client.kubernetes import gateway_of
+from steepest.cluster.folders.adapter_folder import AdapterFolder, SpecRecord
 from steepest.cluster.kubernetes.contexts import read_context
+from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.kubernetes_lab.layout import default_folder
@@ -69,9 +70,9 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareControlPlane
 
 @pytest.fixture(scope="module")
 def token() -> str:
-    """The token that the chart makes."""
+    """The token of the role that may do most, of those that the chart makes."""
     (secret,) = [each for each in _chart_objects() if each["kind"] == "Secret"]
-    return base64.b64decode(secret["data"]["tokens"]).decode().split()[1]
+    return dict(line.split() for line in base64.b64decode(secret["data"]["tokens"]).decode().splitlines())["operate"]
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,7 @@ def served(plane: BareControlPlane, token: str, tmp_path_factory: pytest.TempPat
     """A gateway of which the cluster knows that it is the pod behind the Service."""
     folder, address = tmp_path_factory.mktemp("served"), own_address()
     tokens = folder / "tokens"
+    tokens.touch(0o600)
     tokens.write_text(f"operate {token}\n")
     made = ServedFolder(folder)
     made.append(*running("a", "n1"), *submitted("b"))
@@ -238,71 +240,23 @@ def test_a_gateway_that_is_not_ready_has_not_answered(
     assert codes == [(0, "gateway-not-ready")] * 2
 
 
-@pytest.fixture
-def kubelet(plane: BareControlPlane) -> Iterator[KubeletStub]:
-    """A node whose kubelet has what its pods print."""
-    made = KubeletStub(plane.certificates)
-    status = {
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": made.server_address[1]}},
-    }
-    plane.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": status})
-    try:
-        yield made
-    finally:
-        made.end()
-        plane.kubectl("delete", "node", "n1")
-
-
-def job_pod(name: str, job: str, incarnation: int, state: str, replica: int = 0) -> Object:
-    """A pod as the migrator leaves it."""
-    labels = {"steepest.dev/cluster": "0a1b", "steepest.dev/replica": str(replica)}
-    named = {"variable.steepest.dev/STEEPEST_JOB": job, "steepest.dev/incarnation": str(incarnation)}
-    container = {"name": "job", "image": "none", "imageID": "", "ready": True, "restartCount": 0}
-    now = {"running": {}} if state == "running" else {"terminated": {"exitCode": 85}}
-    status = {"phase": "Running", "containerStatuses": [{**container, "state": now}]}
-    return pod(name, status=status, node="n1", labels=labels, annotations=named)
-
-
-def test_what_a_job_prints_is_read_from_its_pods(
-    plane: BareControlPlane, kubelet: KubeletStub, call: Callable[..., list[Any]], served: ServedFolder, token: str
-) -> None:
-    """The newest incarnation's last lines; and followed, on to the pod of the next incarnation, until the job is over."""
+def test_what_a_job_prints_is_read_through_the_gateway(call: Callable[..., list[Any]], served: ServedFolder) -> None:
+    """With a right to the gateway's Service alone: the last lines; and followed, until the job is over."""
     served.append(*running("p", "n1"))
-    assert call("logs", "p") == []
-    plane.apply(job_pod("p-1", "p", 1, "running"), job_pod("other-1", "other", 9, "running"))
-    kubelet.add("p-1", b"one\ntwo\nhalf")
+    folder = AdapterFolder(served.folder.cluster).incarnation(ReplicaId("p"), 1)
+    folder.make(SpecRecord(node="n1", command=("train",)))
+    folder.output.write_text("one\ntwo\nhalf")
     assert call("logs", "-n", "2", "p") == [{"incarnation": 1, "line": each} for each in ("two", "half")]
-
-    seen: list[tuple[int, str]] = []
-    enough = threading.Event()
-
-    def follow() -> None:
-        context = read_context(files=str(plane.kubeconfig_of("alice")))
-        with PodLogs(context) as logs, gateway_of(context, token) as gateway:
-            is_over = lambda: gateway.job("p").outcome is not None  # noqa: E731
-            for row in logs.followed("p", 0, incarnation=None, lines=1, is_over=is_over):
-                seen.append(row)
-                if row == (1, "half and whole"):
-                    enough.set()
-
-    following = threading.Thread(target=follow)
+    seen: list[Any] = []
+    following = threading.Thread(target=lambda: seen.extend(call("logs", "--follow", "-n", "1", "p")))
     following.start()
-    kubelet.await_follower()
-    kubelet.add("p-1", b" and whole\n")
-    assert enough.wait(60)
-    plane.apply(job_pod("p-1", "p", 1, "ended"), job_pod("p-2", "p", 2, "running"))
-    kubelet.add("p-2", b"next\n", ended=True)
-    kubelet.add("p-1", b"", ended=True)
-    plane.apply(job_pod("p-2", "p", 2, "ended"))
+    with folder.output.open("a") as file:
+        file.write(" and whole\n")
     served.append(
         c.ReplicaStopped(job="p", incarnation=1, node="n1", exit_status=0),
         c.JobEnded(job="p", outcome=c.Outcome.FINISHED, exit_status=0),
     )
     following.join(60)
 
-    assert not following.is_alive(), (seen, kubelet.asked)
-    assert seen == [(1, "half and whole"), (2, "next")]
-    assert kubelet.asked[0] == {"pod": "p-1", "container": "job", "tailLines": "2"}
-    assert call("logs", "--follow", "p") == [{"incarnation": 2, "line": "next"}]
-    assert call("logs", "--incarnation", "1", "-n", "1", "p") == [{"incarnation": 1, "line": "half and whole"}]
+    assert not following.is_alive()
+    assert {"incarnation": 1, "line": "half and whole"} in seen

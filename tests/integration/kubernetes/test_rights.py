@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.integration.kubernetes.figures import Figures
 
-from steepest.errors import ClusterError
+from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.objects import ClusterNode, Listing
+from steepest.errors import ClusterError, RefusedError
 from steepest.kubernetes_lab.lab import KubernetesLab
 from steepest.kubernetes_lab.layout import NAMESPACE
 
@@ -19,6 +23,7 @@ NEEDED = (
     ("get", "pods/log", NAMESPACE),
     ("create", "events.events.k8s.io", NAMESPACE),
     ("watch", "nodes", ""),
+    ("get", "nodes/stats", ""),
     ("list", "pods", "default"),
 )
 DENIED = (
@@ -39,6 +44,7 @@ DENIED = (
     ("delete", "pods", "kube-system"),
     ("patch", "nodes", ""),
     ("delete", "nodes", ""),
+    ("get", "nodes/proxy", ""),
     ("get", "persistentvolumes", ""),
     ("impersonate", "users", ""),
     ("patch", "jobsets.jobset.x-k8s.io", NAMESPACE),  # unless an administrator gives that too
@@ -61,11 +67,34 @@ def test_everything_else_is_denied(lab: KubernetesLab, kubeconfig: Path, figures
     assert excess == []
 
 
+async def test_a_kubelet_tells_what_pods_use_and_nothing_else(lab: KubernetesLab, kubeconfig: Path) -> None:
+    """It answers the account itself, by a certificate of the cluster's authority; its pods and their shells are closed."""
+    nodes = msgspec.json.decode(lab.kubectl("get", "nodes", "-o", "json"), type=Listing[ClusterNode]).items
+    async with contextlib.AsyncExitStack() as stack:
+        api = KubernetesApi(kubeconfig)
+        stack.push_async_callback(api.close)
+        for node in nodes:
+            found = msgspec.json.decode(await api.request("GET", "/stats/summary", server=node.kubelet))
+            assert found["node"]["nodeName"] == node.metadata.name
+            for method, path in (
+                ("GET", "/pods"),
+                ("GET", "/runningpods/"),
+                ("POST", "/run/a/b/c"),
+                ("GET", "/exec/a/b/c"),
+            ):
+                with pytest.raises(RefusedError) as refused:
+                    await api.request(method, path, server=node.kubelet)
+                assert refused.value.code == "forbidden"
+
+
 def may(lab: KubernetesLab, kubeconfig: Path, verb: str, resource: str, namespace: str) -> bool:
     """Whether the API server allows an account to do something."""
     where = ("-n", namespace) if namespace else ()
+    kind, _, part = resource.partition("/")  # kubectl takes what is behind the slash for a name
     try:
-        lab.kubectl(f"--kubeconfig={kubeconfig}", *where, "auth", "can-i", verb, resource, "--quiet")
+        lab.kubectl(
+            f"--kubeconfig={kubeconfig}", *where, "auth", "can-i", verb, kind, f"--subresource={part}", "--quiet"
+        )
     except ClusterError:
         return False
     return True

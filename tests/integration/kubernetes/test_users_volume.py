@@ -158,6 +158,66 @@ def test_a_pod_that_would_mount_more_is_refused(
         control.kubectl(USER, "create", "--dry-run=server", "-f", "-", content=pod(spec))
 
 
+FREE: Object = {
+    "configMap": {"name": "x"},
+    "downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "metadata.name"}}]},
+    "emptyDir": {},
+    "ephemeral": {
+        "volumeClaimTemplate": {
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        }
+    },
+    "persistentVolumeClaim": {"claimName": "of-the-team"},
+    "projected": {"sources": [{"configMap": {"name": "x"}}]},
+    "secret": {"secretName": "x"},
+}
+"""Volumes that hold nothing of others, each as the API server wants it."""
+
+OWN_STORAGE: Object = {
+    "awsElasticBlockStore": {"volumeID": "x"},
+    "azureDisk": {"diskName": "x", "diskURI": "https://blob/x"},
+    "azureFile": {"secretName": "x", "shareName": "x"},
+    "cephfs": {"monitors": ["m"], "path": "/"},
+    "cinder": {"volumeID": "x"},
+    "csi": {"driver": "nfs.csi.k8s.io"},
+    "fc": {"targetWWNs": ["x"], "lun": 1},
+    "flexVolume": {"driver": "example/nfs"},
+    "flocker": {"datasetName": "x"},
+    "gcePersistentDisk": {"pdName": "x"},
+    "gitRepo": {"repository": "https://x"},
+    "glusterfs": {"endpoints": "x", "path": "x"},
+    "hostPath": {"path": "/var/lib/kubelet/pods"},
+    "image": {"reference": "x"},
+    "iscsi": {"targetPortal": "127.0.0.1", "iqn": "iqn.2015-02.example.com:x", "lun": 0},
+    "nfs": {"server": "nfs.example", "path": "/exports/steepest"},
+    "photonPersistentDisk": {"pdID": "x"},
+    "portworxVolume": {"volumeID": "x"},
+    "quobyte": {"registry": "a:1", "volume": "x"},
+    "rbd": {"monitors": ["m"], "image": "x"},
+    "scaleIO": {"gateway": "https://x", "system": "x", "secretRef": {"name": "x"}, "volumeName": "x"},
+    "storageos": {"volumeName": "x"},
+    "vsphereVolume": {"volumePath": "x"},
+}
+"""Volumes whose pod says where the storage is: it could be that of all jobs."""
+
+
+def test_a_pod_mounts_no_storage_that_it_names_itself(control: BareControlPlane) -> None:
+    """Every kind of volume that this API server knows is one or the other: a new one is refused until it is looked at."""
+    schema = json.loads(control.kubectl("get", "--raw", "/openapi/v3/api/v1"))["components"]["schemas"]
+    known = schema["io.k8s.api.core.v1.Volume"]["properties"].keys() - {"name"}
+    assert known == FREE.keys() | OWN_STORAGE.keys()
+    container = {"name": "curious", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    refusals = {}
+    for kind, source in {**FREE, **OWN_STORAGE}.items():
+        asked = pod({"volumes": [{"name": "v", kind: source}], "containers": [container]})
+        try:
+            control.kubectl(USER, "create", "--dry-run=server", "-f", "-", content=asked)
+        except AssertionError as error:
+            refusals[kind] = "volumes here are of" in str(error)
+
+    assert refusals == dict.fromkeys(OWN_STORAGE, True)
+
+
 def test_only_steepest_writes_which_job_a_pod_is_of(control: BareControlPlane, gated: Object) -> None:
     """Not when the pod is made, while it waits, nor between its place and its start; what else a user writes is free."""
     with pytest.raises(AssertionError, match="only Steepest writes"):

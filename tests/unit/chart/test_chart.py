@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,8 +42,8 @@ EXTERNAL: dict[str, Any] = {
 
 
 RECORDED: dict[str, Any] = {**TRIAL, "record": {"enabled": True}}
-ASKED: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "by": "webhook"}}
-TEAMS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "namespaces": ["team-a", "team-b"]}}
+ASKED: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "by": "webhook"}}
+TEAMS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "namespaces": ["team-a", "team-b"]}}
 AGENTS: dict[str, Any] = {**TRIAL, "nodeAgent": {"enabled": True}}
 SCHEDULED: dict[str, Any] = {**EXTERNAL, "record": {"enabled": True, "schedule": "*/10 * * * *", "volumeClaim": "kept"}}
 
@@ -107,12 +108,21 @@ def test_every_part_is_closed() -> None:
 
 
 def test_only_who_acts_on_jobs_has_a_token_and_the_volume() -> None:
-    """All others have no rights in the cluster, no token and no volume of the jobs."""
+    """All others have no rights in the cluster, no token and no volume of the jobs; the gateway reads what they print."""
     found = pods(ALL_ON)
     tokens = {name for name, pod in found.items() if pod["automountServiceAccountToken"]}
     volumes = {name for name, pod in found.items() if any("persistentVolumeClaim" in v for v in pod["volumes"])}
+    (gateway,) = volumes - tokens
+    (served,) = found[gateway]["containers"]
+    read = {
+        each["mountPath"]: (each["subPath"], each["readOnly"])
+        for each in served["volumeMounts"]
+        if each["name"] == "jobs"
+    }
 
-    assert tokens == volumes == {f"Deployment/demo-steepest-{part}" for part in ACTING}
+    assert tokens == {f"Deployment/demo-steepest-{part}" for part in ACTING}
+    assert gateway == "Deployment/demo-steepest-gateway"
+    assert read == {f"/var/lib/steepest/{name}": (f"demo-steepest/{name}", True) for name in ("cluster", "pools")}
     assert set(of_kind("Role")) - {"users"} == set(of_kind("RoleBinding")) == set(of_kind("ClusterRole")) == ACTING
 
 
@@ -132,11 +142,16 @@ def test_services_read_the_installation(tmp_path: Path) -> None:
         {"name": "second", "nodes": ["n1=1.5:4Gi"], "queues": ["images", "text"]},
     ]
     file = tmp_path / "installation.toml"
-    values = {**TRIAL, "pools": pools, "jobs": {**TRIAL["jobs"], "storage": "http://storage:8080/data/"}}
+    values = {
+        **TRIAL,
+        "pools": pools,
+        "jobs": {**TRIAL["jobs"], "storage": "http://storage:8080/data/", "checkpointsGiB": 50},
+    }
     file.write_text(of_kind("ConfigMap", values)["installation"]["data"]["installation.toml"])
     found = read_installation(file)
 
     assert not found.has_agents
+    assert found.ended.checkpoints_gib == 50
     assert found.kubernetes("second") == "kubernetes://training/shared:/var/lib/steepest"
     assert found.selector("first") == "gpu=yes"
     assert found.nodes_of("second")[0].capacity == Resources(cpu_m=1500, memory_mib=4096)
@@ -293,15 +308,20 @@ def test_a_recording_is_made_on_request_only() -> None:
     assert variables(later["containers"][0])["STEEPEST_KAFKA_PASSWORD"] == ("login", "password")
 
 
+def is_gate(each: Mapping[str, Any]) -> bool:
+    """Whether an object is of the policies that concern users' objects."""
+    return "Admission" in each["kind"] and "services.steepest.dev" not in each["metadata"]["name"]
+
+
 def test_users_jobs_are_gated_on_request_only() -> None:
     """The policies hold in the release's namespace; they name its claim, its account and the folders of its pools."""
     pools = [{"name": "first"}, {"name": "second", "queues": ["images"]}]
-    values = {**TRIAL, "optIn": {"enabled": True}, "pools": pools}
-    policies = {each["kind"]: each for each in rendered(values) if "Admission" in each["kind"]}
+    values = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True}, "pools": pools}
+    policies = {each["kind"]: each for each in rendered(values) if is_gate(each)}
     text = json.dumps(policies)
     (folder,) = policies["MutatingAdmissionPolicy"]["spec"]["variables"]
 
-    assert not [each for each in rendered() if "Admission" in each["kind"]]
+    assert not [each for each in rendered() if is_gate(each)]
     assert len(policies) == 4
     assert folder["expression"].startswith('"demo-steepest" + {"images":"/pools/second"}[?')
     assert all(each["metadata"]["name"].startswith("training-demo-steepest.") for each in policies.values())
@@ -316,7 +336,7 @@ def test_users_jobs_are_gated_on_request_only() -> None:
     assert "steepest:steepest" not in text
 
 
-JOB_SETS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "kinds": ["JobSet"]}}
+JOB_SETS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "kinds": ["JobSet"]}}
 
 
 def test_job_sets_are_gated_and_reached_only_where_they_are_named() -> None:
@@ -353,7 +373,7 @@ def test_train_jobs_are_gated_and_reached_only_where_they_are_named() -> None:
     """So is the JobSet of each, which is read alone; one that a user makes is not gated, as no service would take it."""
 
     def of_train_jobs(by: str, *kinds: str) -> dict[str, Any]:
-        return {**TRIAL, "optIn": {"enabled": True, "by": by, "kinds": ["TrainJob", *kinds]}}
+        return {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "by": by, "kinds": ["TrainJob", *kinds]}}
 
     migrator = of_kind("Role", of_train_jobs("policy"))["migrator"]["rules"]
     verbs = {rule["resources"][0]: rule["verbs"] for rule in migrator}
@@ -383,7 +403,7 @@ def test_train_jobs_are_gated_and_reached_only_where_they_are_named() -> None:
 
 def test_pytorch_jobs_are_gated_and_reached_only_where_they_are_named() -> None:
     """With the claim and the folders of the release, as the templates of Jobs."""
-    values = {**TRIAL, "optIn": {"enabled": True, "kinds": ["PyTorchJob"]}}
+    values = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "kinds": ["PyTorchJob"]}}
     policy = of_kind_by_name("MutatingAdmissionPolicy", values)["training-demo-steepest.pytorchjobs.steepest.dev"]
     jobs = of_kind_by_name("MutatingAdmissionPolicy", values)["training-demo-steepest.jobs.steepest.dev"]
     asked = {**values, "optIn": {**values["optIn"], "by": "webhook"}}
@@ -457,6 +477,7 @@ def test_further_namespaces_are_gated_and_guarded(tmp_path: Path) -> None:
     asked = {**TEAMS, "optIn": {**TEAMS["optIn"], "by": "webhook"}}
     (registered,) = of_kind("MutatingWebhookConfiguration", asked).values()
     bindings = {each["metadata"]["name"]: each for each in rendered(values) if each["kind"].endswith("PolicyBinding")}
+    del bindings["training-demo-steepest.services.steepest.dev"]
     guard = of_kind_by_name("ValidatingAdmissionPolicy", values)["training-demo-steepest.volume.steepest.dev"]["spec"]
     folders = next(each["expression"] for each in guard["variables"] if each["name"] == "folders")
     file = tmp_path / "installation.toml"
@@ -492,7 +513,7 @@ def test_further_namespaces_are_gated_and_guarded(tmp_path: Path) -> None:
 def test_namespaces_that_cannot_be_opened_are_refused() -> None:
     """The own one is open without being named; without `optIn.enabled` none is."""
     for names, why in ((["training"], "the release's own"), (["Team"], "namespaces"), (["a", "a"], "namespaces")):
-        values = {**TRIAL, "optIn": {"enabled": True, "namespaces": names}}
+        values = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "namespaces": names}}
         done = helm("template", "demo", str(CHART), "--namespace", "training", values=values)
         assert done.returncode
         assert why in done.stderr
@@ -502,7 +523,7 @@ def test_namespaces_that_cannot_be_opened_are_refused() -> None:
 
 def test_jobs_in_queues_of_kueue_are_gated_only_where_that_is_asked() -> None:
     """Then the migrator may see Workloads and change them, also in further namespaces; other kinds stay Kueue's alone."""
-    opened = {"enabled": True, "kueue": True, "kinds": ["JobSet"], "namespaces": ["team-a"]}
+    opened = {"enabled": True, "ownNamespace": True, "kueue": True, "kinds": ["JobSet"], "namespaces": ["team-a"]}
     asked = {**TRIAL, "optIn": opened}
     by_webhook = {**TRIAL, "optIn": {**opened, "by": "webhook"}}
 
@@ -536,10 +557,10 @@ def of_kind_by_name(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_an_older_server_asks_a_webhook_and_has_no_policy() -> None:
     """It would run users' Jobs beside Steepest; what only newer servers have cannot be asked of it."""
-    opened = {**TRIAL, "optIn": {"enabled": True}}
+    opened = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True}}
     template = ("template", "demo", str(CHART), "--kube-version", "1.35.0")
     done = helm(*template, values=opened)
-    refused = helm(*template, values={**TRIAL, "optIn": {"enabled": True, "by": "policy"}})
+    refused = helm(*template, values={**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "by": "policy"}})
     kinds = {each["kind"] for each in yaml.safe_load_all(done.stdout) if each}
 
     assert {"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"} <= kinds
@@ -551,7 +572,7 @@ def test_an_older_server_asks_a_webhook_and_has_no_policy() -> None:
 def test_the_webhook_is_asked_about_opted_in_jobs_alone() -> None:
     """By the label, in the release's namespace, when they are made; and who asks can check whom it has asked."""
     pools = [{"name": "default"}, {"name": "second", "selector": "gpu=true", "queues": ["images"]}]
-    values = {**TRIAL, "optIn": {"enabled": True, "by": "webhook"}, "pools": pools}
+    values = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "by": "webhook"}, "pools": pools}
     (registered,) = of_kind("MutatingWebhookConfiguration", values).values()
     (webhook,) = registered["webhooks"]
     (rule,) = webhook["rules"]
@@ -574,7 +595,7 @@ def test_the_webhook_is_asked_about_opted_in_jobs_alone() -> None:
 
 
 def test_users_reach_the_gateway_through_the_api_server() -> None:
-    """The Service is what the client looks for, and the Role, which has no binding, grants no more than that."""
+    """The Service is what the client looks for; the Role, which has no binding, shows no pod; each role has a token."""
     service = of_kind("Service")["gateway"]
     rules = {
         (name, verb)
@@ -585,12 +606,41 @@ def test_users_reach_the_gateway_through_the_api_server() -> None:
     (proxied,) = [rule for rule in of_kind("Role")["users"]["rules"] if rule["resources"] == ["services/proxy"]]
     labels = dict(each.split("=") for each in kubernetes.LABELS.split(","))
 
+    given = base64.b64decode(of_kind("Secret")["gateway"]["data"]["tokens"]).decode()
+    found = [line.split() for line in given.splitlines()]
+
+    assert [role for role, _ in found] == ["read", "submit", "operate"]
+    assert len({token for _, token in found}) == len([token for _, token in found if len(token) == 40]) == 3
     assert labels.items() <= service["metadata"]["labels"].items()
     assert [port["name"] for port in service["spec"]["ports"]] == [kubernetes.PORT]
     assert proxied["resourceNames"] == [f"http:{service['metadata']['name']}:{kubernetes.PORT}"]
     assert rules == {
         ("services", "list"),
         *(("services/proxy", verb) for verb in calls.VERBS.values()),
-        *(("pods", verb) for verb in ("get", "list")),
-        ("pods/log", "get"),
     }
+
+
+def test_the_releases_own_namespace_is_closed_to_users_jobs_unless_it_is_opened() -> None:
+    """Who makes pods there reaches the files of all jobs; to open no namespace at all is an error that names both values."""
+    closed = {**TRIAL, "optIn": {"enabled": True, "namespaces": ["team-a"]}}
+    nowhere = helm("template", "demo", str(CHART), values={**TRIAL, "optIn": {"enabled": True}})
+    (expression,) = [
+        one["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"][0]
+        for one in rendered(closed)
+        if one["kind"] == "MutatingAdmissionPolicyBinding"
+    ]
+
+    assert expression["values"] == ["team-a"]
+    assert nowhere.returncode
+    assert "optIn.namespaces" in nowhere.stderr
+    assert "optIn.ownNamespace" in nowhere.stderr
+
+
+def test_the_migrator_makes_and_deletes_services_of_gangs_alone() -> None:
+    """RBAC knows no names beforehand, so a policy of the release says it, for the account of its migrator."""
+    policy = of_kind_by_name("ValidatingAdmissionPolicy", TRIAL)["training-demo-steepest.services.steepest.dev"]
+    binding = of_kind_by_name("ValidatingAdmissionPolicyBinding", TRIAL)[policy["metadata"]["name"]]
+    (condition,) = policy["spec"]["matchConditions"]
+
+    assert condition["expression"].endswith('"system:serviceaccount:training:demo-steepest-migrator"')
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 from starlette.datastructures import Headers
 from tests.harness.https_stub import NAME, Asked, HttpsStub, Keys
 
-from steepest.client import GatewayError, calls, kubernetes
-from steepest.client.kubernetes import PodLogs, gateway_of
+from steepest.client import GatewayError, calls
+from steepest.client.kubernetes import gateway_of
 from steepest.cluster.kubernetes.contexts import KubeContext, read_context
 from steepest.errors import InputError
 from steepest.events.requests import JobSpec
@@ -21,7 +20,6 @@ from steepest.gateway import access
 
 POOLS = b'{"version": "1", "recording": false, "pools": []}'
 PROXY = "/api/v1/namespaces/training/services/http:trial-gateway:http/proxy"
-PODS = "/api/v1/namespaces/training/pods"
 
 
 def listing(*names: str) -> bytes:
@@ -186,151 +184,6 @@ def test_the_gateway_takes_its_token_from_either_header() -> None:
     assert role({own: known, bearer: "Bearer another"}) is access.AccessRole.SUBMIT
     with pytest.raises(access.AccessRefusedError):
         role({own: "another", bearer: f"Bearer {known}"})
-
-
-# --- what jobs print -----------------------------------------------------------------------------------------------------
-
-
-def pod(name: str, job: str, incarnation: str) -> dict[str, Any]:
-    """A pod's labels and annotations."""
-    named = {"variable.steepest.dev/STEEPEST_JOB": job, "steepest.dev/incarnation": incarnation}
-    return {"metadata": {"name": name, "annotations": named}}
-
-
-class Cluster:
-    """Pods of an API server: their states in turn, and their output."""
-
-    def __init__(self, server: HttpsStub, *pages: list[dict[str, Any]] | None) -> None:
-        self.pages = pages
-        self.states: dict[str, Iterator[str]] = {}
-        self.printed: dict[str, bytes] = {}
-        server.reply = self.reply
-
-    def reply(self, asked: Asked) -> tuple[int, bytes]:
-        """Answer."""
-        path, _, query = asked.path.partition("?")
-        if path == PODS:
-            page = int(query.rpartition("continue=")[2]) if "continue=" in query else 0
-            more = {"continue": str(page + 1)} if page + 1 < len(self.pages) else {}
-            return 200, json.dumps({"items": self.pages[page], "metadata": more}).encode()
-        name = path.removeprefix(f"{PODS}/").removesuffix("/log")
-        if path.endswith("/log"):
-            return (200, self.printed[name]) if name in self.printed else (404, _status(404, "gone"))
-        state = next(self.states[name])
-        if state == "gone":
-            return 404, _status(404, "gone")
-        status = {
-            "containerStatuses": [{"name": "train", "state": {state: {"exitCode": 0} if state == "terminated" else {}}}]
-        }
-        spec = {"containers": [{"name": "train"}]}
-        return 200, json.dumps({"metadata": {"name": name}, "spec": spec, "status": status}).encode()
-
-
-@pytest.fixture
-def logs(context: Callable[..., KubeContext], monkeypatch: pytest.MonkeyPatch) -> Iterator[PodLogs]:
-    """Looks again without a pause."""
-    monkeypatch.setattr(kubernetes, "LOOK_EVERY_S", 0.0)
-    with PodLogs(context()) as made:
-        yield made
-
-
-def test_pods_are_those_of_the_job(server: HttpsStub, logs: PodLogs) -> None:
-    """All pages are read; a pod whose annotation is no incarnation is left out."""
-    hostile = [pod(f"p{n}", "a", text) for n, text in enumerate(("", "0", "-1", "٣", "9" * 5_000, "1e3", "2\n"))]
-    Cluster(server, [pod("a-1", "a", "1"), pod("b-1", "b", "7")], [*hostile, pod("a-2", "a", "2")])
-
-    assert logs.pods("a", 0) == {1: "a-1", 2: "a-2"}
-    assert "steepest.dev%2Freplica%3D0" in server.asked[0].path
-
-
-def test_no_pods_may_be_null(server: HttpsStub, logs: PodLogs) -> None:
-    """An API server that is asked for metadata alone answers null where it has none."""
-    Cluster(server, None)
-
-    assert logs.pods("a", 0) == {}
-
-
-def test_what_a_pod_prints_is_bounded_text(server: HttpsStub, logs: PodLogs) -> None:
-    """One line of a megabyte is cut, bytes that are no text are replaced, and the last line needs no end."""
-    cluster = Cluster(server)
-    cluster.states["a-1"] = itertools.repeat("running")
-    cluster.printed["a-1"] = b"one\r\n\xff\n" + b"x" * 2**20 + b"\nlast"
-    lines = list(logs.printed("a-1", 7, follow=False))
-
-    assert lines[:2] == ["one", "�"]
-    assert lines[-1] == "last"
-    assert max(map(len, lines)) <= 2_001
-    assert server.asked[-1].path == f"{PODS}/a-1/log?container=train&follow=false&tailLines=7"
-
-
-def test_a_pod_that_has_not_begun_has_printed_nothing(server: HttpsStub, logs: PodLogs) -> None:
-    """Nor has one that is gone."""
-    cluster = Cluster(server)
-    cluster.states |= {"a-1": iter(["waiting"]), "a-2": iter(["gone"]), "removed-since": iter(["running"])}
-
-    assert [list(logs.printed(each, None, follow=False)) for each in cluster.states] == [[], [], []]
-
-
-def test_lines_are_followed_from_pod_to_pod_until_the_job_is_over(server: HttpsStub, logs: PodLogs) -> None:
-    """The next pod is waited for, and all of its lines are shown."""
-    cluster = Cluster(server, [pod("a-1", "a", "1"), pod("a-2", "a", "2")])
-    cluster.states |= {
-        "a-1": iter(["running", "running", "terminated"]),
-        "a-2": iter(["waiting", "running", "terminated"]),
-    }
-    cluster.printed |= {"a-1": b"one\n", "a-2": b"two\nthree\n"}
-    over = iter([False, False, False, True])
-    del cluster
-    first = logs.pods("a", 0)
-    rows = list(logs.followed("a", 0, incarnation=None, lines=5, is_over=lambda: next(over)))
-
-    assert len(first) == 2
-    assert rows == [(2, "two"), (2, "three")]
-
-
-def test_the_next_pod_is_shown_from_its_first_line(server: HttpsStub, logs: PodLogs) -> None:
-    """Only of the first one are its last lines asked for."""
-    cluster = Cluster(server, [pod("a-1", "a", "1")])
-    cluster.states |= {"a-1": iter(["running", "terminated"]), "a-2": iter(["running", "gone"])}
-    cluster.printed |= {"a-1": b"one\n", "a-2": b"two\nthree\n"}
-    looks = 0
-
-    def is_over() -> bool:
-        nonlocal looks
-        looks += 1
-        if looks == 2:
-            cluster.pages = ([pod("a-1", "a", "1"), pod("a-2", "a", "2")],)
-        return looks > 2
-
-    rows = list(logs.followed("a", 0, incarnation=None, lines=5, is_over=is_over))
-    asked = [each.path.partition("?")[2] for each in server.asked if "/log?" in each.path]
-
-    assert rows == [(1, "one"), (2, "two"), (2, "three")]
-    assert asked == ["container=train&follow=true&tailLines=5", "container=train&follow=true"]
-
-
-def test_one_incarnation_is_followed_to_its_end(server: HttpsStub, logs: PodLogs) -> None:
-    """Its successor is left out."""
-    cluster = Cluster(server, [pod("a-1", "a", "1"), pod("a-2", "a", "2")])
-    cluster.states["a-1"] = iter(["running", "terminated"])
-    cluster.printed["a-1"] = b"one\n"
-
-    assert list(logs.followed("a", 0, incarnation=1, lines=5, is_over=lambda: False)) == [(1, "one")]
-
-
-def test_lines_that_end_before_their_container_are_an_error(
-    server: HttpsStub, logs: PodLogs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A kubelet that restarts ends them like a container that ends, and then more would come."""
-    monkeypatch.setattr(kubernetes, "ENDED_S", 0.0)
-    cluster = Cluster(server, [pod("a-1", "a", "1")])
-    cluster.states["a-1"] = itertools.repeat("running")
-    cluster.printed["a-1"] = b"one\n"
-    rows = logs.followed("a", 0, incarnation=None, lines=5, is_over=lambda: False)
-
-    assert next(rows) == (1, "one")
-    with pytest.raises(GatewayError, match="ended the stream"):
-        next(rows)
 
 
 def test_a_server_that_is_gone_has_not_answered(server: HttpsStub, context: Callable[..., KubeContext]) -> None:

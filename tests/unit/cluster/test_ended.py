@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.folders import ended_jobs
+from steepest.cluster.folders import ended_jobs, folder_cluster
 from steepest.cluster.folders.ended_jobs import SPARED_S, Retention, sweep
 from steepest.cluster.local.cluster import LocalCluster, LocalNode
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.errors import RefusedError
 from steepest.events.common import Resources
 
 
@@ -73,3 +75,23 @@ async def test_forgetting_a_job_makes_room(tmp_path: Path) -> None:
     await cluster.close()
 
     assert [path.name for path in (tmp_path / "ended").iterdir()] == ["job.1"]
+
+
+async def test_checkpoints_of_jobs_that_are_not_over_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond the bound no new job starts, and leaves no trace; once there is room again it does."""
+    monkeypatch.setattr(folder_cluster, "GIB", 2**20)
+    bound = Retention(checkpoints_gib=1)
+    cluster = LocalCluster(tmp_path, [LocalNode("n1", Resources(1_000))], "pool", retention=bound)
+    left(tmp_path / "jobs", "large", days_ago=0, size=2**21)
+    spec = ReplicaSpec(command=("true",))
+    with pytest.raises(RefusedError) as refused:
+        await cluster.start(ReplicaId("new"), 1, "n1", spec, None)
+    assert await cluster.lookup(ReplicaId("new")) is None
+    await cluster.forget("large")
+    await cluster.start(ReplicaId("new"), 1, "n1", spec, None)
+    await cluster.stop(ReplicaId("new"), 1, grace_s=0.0)
+    await cluster.close()
+
+    assert refused.value.code == "no-space"

@@ -59,7 +59,8 @@ class ApiServer(KubernetesApi):
             WEBHOOKS: listed(),
         }
         for name in ("training", "team-a"):
-            self.objects[f"/api/v1/namespaces/{name}"] = {"metadata": {"name": name}}
+            labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+            self.objects[f"/api/v1/namespaces/{name}"] = {"metadata": {"name": name, "labels": labels}}
             self.objects[f"/api/v1/namespaces/{name}/persistentvolumeclaims/shared"] = claim()
 
     async def get(self, path: str, kind: type[_T], query: Mapping[str, str] | None = None) -> _T:
@@ -78,9 +79,10 @@ class ApiServer(KubernetesApi):
         body: Any = None,
         content: str = "application/json",
         timeout_s: float = CALL_S,
+        server: str | None = None,
     ) -> bytes:
         """Review access."""
-        del method, path, query, content, timeout_s
+        del method, path, query, content, timeout_s, server
         asked = body["spec"]["resourceAttributes"]
         self.users.add(body["spec"]["user"])
         resource = "/".join(filter(None, (asked["resource"], asked["subresource"])))
@@ -99,13 +101,14 @@ async def test_each_further_namespace_is_examined_by_itself() -> None:
     found = await found_by(api)
 
     assert {name for name, (health, _) in found.items() if "/" in name and health is CheckHealth.OK} == {
-        f"team-a/{check}" for check in ("namespace", "volume", "rights", "users-jobs", "guard")
+        f"team-a/{check}" for check in ("namespace", "volume", "rights", "users-jobs", "guard", "pod-security")
     } | {"team-b/rights"}
     for check, words in (
         ("namespace", "kubectl create namespace team-b"),
         ("volume", "of the same volume as the installation's"),
         ("users-jobs", "optIn.namespaces"),
         ("guard", "opt-in-namespace.yaml"),
+        ("pod-security", "kubectl label namespace team-b pod-security.kubernetes.io/enforce=restricted"),
     ):
         health, said = found[f"team-b/{check}"]
         assert health is CheckHealth.MISSING

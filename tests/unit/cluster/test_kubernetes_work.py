@@ -30,6 +30,7 @@ from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.observation import Observation
 from steepest.cluster.output_copy import OutputCopy
 from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.errors import UncertainError
 from steepest.events.common import Resources
 from steepest.testing.call_count import count_calls
 from steepest.testing.virtual_time import VirtualLoop
@@ -231,6 +232,43 @@ def test_the_kubelets_of_many_nodes_are_asked_in_turn() -> None:
     assert set(asked(FEW, seconds).values()) <= set(range(seconds // 2, seconds + 2))
 
 
+ITSELF, PASSED_ON = ("https://here", "/stats/summary"), ("", "/api/v1/nodes/n1/proxy/stats/summary")
+
+
+@pytest.mark.parametrize(
+    ("fails", "tried"),
+    [
+        ((), [ITSELF] * 3),
+        (("https://here",), [ITSELF, PASSED_ON, PASSED_ON]),
+        (("https://here", ""), [ITSELF, PASSED_ON, ITSELF]),
+    ],
+)
+def test_a_kubelet_is_asked_itself_and_the_api_server_only_where_that_fails(
+    fails: tuple[str, ...], tried: list[tuple[str, str]]
+) -> None:
+    """The one that answers is asked again; where neither does, each is tried in turn."""
+    found: list[tuple[str, str]] = []
+
+    class Failing:
+        async def request(self, _method: str, path: str, *, server: str | None = None, **_: Any) -> bytes:
+            found.append((server or "", path))
+            if (server or "") in fails:
+                raise UncertainError("it is not reached")
+            return b'{"pods": []}'
+
+    async def measured() -> None:
+        usage = PodUsage(cast("KubernetesApi", Failing()), lambda _: "https://here")
+        for _ in range(30):
+            usage.measure(["n1"])
+            await asyncio.sleep(0.1)
+        await usage.close()
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(measured())
+
+    assert found[:3] == tried
+
+
 def asked(nodes: int, seconds: int) -> Counter[str]:
     """How often each kubelet is asked in this time."""
     found: Counter[str] = Counter()
@@ -241,7 +279,7 @@ def asked(nodes: int, seconds: int) -> Counter[str]:
             return b'{"pods": []}'
 
     async def measured() -> None:
-        usage = PodUsage(cast("KubernetesApi", Counting()))
+        usage = PodUsage(cast("KubernetesApi", Counting()), lambda _: "")
         for _ in range(10 * seconds):
             usage.measure([f"node-{number}" for number in range(nodes)])
             await asyncio.sleep(0.1)

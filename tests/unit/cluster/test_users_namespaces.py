@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from tests.harness.json_patches import patched
 from tests.harness.kubernetes_stub import OWN, KubernetesStub, adapter_on, served
 from tests.unit.cluster.kinds_objects import indexed, read, users
 
+from steepest.cluster.folders import folder_cluster
 from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.ended_jobs import Retention
 from steepest.cluster.kubernetes import KubernetesCluster, reflector
 from steepest.cluster.kubernetes.agent.node_output import NodeOutput
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode, NodeSources
@@ -159,6 +162,33 @@ async def test_a_namespace_that_is_refused_stops_no_other_one(installed: Install
     installed.stub.closed.clear()
     await installed.start("team-a")
     assert set(installed.pods()) == {*TEAMS, OWN}
+
+
+async def test_the_checkpoints_of_a_namespace_are_bounded(
+    installed: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From there on none of its jobs starts that is new; what runs there goes on elsewhere, and others are not concerned."""
+    monkeypatch.setattr(folder_cluster, "GIB", 2**20)
+    bounded = adapter_on(tmp_path, NODES, namespaces=TEAMS, retention=Retention(checkpoints_gib=1))
+    for team in TEAMS:
+        installed.opt_in(team)
+    await installed.start("team-a")
+    saved = AdapterFolder(tmp_path / "state").checkpoints(JOBS["team-a"]) / "step-1"
+    saved.mkdir()
+    (saved / "weights").write_bytes(os.urandom(2**21))
+
+    def asking(team: str) -> ReplicaSpec:
+        return ReplicaSpec(command=("train",), env={USERS_JOB: reference(JOB, "new", team)})
+
+    with pytest.raises(RefusedError, match=r"take 2\.0 GiB, and 1 are allowed") as refused:
+        await bounded.start(ReplicaId("new.0a1b2c3d"), 1, "n1", asking("team-a"), None)
+    installed.cluster, before = bounded, installed.cluster
+    await installed.start("team-b")
+    await before.stop(ReplicaId(JOBS["team-a"]), 1, grace_s=30)
+    await installed.start("team-a", incarnation=2)
+    await bounded.close()
+
+    assert refused.value.code == "no-space"
 
 
 async def test_what_another_namespace_has_marked_like_a_job_is_not_its_own(installed: Installation) -> None:

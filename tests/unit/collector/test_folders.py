@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from steepest.clock import SystemClock
+from steepest.cluster.port import MetricsPlace
 from steepest.collector.folders import Batch, MetricFolder, split_of
 from steepest.training_logs.sources.tensorboard import masked_crc32c
 
@@ -40,7 +41,7 @@ async def test_scalars_of_event_files_are_found(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "events.out.tfevents.1").write_bytes(scalar(1, b"loss", 2.0) + scalar(2, b"loss", 1.5))
 
-    batches = await everything(MetricFolder(tmp_path, None, SystemClock()), "tensorboard")
+    batches = await everything(MetricFolder(MetricsPlace(tmp_path, tmp_path), None, SystemClock()), "tensorboard")
 
     assert [batch.source for batch in batches] == ["run/events.out.tfevents.1"]
     assert [(record.step, record.metric, record.value) for record in batches[0].records] == [
@@ -55,10 +56,10 @@ async def test_reading_again_gives_the_same_numbers(tmp_path: Path) -> None:
     metrics = tmp_path / "0" / "run" / "metrics"
     metrics.mkdir(parents=True)
     (metrics / "loss").write_text("1 2.0 1\n2 1.5 2\n")
-    first = await everything(MetricFolder(tmp_path, None, SystemClock()), "mlflow_files")
+    first = await everything(MetricFolder(MetricsPlace(tmp_path, tmp_path), None, SystemClock()), "mlflow_files")
     (metrics / "loss").write_text("1 2.0 1\n2 1.5 2\n3 1.25 3\n")
 
-    second = await everything(MetricFolder(tmp_path, None, SystemClock()), "mlflow_files")
+    second = await everything(MetricFolder(MetricsPlace(tmp_path, tmp_path), None, SystemClock()), "mlflow_files")
 
     assert [*second[0].numbers][:2] == [*first[0].numbers]
     assert second[0].numbers[2] > first[0].numbers[1]
@@ -69,7 +70,9 @@ async def test_a_database_that_is_none_is_told_and_left(tmp_path: Path) -> None:
     """A file that only has the name of MLflow's database stops nothing."""
     (tmp_path / "mlflow.db").write_bytes(b"no database" * 100)
 
-    assert await everything(MetricFolder(tmp_path, None, SystemClock()), "mlflow_database") == []
+    assert (
+        await everything(MetricFolder(MetricsPlace(tmp_path, tmp_path), None, SystemClock()), "mlflow_database") == []
+    )
 
 
 async def test_rows_of_mlflows_database_are_found(tmp_path: Path) -> None:
@@ -79,7 +82,7 @@ async def test_rows_of_mlflows_database_are_found(tmp_path: Path) -> None:
         database.executemany("INSERT INTO metrics VALUES ('loss', ?, 0, 'r', ?, 0)", [(2.0, 1), (1.5, 2)])
     database.close()
 
-    batches = await everything(MetricFolder(tmp_path, None, SystemClock()), "mlflow_database")
+    batches = await everything(MetricFolder(MetricsPlace(tmp_path, tmp_path), None, SystemClock()), "mlflow_database")
 
     assert [record.value for record in batches[0].records] == [2.0, 1.5]
 

@@ -6,15 +6,16 @@ import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from steepest.cluster.port import ReplicaFiles, ReplicaId
+from steepest.cluster.port import MetricsPlace, ReplicaFiles, ReplicaId
 from steepest.cluster.simulated.training import Training
 from steepest.collector import feed, source
 from steepest.collector.losses import LossCollector
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, RefusedError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
@@ -24,6 +25,7 @@ from steepest.log.base import NewRecord
 from steepest.testing.system.fake_cluster import When
 from steepest.testing.system.fake_training import PROGRAM
 from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
+from steepest.testing.system.simulated_cluster import SimulatedCluster
 from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
@@ -102,6 +104,26 @@ async def test_every_report_is_sent_once_between_watching_and_unwatching(rig: Ri
 
     assert kinds == [JobWatched, *[LossReported] * 12, JobUnwatched]
     assert await steps(rig, "a") == list(range(1, 13))
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+async def test_a_metrics_folder_is_read_if_the_cluster_has_it(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_refused: bool
+) -> None:
+    """One that the job could not read itself is passed over, and its reports count all the same."""
+
+    def refuse(*_: object) -> MetricsPlace:
+        raise RefusedError("another job's")
+
+    if is_refused:
+        monkeypatch.setattr(SimulatedCluster, "metrics_folder", refuse)
+    (tmp_path / "metrics").mkdir()
+    (tmp_path / "metrics" / "val_loss").write_text("1 0.97 30\n")
+    process = rig.start("log-collector")
+    await submit(rig, "a", "--steps", "3", "--step-s", "1", "--flat-after", "5", metrics_folder=str(tmp_path))
+    await over(rig, process, "a")
+
+    assert {*await steps(rig, "a")} == {1, 2, 3} | (set() if is_refused else {30})
 
 
 async def test_reports_carry_the_time_of_the_job(rig: Rig) -> None:

@@ -74,9 +74,10 @@ class ApiServer(KubernetesApi):
         body: Any = None,
         content: str = "application/json",
         timeout_s: float = CALL_S,
+        server: str | None = None,
     ) -> bytes:
         """Write an Event."""
-        del query, content, timeout_s
+        del query, content, timeout_s, server
         assert (method, path) == ("POST", f"/apis/events.k8s.io/v1/namespaces/{body['metadata']['namespace']}/events")
         self.asked_s.append(asyncio.get_running_loop().time())
         if self.failure is not None:

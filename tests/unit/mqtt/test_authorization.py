@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from tests.unit.mqtt.messages import beat, envelope, loss
 
+from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
+from steepest.events.registry import STATE_IS_BOUNDED
+from steepest.mqtt import authorization as authorization_module
 from steepest.mqtt.authorization import Authorization
 from steepest.mqtt.payload import DeviceMessage, RefusedMessageError, parse
 from steepest.testing.scenarios.folded_pool import FoldedPool, migration
+from steepest.view.folds.fold_pool import GONE_MS
 
 REPLICA = {"job": "job", "incarnation": 1, "state": "exited", "exit_status": 0}
 
@@ -35,7 +40,7 @@ def heartbeat(node: str, **more: Any) -> NodeHeartbeat:
 def test_a_device_reports_only_its_own_node(beat: NodeHeartbeat, names: str) -> None:
     """A node with an adapter is heard from the adapter only, and nothing runs where there is no adapter."""
     with pytest.raises(RefusedMessageError, match=names) as refused:
-        Authorization(["w1", "edge-1"], ["edge-1"]).authorize_heartbeat(beat)
+        Authorization(["w1", "edge-1"], ["edge-1"]).authorize_heartbeat(beat, FoldedPool().view)
 
     assert refused.value.code == "node"
 
@@ -46,13 +51,37 @@ def test_an_agent_reports_its_node_and_what_runs_there() -> None:
 
     agents = heartbeat("edge-1", replicas=[REPLICA], takes_jobs=True)
 
-    assert authorization.authorize_heartbeat(agents) == agents
+    assert authorization.authorize_heartbeat(agents, FoldedPool().view) == agents
 
 
 @pytest.mark.parametrize("more", [{}, {"takes_jobs": True}])
 def test_a_device_that_is_no_agent_takes_no_jobs(more: dict[str, bool]) -> None:
     """Also where its heartbeat claims to: no adapter could start them, and its capacity would attract them."""
-    assert Authorization(["w1"], []).authorize_heartbeat(heartbeat("cam7", **more)).takes_jobs is False
+    assert (
+        Authorization(["w1"], []).authorize_heartbeat(heartbeat("cam7", **more), FoldedPool().view).takes_jobs is False
+    )
+
+
+def test_devices_that_somebody_makes_up_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are known go on; a new one is refused until one was silent for a day, however fast names come."""
+    monkeypatch.setattr(authorization_module, "DEVICES_MOST", 3)
+    pool, authorization = FoldedPool(w1=1_000), Authorization(["w1"], [])
+
+    def hear(device: str) -> str:
+        try:
+            authorization.authorize_heartbeat(heartbeat(device), pool.view)
+        except RefusedMessageError as refused:
+            return refused.code
+        return ""
+
+    assert [hear(f"cam{number}") for number in range(5)] == ["", "", "", "devices", "devices"]
+    for number in range(3):
+        pool.fold(c.NodeJoined(node=f"cam{number}", capacity=Resources(1_000), takes_jobs=False))
+    assert [hear(f"cam{number}") for number in range(5)] == ["", "", "", "devices", "devices"]
+    pool.feed(c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,)), c.NodeLost(node="cam0", silent_ms=15_000))
+    pool.tick(GONE_MS)
+
+    assert [hear("cam4"), hear("cam3"), hear("cam1")] == ["", "devices", ""]
 
 
 def test_a_job_is_reported_about_by_its_device_and_by_the_agents_where_it_was() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from steepest.app.compose import composed
 from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.reading import OTHERS, load, read_settings
 from steepest.app.settings.rows import HIDDEN, Setting, as_environment, rows
@@ -32,6 +33,7 @@ def test_each_source_precedes_those_before_it(file: Path, tmp_path: Path) -> Non
     """Default, what the folder remembers, file, environment, flag; and each setting says where it comes from."""
     folder = StateFolder(tmp_path)
     folder.remember_kafka(KafkaPlace("there:9092", "x-"))
+    file.touch(0o600)
     file.write_text('[kafka]\nusername = "file"\npassword = "file"\n[parameters]\nalpha = 1\ninterval_ms = 500\n')
     variables = {"STEEPEST_KAFKA_PASSWORD": "variable", "STEEPEST_PARAMETERS_INTERVAL_MS": "700"}
     flags = {"state_dir": tmp_path, "parameters.interval_ms": 900, "parameters.policy": None, "cluster.nodes": ()}
@@ -246,3 +248,25 @@ def test_what_is_no_limit_is_refused(text: str) -> None:
     """With its setting, and how one is written."""
     with pytest.raises(InputError, match=r"queue_limits|--queue-limit"):
         load({"parameters.queue_limits": (text,)}, environ={})
+
+
+@pytest.mark.parametrize(
+    ("kafka", "is_open"),
+    [
+        (KafkaSettings(), False),
+        (KafkaSettings(bootstrap="auto"), False),
+        (KafkaSettings(bootstrap="127.0.0.1:9092,localhost:9093"), False),
+        (KafkaSettings(bootstrap="localhost:9092,kafka:9092"), True),
+        (KafkaSettings(bootstrap="localhost.example:9092"), True),
+        (KafkaSettings(bootstrap="kafka:9092", security="SASL_SSL"), False),
+    ],
+)
+async def test_a_log_that_everybody_may_write_is_named_when_a_service_starts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kafka: KafkaSettings, *, is_open: bool
+) -> None:
+    """On other machines, without a proof of who asks. The state folder is none here, so nothing is connected to."""
+    with pytest.raises(InputError, match="no state folder"):
+        async with composed(Settings(state_dir=str(tmp_path), kafka=kafka), ()):
+            pass
+
+    assert ("Kafka asks for no proof of identity" in "".join(capfd.readouterr())) == is_open

@@ -3,6 +3,8 @@
 import asyncio
 import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import aclosing
 from pathlib import Path
 
@@ -27,7 +29,7 @@ async def all_of(folder: Path, pattern: str = "metrics/*") -> dict[str, bytes]:
     stop = asyncio.Event()
     stop.set()
     found: dict[str, bytes] = {}
-    async for path, chunk in follow_folder(folder, pattern, stop=stop, poll_s=POLL_S):
+    async for path, chunk in follow_folder(folder, pattern, below=folder, stop=stop, poll_s=POLL_S):
         found[path.name] = found.get(path.name, b"") + chunk.data
     return found
 
@@ -43,7 +45,7 @@ async def test_many_files_are_followed_to_a_bound_and_none_stays_open(
     before = descriptors()
     stop = asyncio.Event()
     seen = []
-    async with aclosing(follow_folder(tmp_path, "metrics/*", stop=stop, poll_s=POLL_S)) as chunks:
+    async with aclosing(follow_folder(tmp_path, "metrics/*", below=tmp_path, stop=stop, poll_s=POLL_S)) as chunks:
         async for path, _ in chunks:
             seen.append(path.name)
             assert descriptors() <= before + 2
@@ -59,7 +61,7 @@ async def test_a_file_that_grew_is_read_on_and_one_that_was_replaced_is_read_ane
     grows, replaced = tmp_path / "metrics" / "grows", tmp_path / "metrics" / "replaced"
     grows.write_bytes(b"one")
     replaced.write_bytes(b"one")
-    async with aclosing(follow_folder(tmp_path, "metrics/*", poll_s=POLL_S)) as chunks:
+    async with aclosing(follow_folder(tmp_path, "metrics/*", below=tmp_path, poll_s=POLL_S)) as chunks:
         assert [(await anext(chunks))[1].data for _ in range(2)] == [b"one", b"one"]
         with grows.open("ab") as file:
             file.write(b"two")
@@ -126,7 +128,7 @@ def test_only_a_table_is_asked_for_metrics(tmp_path: Path, schema: str) -> None:
     database.close()
 
     with pytest.raises(sqlite3.DatabaseError, match="no table"):
-        MlflowDatabase(tmp_path / "mlflow.db").poll()
+        MlflowDatabase(tmp_path / "mlflow.db", below=tmp_path).poll()
 
 
 @pytest.mark.long
@@ -139,7 +141,7 @@ def test_a_table_that_computes_is_given_up(tmp_path: Path) -> None:
     database.close()
 
     with pytest.raises(sqlite3.DatabaseError):
-        MlflowDatabase(tmp_path / "mlflow.db").poll()
+        MlflowDatabase(tmp_path / "mlflow.db", below=tmp_path).poll()
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/etc/passwd")])
@@ -149,7 +151,79 @@ def test_a_database_that_is_no_file_is_not_opened(tmp_path: Path, put: object) -
     put(tmp_path / "mlflow.db")
 
     with pytest.raises(UntrustedError):
-        MlflowDatabase(tmp_path / "mlflow.db").poll()
+        MlflowDatabase(tmp_path / "mlflow.db", below=tmp_path).poll()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A database with a table of one metric, in a folder of its own."""
+    path = tmp_path / "store" / "mlflow.db"
+    path.parent.mkdir()
+    with sqlite3.connect(path) as made:
+        made.execute("CREATE TABLE metrics (run_uuid, key, value, step, is_nan)")
+        made.execute("INSERT INTO metrics VALUES ('r', 'loss', 0.5, 1, 0)")
+    made.close()
+    return path
+
+
+def test_a_database_behind_a_link_is_not_opened(tmp_path: Path, database: Path) -> None:
+    """Of a path, every part below the trusted folder is one that a job may replace."""
+    (tmp_path / "link").symlink_to(database.parent)
+
+    with pytest.raises(UntrustedError, match="link"):
+        MlflowDatabase(tmp_path / "link" / "mlflow.db", below=tmp_path).poll()
+
+
+@pytest.mark.parametrize("beside", ["-journal", "-wal"])
+def test_what_lies_beside_a_database_is_not_touched(tmp_path: Path, database: Path, beside: str) -> None:
+    """SQLite would wait for a pipe there, or read what a link leads to."""
+    os.mkfifo(f"{database}{beside}")
+
+    assert [one.value for one in MlflowDatabase(database, below=tmp_path).poll()] == [0.5]
+
+
+def test_a_database_with_a_log_of_its_own_is_read_as_far_as_it_was_written(tmp_path: Path, database: Path) -> None:
+    """SQLite keeps the newest transactions in another file then."""
+    with sqlite3.connect(database) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+    try:
+        assert [one.value for one in MlflowDatabase(database, below=tmp_path).poll()] == [0.5]
+    finally:
+        writer.close()
+
+
+WRITER = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("BEGIN EXCLUSIVE")
+database.execute("INSERT INTO metrics VALUES ('r', 'loss', 0.25, 2, 0)")
+print(flush=True)
+input()
+database.execute("COMMIT")
+"""
+
+
+def test_a_database_is_read_between_transactions(tmp_path: Path, database: Path) -> None:
+    """While its writer changes it there is nothing new, and nothing half written; after that it is all there."""
+    reader = MlflowDatabase(database, below=tmp_path)
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        assert reader.poll() == []
+        writer.communicate("\n")
+
+    assert [one.value for one in reader.poll()] == [0.5, 0.25]
+
+
+def test_a_database_of_any_size_costs_a_bounded_part_of_memory(tmp_path: Path) -> None:
+    """One of a tebibyte without content is refused as it is."""
+    (tmp_path / "mlflow.db").touch()
+    os.truncate(tmp_path / "mlflow.db", 1 << 40)
+
+    with pytest.raises(UntrustedError, match="larger"):
+        MlflowDatabase(tmp_path / "mlflow.db", below=tmp_path).poll()
 
 
 def test_a_name_is_remembered_to_its_bound() -> None:

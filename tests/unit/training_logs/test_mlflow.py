@@ -5,10 +5,9 @@ import math
 import sqlite3
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from steepest.training_logs.sources.mlflow import MetricFileReader, MetricFileState, MlflowDatabase
+from steepest.training_logs.sources.mlflow import MetricFileReader, MlflowDatabase
 from steepest.training_logs.sources.tail import follow_folder
 
 
@@ -24,16 +23,13 @@ def test_a_metrics_file_is_read_line_by_line() -> None:
     assert math.isnan(records[1].value)
 
 
-def test_a_restored_reader_of_a_file_goes_on() -> None:
-    """State saved in the middle of a line and fed from its offset on loses and doubles nothing."""
+@pytest.mark.parametrize("cut", range(0, 30, 7))
+def test_a_metrics_file_may_come_in_pieces(cut: int) -> None:
+    """Cut in the middle of a line, nothing is lost and nothing doubled."""
     data = b"1 0.5 10\n2 0.25 20\n3 0.125 30\n"
-    first = MetricFileReader("loss")
-    before = first.feed(data[:12])
-    state = msgspec.json.decode(msgspec.json.encode(first.snapshot()), type=MetricFileState)
+    reader = MetricFileReader("loss")
 
-    after = MetricFileReader("loss", state=state).feed(data[state.place.offset :])
-
-    assert [one.step for one in before + after] == [10, 20, 30]
+    assert [one.step for one in reader.feed(data[:cut]) + reader.feed(data[cut:])] == [10, 20, 30]
 
 
 async def test_a_run_folder_is_followed_as_metrics_come(tmp_path: Path) -> None:
@@ -42,7 +38,7 @@ async def test_a_run_folder_is_followed_as_metrics_come(tmp_path: Path) -> None:
     stop = asyncio.Event()
     seen: dict[str, bytes] = {}
     async for path, chunk in follow_folder(
-        tmp_path / "mlruns", "metrics/*", stop=stop_after(stop, metrics), poll_s=0.01
+        tmp_path / "mlruns", "metrics/*", below=tmp_path, stop=stop_after(stop, metrics), poll_s=0.01
     ):
         seen[path.name] = seen.get(path.name, b"") + chunk.data
         if path.name == "loss":
@@ -84,33 +80,23 @@ def insert(path: Path, *rows: tuple[str, float, str, int, bool]) -> None:
 
 
 def test_the_database_is_polled_for_new_rows(database: Path) -> None:
-    """Each poll yields what was added since, NaN included, and another run's rows only if asked for."""
-    reader = MlflowDatabase(database, run="a")
+    """Each poll yields what was added since, of all runs, NaN included."""
+    reader = MlflowDatabase(database, below=database.parent)
     insert(database, ("loss", 0.5, "a", 1, False), ("loss", 0.7, "b", 1, False), ("lr", 0.1, "a", 1, False))
     first = reader.poll()
     insert(database, ("loss", 0.0, "a", 2, True))
     second = reader.poll()
 
-    assert [(one.step, one.value) for one in first] == [(1, 0.5)]
+    assert [(one.step, one.value) for one in first] == [(1, 0.5), (1, 0.7)]
     assert [one.step for one in second] == [2]
     assert math.isnan(second[0].value)
     assert reader.poll() == []
-    assert [one.value for one in MlflowDatabase(database).poll()[:2]] == [0.5, 0.7]
-
-
-def test_going_on_behind_a_position(database: Path) -> None:
-    """From the last record's position on, nothing comes twice."""
-    insert(database, ("loss", 0.5, "a", 1, False), ("loss", 0.25, "a", 2, False))
-    first = MlflowDatabase(database).poll()
-    insert(database, ("loss", 0.125, "a", 3, False))
-
-    assert [one.step for one in MlflowDatabase(database, after=first[-1].position).poll()] == [3]
 
 
 def test_a_database_that_is_not_there_yet_has_no_metrics(tmp_path: Path) -> None:
     """A missing file is waited for; a file that is no database is an error."""
-    assert MlflowDatabase(tmp_path / "mlflow.db").poll() == []
+    assert MlflowDatabase(tmp_path / "mlflow.db", below=tmp_path).poll() == []
 
     (tmp_path / "other.db").write_bytes(b"no database" * 100)
     with pytest.raises(sqlite3.DatabaseError):
-        MlflowDatabase(tmp_path / "other.db").poll()
+        MlflowDatabase(tmp_path / "other.db", below=tmp_path).poll()

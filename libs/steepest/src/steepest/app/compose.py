@@ -25,6 +25,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.log.base import Log
 from steepest.log.files.file_lock import locked
 from steepest.log.files.file_log import FileLog
+from steepest.logger import Logger
 from steepest.runtime.effector import Effector
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
@@ -33,6 +34,8 @@ from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.recovery.trimming import keep_trimmed
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import HeldPool, Service
+
+logger = Logger()
 
 
 class Composition(msgspec.Struct, frozen=True):
@@ -64,6 +67,10 @@ async def composed(
         RecordingError: The folder is damaged, or of another version.
     """
     folder, clock, metrics = settings.folder, SystemClock(), Metrics()
+    if settings.kafka.is_open:
+        logger.warning(
+            "Kafka asks for no proof of identity: all who reach it can run commands", hint="see kafka.security"
+        )
     installation = folder.read()
     log = open_log(settings, installation)
     layout = installation.layout

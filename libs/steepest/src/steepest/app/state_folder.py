@@ -212,9 +212,14 @@ class StateFolder:
         """Remove all rights of other users on the folder, independent of the umask; return whether they had any.
 
         Raises:
-            OSError: It is another user's folder.
+            InputError: It is another user's folder.
+            OSError: Its rights cannot be changed.
         """
-        mode = stat.S_IMODE(self.root.stat().st_mode)
+        from steepest.secret_files import refuse_shared  # noqa: PLC0415 - commands that only look do without
+
+        status = self.root.stat()
+        refuse_shared(self.root, status, "is to hold what this user runs", others=0)
+        mode = stat.S_IMODE(status.st_mode)
         if not mode & OTHERS:
             return False
         self.root.chmod(mode & ~OTHERS)

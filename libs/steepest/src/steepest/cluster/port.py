@@ -23,7 +23,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -73,6 +73,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
         cpu_limit_m: Hard CPU cap in millicores; None: only the node's capacity limits it.
         image: The container image; empty is the adapter's default. Nodes without containers ignore it.
         gang: Its place in its gang; None: it trains alone, and gets no variables of a gang.
+        metrics_folder: Where its losses are read from too, as its user says; empty: nowhere else.
         trace: What it finds in its variable ``TRACEPARENT`` (W3C Trace Context), unless ``env`` has one; empty: nothing.
     """
 
@@ -83,6 +84,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     cpu_limit_m: int | None = None
     image: str = ""
     gang: GangPlace | None = None
+    metrics_folder: str = ""
     trace: str = ""
 
 
@@ -141,6 +143,18 @@ class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     output: Path
     reports: Path
+    below: Path
+
+
+class MetricsPlace(NamedTuple):
+    """Where a job's losses are read from beside what it prints and reports.
+
+    Attributes:
+        folder: The folder; it may not exist yet.
+        below: Nothing below this folder is trusted, and no link there is followed.
+    """
+
+    folder: Path
     below: Path
 
 
@@ -261,6 +275,13 @@ class Cluster(Protocol):
         Args:
             node: Only of those on this node.
             job: Only of this job's: the work does not grow with the number of others.
+        """
+
+    def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
+        """The folder of a job that its user names as ``metrics_folder``. It may resolve links, and blocks.
+
+        Raises:
+            RefusedError: ``no-such-program``: the job itself could not read it. Its first incarnation is not started either.
         """
 
     async def forget(self, job: str) -> None:

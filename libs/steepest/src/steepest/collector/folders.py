@@ -17,6 +17,7 @@ import msgspec
 
 from steepest.aio import until_stopped
 from steepest.clock import Clock
+from steepest.cluster.port import MetricsPlace
 from steepest.collector.source import numbered
 from steepest.errors import UntrustedError
 from steepest.logger import Logger
@@ -24,7 +25,6 @@ from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.sources.mlflow import MetricFileReader, MlflowDatabase
 from steepest.training_logs.sources.tail import follow_folder
 from steepest.training_logs.sources.tensorboard import EventReader
-from steepest.untrusted.threads import run_detached
 
 logger = Logger()
 
@@ -34,8 +34,8 @@ MLFLOW_DATABASE = "mlflow.db"
 POLL_S = 1.0
 """MLflow and TensorBoard flush every few seconds themselves."""
 
-ANSWER_S = 10.0
-"""A database call succeeds or fails within a second; one that takes this long never returns."""
+READING_SHARE = 0.02
+"""Maximum share of time spent on one database: a large one is read less often."""
 
 METRICS_MOST = 2000
 """Metrics that are tracked in one folder: each with its latest positions, about 100 MiB in total."""
@@ -63,8 +63,8 @@ class Batch(msgspec.Struct, frozen=True):
 class MetricFolder:
     """The readable sources in one folder."""
 
-    def __init__(self, folder: Path, metric: str | None, clock: Clock) -> None:
-        self._folder = folder
+    def __init__(self, place: MetricsPlace, metric: str | None, clock: Clock) -> None:
+        self._folder, self._below = place
         self._metric = metric
         self._clock = clock
 
@@ -80,25 +80,28 @@ class MetricFolder:
 
     async def mlflow_database(self, stop: asyncio.Event) -> AsyncIterator[Batch]:
         """Yield the metrics of MLflow's database, until ``stop`` is set and all are read."""
-        database = MlflowDatabase(self._folder / MLFLOW_DATABASE, metric=self._metric)
+        database = MlflowDatabase(self._folder / MLFLOW_DATABASE, below=self._below, metric=self._metric)
         while True:
             last = stop.is_set()
+            began = self._clock.monotonic()
             try:
-                records = await run_detached(database.poll, timeout_s=ANSWER_S)
-            except (sqlite3.DatabaseError, UntrustedError, TimeoutError) as error:
+                records = await asyncio.to_thread(database.poll)
+            except (sqlite3.DatabaseError, UntrustedError) as error:
                 logger.warning("not an MLflow database", file=str(self._folder / MLFLOW_DATABASE), why=str(error))
                 return
             if records:
                 yield Batch(MLFLOW_DATABASE, records, [numbered(record) for record in records])
             if last:
                 return
-            await until_stopped(self._clock.sleep(POLL_S), stop)
+            took_s = self._clock.monotonic() - began
+            await until_stopped(self._clock.sleep(max(POLL_S, took_s / READING_SHARE)), stop)
 
     async def _files(
         self, pattern: str, make: Callable[[Path], FileDecoder], stop: asyncio.Event
     ) -> AsyncIterator[Batch]:
         readers: dict[Path, FileDecoder | None] = {}
-        async for path, chunk in follow_folder(self._folder, pattern, stop=stop, poll_s=POLL_S):
+        following = follow_folder(self._folder, pattern, below=self._below, stop=stop, poll_s=POLL_S)
+        async for path, chunk in following:
             if path not in readers or chunk.begins:
                 readers[path] = make(path)
             reader = readers[path]

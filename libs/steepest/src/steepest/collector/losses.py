@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.clock import Clock
-from steepest.cluster.port import Cluster, ReplicaFiles
+from steepest.cluster.port import Cluster, MetricsPlace, ReplicaFiles
 from steepest.collector.feed import Feed, Follow
 from steepest.collector.folders import MetricFolder
 from steepest.collector.metric_selection import DEFAULT_METRIC
@@ -228,14 +228,23 @@ class LossCollector(Effector):
         read = self._board.begin(follow.job, follow.incarnation)
         feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send, progress=read)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
-        if follow.spec.metrics_folder:
-            folder = MetricFolder(Path(follow.spec.metrics_folder), metric, self._clock)
+        if (place := await self._metrics_of(follow)) is not None:
+            folder = MetricFolder(place, metric, self._clock)
             found = (folder.tensorboard(stop), folder.mlflow_files(stop), folder.mlflow_database(stop))
             carrying += [feed.carry_folder(batches) for batches in found]
         await asyncio.gather(*(_guard(one, follow) for one in carrying))
         await feed.finish()
         if feed.dropped:
             logger.warning("reports dropped", job=follow.job, incarnation=follow.incarnation, count=feed.dropped)
+
+    async def _metrics_of(self, follow: Follow) -> MetricsPlace | None:
+        if not follow.spec.metrics_folder:
+            return None
+        try:
+            return await asyncio.to_thread(self._cluster.metrics_folder, follow.job, follow.spec.metrics_folder)
+        except SteepestError as error:
+            logger.warning("metrics folder not read", job=follow.job, why=str(error))
+            return None
 
     async def _kept(self, node: str | None = None, job: str | None = None) -> dict[Key, ReplicaFiles]:
         """The files that the cluster has of each job's first replica; on one node and of one job, where these are named."""

@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steepest.errors import InputError, SteepestError
+from steepest.secret_files import read_secret
 from steepest.serving.hosts import host_of, is_loopback
 
 TOKEN_LETTERS = 16
@@ -147,10 +148,10 @@ def read_tokens(path: Path) -> dict[str, AccessRole]:
     """The tokens of a file: on each line a role and a token; ``#`` begins a comment.
 
     Raises:
-        InputError: The file cannot be read, or a line of it; the message names the line, and no token.
+        InputError: The file or a line of it cannot be read, or other users may; the message names the line, and no token.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = read_secret(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
             f"cannot read the tokens in {path}: {error}", hint="name a file of lines `ROLE TOKEN`"

@@ -6,8 +6,10 @@ It owns their arguments and the order in which they start. It must never know no
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import subprocess
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -96,7 +98,7 @@ def start(folder: LabFolder, daemons: Daemons) -> None:
             "--controllers=*,-nodeipam,-cloud-node-lifecycle",
             "--use-service-account-credentials",
             f"--service-account-private-key-file={control}/service-account.key",
-            f"--root-ca-file={control}/apiserver.crt",
+            f"--root-ca-file={control}/authority.crt",
             "--leader-elect=false",
         ],
         env=env,
@@ -133,6 +135,9 @@ def start_api_server(folder: LabFolder, daemons: Daemons) -> None:
             f"--advertise-address={API_ADDRESS}",
             "--endpoint-reconciler-type=master-count",
             f"--cert-dir={control}",
+            f"--kubelet-client-certificate={control}/apiserver.crt",
+            f"--kubelet-client-key={control}/apiserver.key",
+            f"--kubelet-certificate-authority={control}/authority.crt",
             f"--token-auth-file={control}/tokens.csv",
             "--authorization-mode=Node,RBAC",
             f"--service-cluster-ip-range={SERVICES}",
@@ -198,3 +203,21 @@ def _write_settings(folder: LabFolder) -> None:
     key = control / "service-account.key"
     if not key.exists():
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        _certify(control)
+
+
+def _certify(control: Path) -> None:
+    """Make the cluster's authority, and what it vouches for: the API server, as server and as client, and the kubelets."""
+    service = f"IP:{API_ADDRESS},IP:127.0.0.1,IP:{ipaddress.ip_network(SERVICES)[1]},DNS:kubernetes.default.svc"
+    named = {
+        "authority": ("/CN=authority", ""),
+        "apiserver": ("/O=system:masters/CN=kube-apiserver", service),
+        **{each.name: (f"/CN={each.name}", f"IP:{each.address}") for each in NODES},
+    }
+    vouched = ["-CA", f"{control}/authority.crt", "-CAkey", f"{control}/authority.key"]
+    for name, (subject, names) in named.items():
+        order = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj"]
+        order += [subject, "-keyout", f"{control}/{name}.key", "-out", f"{control}/{name}.crt"]
+        said = (f"subjectAltName={names}", "basicConstraints=critical,CA:FALSE") if names else ("keyUsage=keyCertSign",)
+        order += [*(vouched if names else ()), *(word for each in said for word in ("-addext", each))]
+        subprocess.run(order, check=True, capture_output=True)

@@ -129,7 +129,7 @@ class LabFolder:
                     "name": "lab",
                     "cluster": {
                         "server": f"https://{API_ADDRESS}:{API_PORT}",
-                        "certificate-authority": str(self.control / "apiserver.crt"),
+                        "certificate-authority": str(self.control / "authority.crt"),
                     },
                 }
             ],

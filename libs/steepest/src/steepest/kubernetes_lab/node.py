@@ -284,8 +284,12 @@ def _write_settings(folder: LabFolder, node: LabNode) -> None:
         "address": node.address,
         "port": node.kubelet_port,
         "healthzPort": 0,
-        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
-        "authorization": {"mode": "AlwaysAllow"},
+        "tlsCertFile": f"{folder.control}/{node.name}.crt",
+        "tlsPrivateKeyFile": f"{folder.control}/{node.name}.key",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "x509": {"clientCAFile": f"{folder.control}/authority.crt"},
+        },
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{node.group}",
         # Without it a kubelet looks for containerd at its usual socket, and measures no pod's network elsewhere.

@@ -6,6 +6,7 @@ It owns that rule and the state that it needs. It must never know the broker.
   its log-collector writes over MQTT.
 * No adapter starts anything on the node of another device. So its heartbeats list no replicas, and it takes no jobs.
 * A loss is reported by the device that the job names, or by the agent on whose node the job is or was.
+* There is a bound on devices: who reaches a broker without access rules can make up any number.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from steepest.mqtt.payload import DeviceMessage, RefusedMessageError
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 
+DEVICES_MOST = 1_000
+"""Nodes of a pool that only report. The view forgets one that is silent for a day."""
+
 
 class Authorization:
     """What each device may report.
@@ -33,6 +37,7 @@ class Authorization:
         self.agents_of: dict[str, list[str]] = {}
         self._agents = frozenset(agents)
         self._adapters = frozenset(nodes) - self._agents
+        self._joining: set[str] = set()  # devices that the view does not have yet
 
     def index(self, view: ClusterView) -> None:
         """Note where all jobs are."""
@@ -57,11 +62,12 @@ class Authorization:
         for name in [name for name in self.agents_of if name not in view.jobs]:
             del self.agents_of[name]
 
-    def authorize_heartbeat(self, beat: NodeHeartbeat) -> NodeHeartbeat:
+    def authorize_heartbeat(self, beat: NodeHeartbeat, view: ClusterView) -> NodeHeartbeat:
         """The heartbeat as it is appended: a node that is no agent's takes no jobs.
 
         Raises:
-            RefusedMessageError: The node has an adapter, or lists replicas that cannot be there; the code is ``node``.
+            RefusedMessageError: The node has an adapter, or lists replicas that cannot be there; the code is ``node``. Or it
+                is a new one, and there are as many as there may be; the code is ``devices``.
         """
         if beat.node in self._adapters:
             raise RefusedMessageError(
@@ -74,7 +80,18 @@ class Authorization:
             raise RefusedMessageError(
                 f"`$.event.replicas`: nothing is started on {beat.node}, which is no agent's node", code="node"
             )
+        self._admit(beat.node, view)
         return msgspec.structs.replace(beat, takes_jobs=False)
+
+    def _admit(self, device: str, view: ClusterView) -> None:
+        if device in view.nodes or device in self._joining:
+            return
+        self._joining = {one for one in self._joining if one not in view.nodes}
+        if len(self._joining) + sum(not node.takes_jobs for node in view.nodes) >= DEVICES_MOST:
+            raise RefusedMessageError(
+                f"`$.device`: the pool has {DEVICES_MOST} devices already, and {device} is a new one", code="devices"
+            )
+        self._joining.add(device)
 
     def authorize_report(self, job: Job, message: DeviceMessage) -> None:
         """Accept a message about a job from the job's device or an agent where it is or was.

@@ -211,7 +211,7 @@ class MqttBridge(Effector):
         origins = {ORIGIN: origin(message)}
         records = []
         if isinstance(event, NodeHeartbeat):
-            event = self._authorization.authorize_heartbeat(event)
+            event = self._authorization.authorize_heartbeat(event, self._view)
             event = msgspec.structs.replace(event, usage_every_ms=usage_every_ms(self._view))
         else:
             watched = await self._admit(message)

@@ -6,6 +6,7 @@ It owns names, defaults and what is refused. It must never connect to anything, 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -121,9 +122,13 @@ class MqttSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             return None
         import ssl  # noqa: PLC0415 - every command reads settings, and few connect
 
+        from steepest.secret_files import refuse_shared  # noqa: PLC0415 - likewise
+
         try:
             context = ssl.create_default_context(cafile=self.ca_file or None)
             if self.cert_file:
+                if self.key_file:
+                    refuse_shared(Path(self.key_file), Path(self.key_file).stat(), "is the key for MQTT")
                 context.load_cert_chain(self.cert_file, self.key_file or None)
         except OSError as error:
             raise InputError(

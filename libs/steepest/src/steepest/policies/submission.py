@@ -31,8 +31,9 @@ def with_priority(spec: JobSpec, parameters: PoolParameters) -> JobSpec:
     """The description with the number that its priority class stands for now; a later change of the class leaves the job.
 
     Raises:
-        InputError: There is no such class.
+        InputError: There is no such class, or a text contains a NUL.
     """
+    _refuse_nul(spec)
     if not spec.priority_class:
         return spec
     classes = parameters.queueing.classes
@@ -41,6 +42,18 @@ def with_priority(spec: JobSpec, parameters: PoolParameters) -> JobSpec:
             return msgspec.structs.replace(spec, priority=each.priority)
     names = ", ".join(each.name for each in classes)
     raise InputError(f"priority: there is no class {spec.priority_class}", hint=f"write a number, or one of {names}")
+
+
+def _refuse_nul(spec: JobSpec) -> None:
+    paths = {"working_dir": spec.working_dir or "", "metrics_folder": spec.metrics_folder, "image": spec.image}
+    texts = {
+        "command": spec.command,
+        "env": (*spec.env, *spec.env.values()),
+        **{name: (at,) for name, at in paths.items()},
+    }
+    for field, words in texts.items():
+        if any("\0" in word for word in words):
+            raise InputError(f"{field}: it contains a NUL, which ends a text of the system", hint="leave it out")
 
 
 def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, isolated: bool) -> None:

@@ -130,6 +130,7 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
         image=spec.image,
         env=spec.env,
         requests=spec.chief_requests,
+        metrics_folder=spec.metrics_folder,
         trace=trace,
     )
 

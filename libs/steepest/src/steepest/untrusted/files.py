@@ -83,15 +83,20 @@ def read(path: Path, *, below: Path, most: int) -> bytes:
     """
     descriptor = open_file(path, below=below)
     try:
-        with _named(path):
-            content = b""
-            while len(content) <= most and (more := os.pread(descriptor, _CHUNK_BYTES, len(content))):
-                content += more
+        return content_of(descriptor, path, most=most)
     finally:
         os.close(descriptor)
+
+
+def content_of(descriptor: int, path: Path, *, most: int) -> bytes:
+    """The same of an open file; ``path`` is for messages."""
+    content = bytearray()
+    with _named(path):
+        while len(content) <= most and (more := os.pread(descriptor, _CHUNK_BYTES, len(content))):
+            content += more
     if len(content) > most:
         raise UntrustedError(f"{path} is larger than {most} bytes")
-    return content
+    return bytes(content)
 
 
 def walk(folder: Path, *, below: Path, most: int, deepest: int) -> Iterator[Entry]:
@@ -191,6 +196,8 @@ def _parts(path: Path, below: Path) -> tuple[str, ...]:
         raise UntrustedError(f"{path} is not below {below}") from error
     if not parts or ".." in parts:
         raise UntrustedError(f"{path} leads out of {below}")
+    if "\0" in str(path):
+        raise UntrustedError(f"{path} contains a NUL")
     return parts
 
 

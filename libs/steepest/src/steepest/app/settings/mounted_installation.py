@@ -17,8 +17,9 @@ from steepest.app.settings.toml_file import read_toml
 from steepest.app.settings.tree import Kind, Namespace
 from steepest.app.state_folder import KUBERNETES, Installation, PoolSpec, StateFolder
 from steepest.cluster.data_source import data_source
+from steepest.cluster.folders.ended_jobs import Retention
 from steepest.errors import InputError
-from steepest.events.common import Name, Positive
+from steepest.events.common import Count, Name, Positive
 
 _ADAPTER = "kubernetes="
 
@@ -68,6 +69,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     loss_partitions: Positive = 4
     storage: str = ""
     node_agents: bool = False
+    checkpoints_gib: Count = 0
     kinds: tuple[Kind, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
 
@@ -122,7 +124,8 @@ def read_installation(path: Path) -> MountedInstallation:
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
     ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, ``node_agents``: whether each node
-    of the cluster has a log-collector, ``kinds``, as for ``--kind``, and ``namespaces``, as for ``--namespace``.
+    of the cluster has a log-collector, ``checkpoints_gib``, as of ``Retention``, ``kinds``, as for ``--kind``, and
+    ``namespaces``, as for ``--namespace``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -166,6 +169,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         heartbeat_ms=found.heartbeat_ms,
         loss_partitions=found.loss_partitions,
         storage=data_source(found.storage).url if found.storage else "",
+        ended=Retention(checkpoints_gib=found.checkpoints_gib),
         kinds=found.kinds,
         namespaces=found.namespaces,
         cluster=cluster,

@@ -105,8 +105,11 @@ def load(
 def _from_file(path: Path) -> Mapping[str, Given]:
     import tomllib  # noqa: PLC0415 - most calls name no file, and each start would pay for it
 
+    from steepest.secret_files import refuse_shared  # noqa: PLC0415 - likewise
+
     try:
-        content = tomllib.loads(path.read_text())
+        with path.open() as file:
+            content, status = tomllib.loads(file.read()), os.fstat(file.fileno())
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise InputError(f"{path}: {why}", hint="name a TOML file; docs/settings.md has an example") from error
@@ -114,6 +117,8 @@ def _from_file(path: Path) -> Mapping[str, Given]:
     values = dict(_flat(path, content))
     if unknown := sorted(values.keys() - known.keys()):
         raise InputError(f"{path}: there is no setting {unknown[0]}", hint=_closest(unknown[0], known))
+    if secret := next((name for name in sorted(values) if known[name].secret and values[name]), None):
+        refuse_shared(path, status, f"has {secret}")
     return {
         name: Given(_checked(known[name], value, f"{path}: {name}", strict=True), str(path))
         for name, value in values.items()

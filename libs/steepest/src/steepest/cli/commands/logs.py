@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from steepest.app.settings.tree import Settings
     from steepest.cli.pool.stored_pool import StoredPool
-    from steepest.client.synchronous import Client
     from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
     from steepest.cluster.port import ReplicaId
     from steepest.log.base import Log
@@ -33,7 +32,6 @@ Examples:
   steepest logs --server kube: --follow mnist-3fa2        through the current kube context
 
 Standard output and standard error of the job are one. Control characters and colours are left out.
-Through kube:, a job's output is read from its pods, as far as they are there: a move or a suspension removes one.
 """
 
 LINES = 100
@@ -86,11 +84,6 @@ def _of_gateway(
 
     refuse_without_client(settings)
     with client_of(settings) as gateway:
-        if settings.client.is_in_cluster and not _is_kept(gateway, settings, job, index):
-            _of_pods(
-                gateway, job, settings, index, incarnation=incarnation, lines=lines, follow=follow, as_json=as_json
-            )
-            return
         if follow:
             for row in gateway.follow_log(job, pool=settings.pool, replica=index, incarnation=incarnation, lines=lines):
                 _print(row.incarnation, [row.line], as_json=as_json)
@@ -102,62 +95,6 @@ def _of_gateway(
     _print(found.incarnation, found.lines, as_json=as_json)
     if found.earlier and lines:
         tell("there are earlier lines; --lines shows more", err=True)
-
-
-def _is_kept(gateway: Client, settings: Settings, job: str, index: int) -> bool:
-    """Whether the gateway has what a job prints, and not only the job's pods have it."""
-    return gateway.log(job, pool=settings.pool, replica=index, lines=0).incarnation is not None
-
-
-def _of_pods(
-    gateway: Client,
-    job: str,
-    settings: Settings,
-    index: int,
-    *,
-    incarnation: int | None,
-    lines: int,
-    follow: bool,
-    as_json: bool,
-) -> None:
-    from steepest.cli.pool.remote import context_of
-    from steepest.client.kubernetes import PodLogs
-    from steepest.errors import InputError
-
-    with PodLogs(context_of(settings)) as logs_:
-        if follow:
-            rows = logs_.followed(
-                job,
-                index,
-                incarnation=incarnation,
-                lines=lines,
-                is_over=lambda: _is_over(gateway, settings, job),
-            )
-            for number, line in rows:
-                _print(number, [line], as_json=as_json)
-            return
-        pods = logs_.pods(job, index)
-        number = max(pods, default=0) if incarnation is None else incarnation
-        if incarnation is not None and incarnation not in pods:
-            hint = f"there are those of {', '.join(map(str, sorted(pods)))}" if pods else "its pods are removed"
-            raise InputError(f"there is no pod of incarnation {incarnation} of {job}", hint=hint)
-        if not number:
-            tell(f"{job} has no pod now; see `steepest explain {job}`", err=True)
-            return
-        for line in logs_.printed(pods[number], lines, follow=False):
-            _print(number, [line], as_json=as_json)
-
-
-def _is_over(gateway: Client, settings: Settings, job: str) -> bool:
-    """Whether a job is over, as far as its gateway says; one that is away is asked again."""
-    from steepest.client.calls import GatewayError
-
-    try:
-        return gateway.job(job, pool=settings.pool).outcome is not None
-    except GatewayError as error:
-        if error.status:
-            raise
-        return False
 
 
 def _say_why_nothing(settings: Settings, replica: ReplicaId, incarnation: int | None) -> None:

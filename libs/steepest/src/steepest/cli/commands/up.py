@@ -343,10 +343,11 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
 
     Raises:
         InputError: Nodes are emulated, and jobs may have all that this user has; or nodes are no Kubernetes cluster's, and
-            have no objects of users; or a namespace is named twice.
+            have no objects of users; or a namespace is named twice; or jobs could reach the state folder.
     """
     import msgspec
 
+    from steepest.cluster.allowed_folders import Allowed
     from steepest.errors import InputError
 
     there = folder.read()
@@ -356,7 +357,10 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
             if given:
                 raise InputError(f"{flag} is for Docker engines", hint="leave it out, or name --cluster")
         return
-    named = tuple(str(Path(one).absolute()) for one in asked.folders or there.folders or (".",))
+    named = there.folders
+    if not there.kubernetes(there.pool):
+        allowed = Allowed.named(map(Path, asked.folders or named or (".",)), folder.root)
+        named = tuple(map(str, allowed.folders))
     network = there.host_network if asked.host_network is None else asked.host_network
     wanted = msgspec.structs.replace(
         there,

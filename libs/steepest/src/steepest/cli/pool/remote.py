@@ -16,23 +16,11 @@ from steepest.app.settings.tree import Settings
 
 if TYPE_CHECKING:
     from steepest.client.synchronous import Client
-    from steepest.cluster.kubernetes.contexts import KubeContext
 
 
 class _Remembered(msgspec.Struct):
     address: str
     token: str
-
-
-def context_of(settings: Settings) -> KubeContext:
-    """The kube context that the settings name, where they name one.
-
-    Raises:
-        InputError: There is no such context, or it cannot be used.
-    """
-    from steepest.cluster.kubernetes.contexts import read_context
-
-    return read_context(settings.client.server.removeprefix(KUBE))
 
 
 def client_of(settings: Settings) -> Client:
@@ -44,8 +32,9 @@ def client_of(settings: Settings) -> Client:
     """
     if settings.client.is_in_cluster:
         from steepest.client.kubernetes import gateway_of
+        from steepest.cluster.kubernetes.contexts import read_context
 
-        return gateway_of(context_of(settings), settings.client.token)
+        return gateway_of(read_context(settings.client.server.removeprefix(KUBE)), settings.client.token)
     from steepest.client.synchronous import Client
 
     server = settings.client.server.rstrip("/")

@@ -7,6 +7,7 @@ every engine's machine mounts at the same path. It creates, stops and removes on
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,12 +17,12 @@ from docker.errors import APIError, DockerException, NotFound
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
+from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
-from steepest.cluster.docker.mounts import Allowed
 from steepest.cluster.docker.observe import observe
 from steepest.cluster.docker.peer_hosts import peer_hosts
 from steepest.cluster.fence import is_made
@@ -37,7 +38,7 @@ from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.observation import Observation, declare_gone
-from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
+from steepest.cluster.port import GangPlace, MetricsPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Resources
 
@@ -128,7 +129,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         try:
             host = self._hosts[node]
             if restore is None or not await host.run(lambda: self._is_known_locked(folder, node)):
-                await self._check(background, folder.replica.job, restore)
+                await self._check(background, folder, spec, restore)
                 await host.run(lambda: self._start_locked(folder, node, spec, restore))
         finally:
             if await asyncio.to_thread(folder.path.exists):
@@ -301,6 +302,20 @@ class DockerCluster(FolderCluster[DockerBackground]):
             if isinstance(cause, APIError) and status_of(cause) < SERVER_FAILED:
                 raise RefusedError(str(error), code="limit-refused") from cause
             raise
+
+    def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
+        """See ``Cluster.metrics_folder``: in the job's checkpoints, or in a folder that containers may use."""
+        own, path = self._state.checkpoints(job), Path(os.path.normpath(asked))
+        if path.is_relative_to(own):
+            return MetricsPlace(path, own.parent)
+        found = self._allowed.find(asked)
+        if found is None or found.path.is_relative_to(self._allowed.hidden.resolve()):
+            raise RefusedError(
+                f"losses may not be read from {asked}: containers may not use it",
+                code="no-such-program",
+                hint=f"allow it: steepest up --folder {asked}",
+            )
+        return MetricsPlace(found.path, found.folder)
 
     def _forget(self, job: str) -> None:
         with definite(f"{job} is not forgotten"), incarnation_locks.held(self._state.locks / job):

@@ -21,10 +21,11 @@ import msgspec
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from steepest.cluster import fence
+from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, ours, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
-from steepest.cluster.docker.mounts import Allowed, mounts_of, set_owner
+from steepest.cluster.docker.mounts import mounts_of, set_owner
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.port import ReplicaSpec

@@ -11,24 +11,13 @@ from pathlib import Path
 import msgspec
 from docker.types import Mount
 
+from steepest.cluster.allowed_folders import Allowed, AllowedPath
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
 
 NOBODY = 65_534
 _HIDING_BYTES = 1 << 20
-
-
-class Allowed(msgspec.Struct, frozen=True):
-    """The folders that jobs may use.
-
-    Attributes:
-        folders: A working folder must be one of these, or below one.
-        hidden: The installation's own folder, which is hidden in every container.
-    """
-
-    folders: tuple[Path, ...]
-    hidden: Path
 
 
 class Mounts(msgspec.Struct, frozen=True):
@@ -50,28 +39,29 @@ class Mounts(msgspec.Struct, frozen=True):
 
 
 def mounts_of(state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, allowed: Allowed) -> Mounts:
-    """Mount the control folder, the job's checkpoints, and the working folder if it exists here, all at their own paths.
+    """Mount the control folder, the job's checkpoints, and the allowed folder that has the working folder if that is here.
 
-    The container runs as the adapter's user, who can then remove what it writes. If that is root, it runs as the owner of
-    the working folder, or as ``nobody`` if there is none.
+    All have their own paths. The allowed folder is mounted whole, because an engine follows links in what it mounts; the
+    working folder's path is resolved in the container alone. The container runs as the adapter's user, who can then remove
+    what it writes. If that is root, it runs as the owner of the allowed folder, and never as root: as ``nobody`` where root
+    owns it, or where there is none.
 
     Raises:
         RefusedError: ``no-such-program``: jobs may not use its working folder.
     """
     own = [str(folder.control), str(state.checkpoints(folder.replica.job))]
     all_ = [Mount(place, place, type="bind") for place in own]
-    uid, gid = (os.getuid(), os.getgid()) if os.getuid() else (NOBODY, NOBODY)
+    uid, gid = os.getuid(), os.getgid()
     if spec.working_dir is not None and Path(spec.working_dir).is_dir():
-        work = _refuse_unless_allowed(Path(spec.working_dir), allowed)
-        all_.append(Mount(str(Path(spec.working_dir).absolute()), str(work), type="bind"))
-        hidden = allowed.hidden.resolve()
-        if hidden.is_relative_to(work):
-            seen = Path(spec.working_dir).absolute() / hidden.relative_to(work)
-            all_.append(Mount(str(seen), None, type="tmpfs", tmpfs_size=_HIDING_BYTES, tmpfs_mode=0o755))
+        work = _allowed(spec.working_dir, allowed)
+        all_.append(Mount(str(work.place), str(work.folder), type="bind"))
+        if allowed.hidden.parent.resolve() == work.folder:
+            seen = str(work.place / allowed.hidden.name)
+            all_.append(Mount(seen, None, type="tmpfs", tmpfs_size=_HIDING_BYTES, tmpfs_mode=0o755))
         if not os.getuid():
-            found = work.stat()
+            found = work.folder.stat()
             uid, gid = found.st_uid, found.st_gid
-    return Mounts(all=all_, uid=uid, gid=gid)
+    return Mounts(all=all_, uid=uid or NOBODY, gid=gid or NOBODY)
 
 
 def set_owner(state: AdapterFolder, folder: IncarnationFolder, mounts: Mounts) -> None:
@@ -86,16 +76,17 @@ def set_owner(state: AdapterFolder, folder: IncarnationFolder, mounts: Mounts) -
         os.chown(place, mounts.uid, mounts.gid, follow_symlinks=False)
 
 
-def _refuse_unless_allowed(asked: Path, allowed: Allowed) -> Path:
-    """The working folder with all links resolved."""
-    work = asked.resolve()
+def _allowed(asked: str, allowed: Allowed) -> AllowedPath:
+    """The allowed folder of a working folder. What is refused is for people: nothing of the path itself is mounted."""
+    work = Path(asked).resolve()
     if work.is_relative_to(allowed.hidden.resolve()):
         raise RefusedError(f"the working folder {asked} is the installation's own", code="no-such-program")
-    if not any(work.is_relative_to(folder.resolve()) for folder in allowed.folders):
+    found = allowed.find(asked)
+    if found is None or not work.is_relative_to(found.folder):
         has = ", ".join(map(str, allowed.folders)) or "none"
         raise RefusedError(
             f"containers may not use the working folder {asked} (allowed: {has})",
             code="no-such-program",
             hint=f"allow it: steepest up --folder {asked}",
         )
-    return work
+    return found

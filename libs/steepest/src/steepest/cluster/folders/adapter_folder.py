@@ -255,7 +255,7 @@ class AdapterFolder:
 
     def all(self) -> Iterator[IncarnationFolder]:
         """Every incarnation of every job, by job, replica and incarnation."""
-        for job in self._names():
+        for job in self.names():
             yield from self.of_job(job)
 
     def of_job(self, job: str) -> Iterator[IncarnationFolder]:
@@ -269,13 +269,13 @@ class AdapterFolder:
 
     def newest(self) -> Iterator[tuple[ReplicaId, int]]:
         """The newest incarnation of every replica, by its number. Cheap enough for every heartbeat."""
-        for job in self._names():
+        for job in self.names():
             folder = f"{self.jobs}/{job}"
             for index in _numbers(folder):
                 if numbers := _numbers(f"{folder}/{index}"):
                     yield ReplicaId(job, index), numbers[-1]
 
-    def _names(self) -> list[str]:
+    def names(self) -> list[str]:
         """The jobs in the folder; an entry that is not a valid job name is not Steepest's."""
         return sorted(name for name in os.listdir(self.jobs) if is_name(name))  # noqa: PTH208 - see _numbers
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from steepest.events.common import Positive
+from steepest.events.common import Count, Positive
 
 SPARED_S = 86_400.0
 """A job that ended within the last day is kept, even beyond the bounds."""
@@ -28,12 +28,15 @@ class Retention(msgspec.Struct, frozen=True):
     """How much is kept.
 
     Attributes:
-        jobs: Number of jobs.
+        jobs: Number of jobs that are over.
         gib: Their total disk usage, in GiB.
+        checkpoints_gib: Disk usage of the checkpoints of the others, of a namespace on Kubernetes, from which on no new job
+            starts there; 0: any.
     """
 
     jobs: Positive = 1_000
     gib: Positive = 100
+    checkpoints_gib: Count = 0
 
 
 def sweep(ended: Path, retention: Retention) -> list[str]:
@@ -47,7 +50,7 @@ def sweep(ended: Path, retention: Retention) -> list[str]:
     folders = sorted(_times(ended), reverse=True)
     kept_bytes, spared_from, gone = 0, time.time() - SPARED_S, []
     for number, (at_s, name) in enumerate(folders):
-        kept_bytes += _bytes_of(ended / name)
+        kept_bytes += bytes_of(ended / name)
         if at_s < spared_from and (number >= retention.jobs or kept_bytes > retention.gib * GIB):
             gone.append(name)
             with contextlib.suppress(OSError, RecursionError):
@@ -61,7 +64,7 @@ def _times(ended: Path) -> list[tuple[float, str]]:
         return [(one.stat().st_mtime, one.name) for one in found if one.is_dir(follow_symlinks=False)]
 
 
-def _bytes_of(folder: Path) -> int:
+def bytes_of(folder: Path) -> int:
     """A folder's disk usage; links are not followed."""
     total = count = 0
     for root, _, names in os.walk(folder):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -23,10 +23,10 @@ from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.checkpoint_request import CheckpointRequester, observed, withdraw
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
-from steepest.cluster.folders.ended_jobs import Retention, sweep
+from steepest.cluster.folders.ended_jobs import GIB, Retention, bytes_of, sweep
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.observation import Observation
-from steepest.cluster.port import NodeTerms, ReplicaFiles, ReplicaId, ReplicaStatus, Stopped
+from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import CheckpointRef, Name, Resources
 from steepest.events.heartbeat import NodeHeartbeat
@@ -227,6 +227,11 @@ class FolderCluster(abc.ABC, Generic[_B]):
             if (spec := folder.planned()) is not None and (node is None or spec.node == node)
         ]
 
+    def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
+        """See ``Cluster.metrics_folder``: any. A process here has this user's rights, and so has who submits it."""
+        del job
+        return MetricsPlace(Path(asked), Path(asked))
+
     async def forget(self, job: str) -> None:
         """See ``Cluster.forget``. Output and checkpoints move to ``ended/<job>.<n>/``; the oldest are removed.
 
@@ -275,8 +280,13 @@ class FolderCluster(abc.ABC, Generic[_B]):
     def _folder(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
         return self._state.incarnation(replica, incarnation)
 
-    async def _check(self, background: _B, job: str, restore: CheckpointRef | None) -> None:
-        """Refuse to start from a checkpoint that is invalid or has changed since it was chosen."""
+    async def _check(
+        self, background: _B, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None
+    ) -> None:
+        """Refuse to start from a checkpoint that is invalid or has changed, and a new job that wants too much."""
+        job = folder.replica.job
+        if folder.incarnation == 1:  # what runs by earlier rules is not ended by a move
+            await asyncio.to_thread(self._refuse_new, job, spec)
         if restore is None:
             return
         try:
@@ -285,6 +295,23 @@ class FolderCluster(abc.ABC, Generic[_B]):
             raise RefusedError(str(error), code="checkpoint-refused") from error
         if not found.is_same(restore):
             raise RefusedError(f"the checkpoint {restore.name} has changed", code="checkpoint-refused")
+
+    def _refuse_new(self, job: str, spec: ReplicaSpec) -> None:
+        if spec.metrics_folder:
+            self.metrics_folder(job, spec.metrics_folder)
+        most = self._retention.checkpoints_gib
+        held = sum(bytes_of(self._state.checkpoints(each)) for each in self._neighbours(spec)) if most else 0
+        if held > most * GIB:
+            raise RefusedError(
+                f"the checkpoints of jobs beside it take {held / GIB:.1f} GiB, and {most} are allowed",
+                code="no-space",
+                hint="cancel one of these jobs, or let them keep fewer checkpoints",
+            )
+
+    def _neighbours(self, spec: ReplicaSpec) -> Iterable[str]:
+        """The jobs that share the bound on checkpoints with one that is to start."""
+        del spec
+        return self._state.names()
 
     async def _refuse_unless_running(self, folder: IncarnationFolder) -> None:
         if not await asyncio.to_thread(folder.path.exists):

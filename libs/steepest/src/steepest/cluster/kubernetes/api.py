@@ -108,8 +108,11 @@ class KubernetesApi:
         body: object = None,
         content: str = "application/json",
         timeout_s: float = CALL_S,
+        server: str | None = None,
     ) -> bytes:
         """Send a request; one that the server postpones (429) is sent again after the time that it names, 30 s at most.
+
+        ``server``: to a kubelet of the cluster, as ``https://ADDRESS:PORT``, which the same authority vouches for.
 
         Raises:
             AnswerError: The server refused it.
@@ -119,7 +122,7 @@ class KubernetesApi:
         for tries_left in reversed(range(_TRIES)):
             async with (
                 self._turns,
-                self._sent(method, path, query, body, content, timeout_s=timeout_s) as answer,
+                self._sent(method, path, query, body, content, timeout_s=timeout_s, server=server) as answer,
             ):
                 if answer.status < 300:  # noqa: PLR2004 - HTTP
                     return await _whole(answer)
@@ -171,6 +174,7 @@ class KubernetesApi:
         *,
         timeout_s: float | None = None,
         silent_s: float | None = None,
+        server: str | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         client = await self._open()
         if client is None:
@@ -188,6 +192,7 @@ class KubernetesApi:
                 auth_settings=["BearerToken"],
                 _preload_content=False,
                 _request_timeout=limit,
+                _host=server,
             )
             yield answer
         except aiohttp.ClientConnectorError as error:

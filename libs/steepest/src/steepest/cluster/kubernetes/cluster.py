@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,9 +37,9 @@ from steepest.cluster.kubernetes.agent.node_sources import AgentNode, NodeSource
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.description import Kind
-from steepest.cluster.kubernetes.kinds.known import JOB
+from steepest.cluster.kubernetes.kinds.known import JOB, referred
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
-from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.manifest import CHECKPOINTS, UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
@@ -48,8 +48,9 @@ from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.stop import PodStop
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.observation import Observation, recorded_end
-from steepest.cluster.port import NodeTerms, ReplicaId, ReplicaSpec, Stopped
+from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import InputError, RefusedError
 from steepest.events.common import CheckpointRef, Resources
 
@@ -172,7 +173,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
     async def _start(self, background: KubernetesBackground, folder: IncarnationFolder, order: PodLaunch) -> None:
         try:
             if order.restore is None or not await self._is_known(folder, order.node):
-                await self._check(background, folder.replica.job, order.restore)
+                await self._check(background, folder, order.spec, order.restore)
                 async with self._locked(folder.replica.job):
                     if not await self._is_known(folder, order.node):
                         await launch(self._own_jobs, background, self._state, folder, order)
@@ -238,6 +239,26 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
     def node_terms(self, node: str) -> NodeTerms | None:
         """See ``Cluster.node_terms``: its labels and taints, as the API server has them."""
         return self._background.terms(node) if self._background is not None else None
+
+    def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
+        """See ``Cluster.metrics_folder``: in the job's checkpoints, relative to them or as its process sees them."""
+        path, own = Path(os.path.normpath(Path(CHECKPOINTS, asked))), self._state.checkpoints(job)
+        if not path.is_relative_to(CHECKPOINTS):
+            raise RefusedError(
+                f"losses are read from a job's checkpoints alone, and not from {asked}",
+                code="no-such-program",
+                hint=f"let the job write to {CHECKPOINTS}/metrics, and name that",
+            )
+        return MetricsPlace(own / path.relative_to(CHECKPOINTS), own.parent)
+
+    def _neighbours(self, spec: ReplicaSpec) -> Iterable[str]:
+        """See ``FolderCluster._neighbours``: those of its namespace."""
+        settings = self._jobs_settings
+        named = referred(settings.kinds, spec.env.get(USERS_JOB, ""))
+        for job in self._state.names():
+            pods = [pod for each in self._state.incarnations(ReplicaId(job)) if (pod := pod_of(each)) is not None]
+            if pods and settings.place(pods[-1].namespace) == settings.place(named.namespace if named else ""):
+                yield job
 
     @property
     def jobs_settings(self) -> JobSettings:

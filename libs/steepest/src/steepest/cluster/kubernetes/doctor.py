@@ -28,6 +28,7 @@ GUARDS = "volume.steepest.dev"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 _NAMESPACE = "kubernetes.io/metadata.name"
+_ENFORCED = "pod-security.kubernetes.io/enforce"
 _Rights = Mapping[tuple[str, str], tuple[str, ...]]
 """By group and resource, the verbs."""
 
@@ -185,6 +186,7 @@ async def examine(api: KubernetesApi, patient: Patient) -> list[Finding]:
         ("rights", _users_rights),
         ("users-jobs", _users_jobs_needed),
         ("guard", _guard),
+        ("pod-security", _pod_security),
     )
     asked = [(name, check, patient.namespace) for name, check in checks]
     asked += [(f"{each}/{name}", check, each) for each in patient.users_namespaces for name, check in of_users]
@@ -278,11 +280,13 @@ async def _allowed(api: KubernetesApi, patient: Patient, needed: Mapping[str, _R
 async def _usage(api: KubernetesApi, patient: Patient, namespace: str) -> Finding:
     del namespace
     if await _may(api, patient, "", ("", "nodes/proxy"), "get"):
-        return Finding(check="usage", health=CheckHealth.OK, found="what jobs use is measured")
-    mend = (
-        "give the account get on nodes/proxy, which lets it read all that a kubelet tells,"
-        " or set the chart's nodeAgent.enabled"
-    )
+        mend = (
+            "take away get on nodes/proxy, by which one runs commands in every pod, unless kubelets cannot be reached"
+        )
+        return Finding(check="usage", health=CheckHealth.OFF, found="nodes/proxy is more than is needed", mend=mend)
+    if await _may(api, patient, "", ("", "nodes/stats"), "get"):
+        return Finding(check="usage", health=CheckHealth.OK, found="what jobs use may be measured")
+    mend = "give the account get on nodes/stats, or set the chart's nodeAgent.enabled"
     return Finding(check="usage", health=CheckHealth.OFF, found="what jobs use is unknown", mend=mend)
 
 
@@ -331,6 +335,15 @@ async def _guard(api: KubernetesApi, patient: Patient, namespace: str) -> Findin
         found=f"pods in {namespace} may mount the whole of {patient.claim}",
         mend="name it in the chart's optIn.namespaces, or apply deploy/kubernetes/opt-in-namespace.yaml",
     )
+
+
+async def _pod_security(api: KubernetesApi, patient: Patient, namespace: str) -> Finding:
+    del patient
+    enforced = (await _labels_of(api, namespace) or {}).get(_ENFORCED, "nothing")
+    health = CheckHealth.OK if enforced == "restricted" else CheckHealth.MISSING
+    mend = f"kubectl label namespace {namespace} {_ENFORCED}=restricted: a privileged pod could mount any storage"
+    found = f"of the security of pods in {namespace}, {enforced} is enforced"
+    return Finding(check="pod-security", health=health, found=found, mend=mend if health is CheckHealth.MISSING else "")
 
 
 async def _labels_of(api: KubernetesApi, namespace: str) -> Mapping[str, str] | None:

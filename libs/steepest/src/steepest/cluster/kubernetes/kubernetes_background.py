@@ -130,7 +130,9 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
         self.sight = Sight(api, self.pods)
-        self._sources = sources(self.pods) if sources is not None else ApiServerSources(api, self.pods)
+        self._sources = (
+            sources(self.pods) if sources is not None else ApiServerSources(api, self.pods, self._kubelet_of)
+        )
         self._usage = self._sources.usage
         self._agent = agent
         self._speaker = NodeSpeaker(settings.state, agent.name if agent is not None else None)
@@ -189,6 +191,10 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if self._by_name is None:
             self._by_name = {each.metadata.name: each for each in self.nodes.all()}
         return self._by_name.get(name)
+
+    def _kubelet_of(self, name: str) -> str:
+        found = self.node(name)
+        return found.kubelet if found is not None else ""
 
     def terms(self, name: str) -> NodeTerms | None:
         """Which jobs a node takes; None if the cluster has no such node."""

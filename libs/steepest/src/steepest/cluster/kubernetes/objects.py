@@ -236,6 +236,8 @@ class ClusterNodeStatus(ObjectPart, frozen=True):
 
     allocatable: dict[str, str] = {}
     conditions: list[ObjectCondition] = []
+    addresses: list[dict[str, str]] = []
+    daemon_endpoints: dict[str, dict[str, int]] = {}
 
 
 class ClusterNode(ClusterObject, frozen=True):
@@ -248,6 +250,13 @@ class ClusterNode(ClusterObject, frozen=True):
     def is_ready(self) -> bool:
         """Whether its kubelet answers."""
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def kubelet(self) -> str:
+        """Where its kubelet serves, as ``https://ADDRESS:PORT``; empty: it does not say."""
+        port = self.status.daemon_endpoints.get("kubeletEndpoint", {}).get("Port", 0)
+        at = next((one["address"] for one in self.status.addresses if one["type"] == "InternalIP"), "")
+        return f"https://{f'[{at}]' if ':' in at else at}:{port}" if at and port else ""
 
 
 T = TypeVar("T", bound=ClusterObject)
@@ -271,13 +280,6 @@ class Listing(ObjectPart, Generic[T], frozen=True):
     """One page of a list."""
 
     items: list[T]
-    metadata: ListMetadata
-
-
-class MetadataListing(ObjectPart, frozen=True):
-    """One page of a list of objects of which only their metadata was asked for; an empty one may have null for its items."""
-
-    items: list[ClusterObject] | None
     metadata: ListMetadata
 
 

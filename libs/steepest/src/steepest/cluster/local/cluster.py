@@ -137,7 +137,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         order = ProcessLaunch(node=node, spec=spec, restore=restore, boot=self._boot, share=share, data=self._data)
         try:
             if restore is None or not await asyncio.to_thread(self._is_known_locked, folder, node):
-                await self._check(engine, folder.replica.job, restore)
+                await self._check(engine, folder, spec, restore)
                 await asyncio.to_thread(self._start_locked, folder, order, engine.groups)
         finally:
             if await asyncio.to_thread(folder.path.exists):

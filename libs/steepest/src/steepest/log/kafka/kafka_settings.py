@@ -6,6 +6,7 @@ installed.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -58,6 +59,12 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __repr__(self) -> str:
         return f"Kafka at {self.bootstrap} ({self.security})"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is on other machines and asks for nothing: who reaches it writes the log, and so runs commands."""
+        hosts = [host for one in self.bootstrap.split(",") if (host := one.rpartition(":")[0])]
+        return self.security == "PLAINTEXT" and any(host != "localhost" and host[:4] != "127." for host in hosts)
+
     def client(self) -> dict[str, Any]:
         """The arguments of every client.
 
@@ -83,7 +90,11 @@ class KafkaSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def _ssl_context(self) -> Any:
         from aiokafka.helpers import create_ssl_context  # noqa: PLC0415 - only for TLS
 
+        from steepest.secret_files import refuse_shared  # noqa: PLC0415 - likewise
+
         try:
+            if self.key_file:
+                refuse_shared(Path(self.key_file), Path(self.key_file).stat(), "is the key for Kafka")
             return create_ssl_context(
                 cafile=self.ca_file or None, certfile=self.cert_file or None, keyfile=self.key_file or None
             )

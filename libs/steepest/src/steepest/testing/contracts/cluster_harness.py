@@ -30,12 +30,14 @@ class ClusterHarness(abc.ABC):
         nodes: At least two nodes, and what they have; each has at least 200 millicores.
         pool: Their pool.
         caps_memory: Whether nodes can cap memory.
+        confines: Whether a job has less of the machine than the adapter's user.
         cluster: The adapter in use now.
     """
 
     nodes: dict[str, Resources]
     pool: str
     caps_memory: bool = False
+    confines: bool = False
     cluster: Cluster
 
     @abc.abstractmethod

@@ -5,10 +5,17 @@ It owns these promises as tests. It must never know which adapter it runs on.
 
 from __future__ import annotations
 
-from steepest.cluster.port import ReplicaPhase
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from steepest.cluster.port import MetricsPlace, ReplicaId, ReplicaPhase
+from steepest.errors import UntrustedError
 from steepest.events.common import CheckpointMode
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaState
 from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture, refused
+from steepest.untrusted import files
 
 
 class ReportsContract:
@@ -180,3 +187,37 @@ class ReportsContract:
         status = await stage.cluster.lookup(JOB)
         assert status is not None
         assert (status.incarnation, status.checkpoint) == (1, None)
+
+
+class MetricsContract:
+    """Of adapters whose jobs write files: a user names a folder as the job's process has it, and gets no other one."""
+
+    async def test_metrics_are_read_where_the_process_writes_them(self, stage: ClusterFixture) -> None:
+        """The path that its process has leads to its files; a link among them leads nowhere."""
+        place = stage.cluster.metrics_folder(JOB.job, await tracked(stage, JOB))
+
+        assert files.read(place.folder / "loss", below=place.below, most=100) == b"1 0.5 1\n"
+        with pytest.raises(UntrustedError):
+            files.read(place.folder / "elsewhere" / "etc" / "hostname", below=place.below, most=1000)
+
+    @pytest.mark.parametrize("asked", ["/", "/etc", "{own}/../../..", "{own}/../../other/checkpoints", "/etc\0"])
+    async def test_a_folder_that_its_process_does_not_have_is_refused(self, stage: ClusterFixture, asked: str) -> None:
+        """The job is not started, and leaves no trace. Where jobs have all rights of the adapter's user, any is taken."""
+        asked = asked.format(own=Path(await tracked(stage, OTHER)).parent.parent)
+        spec = msgspec.structs.replace(stage.harness.job(), metrics_folder=asked)
+        if not stage.harness.confines:
+            assert stage.cluster.metrics_folder(JOB.job, asked) == MetricsPlace(Path(asked), Path(asked))
+            return
+        with refused("no-such-program"):
+            stage.cluster.metrics_folder(JOB.job, asked)
+        with refused("no-such-program"):
+            await stage.cluster.start(JOB, 1, stage.here, spec, None)
+
+        assert await stage.cluster.lookup(JOB) is None
+
+
+async def tracked(stage: ClusterFixture, replica: ReplicaId) -> str:
+    """Where the process of a replica has written its metrics, by its own account."""
+    await stage.cluster.start(replica, 1, stage.here, stage.harness.job("--metrics", "--steps", "1"), None)
+    await stage.end(replica)
+    return stage.output(replica).split()[-1]

@@ -99,6 +99,8 @@ class ContractJob:
         print("begins", os.environ["STEEPEST_JOB"], os.environ["STEEPEST_INCARNATION"], *in_gang, flush=True)  # noqa: T201
         if self._options.fail_start == self._replica:
             return 7
+        if self._options.metrics:
+            self._put_metrics(self._checkpoints / "tracked" / "metrics")
         if self._restored:
             self._step = json.loads((self._checkpoints / self._restored / "state.json").read_text())["step"]
         self._put(
@@ -185,6 +187,12 @@ class ContractJob:
             temporary.rename(self._checkpoints / name)
         return {"name": name, "step": self._step, "digest": digest}
 
+    def _put_metrics(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        (folder / "loss").write_text("1 0.5 1\n")
+        (folder / "elsewhere").symlink_to("/")
+        print("tracked", folder, flush=True)  # noqa: T201
+
     def _get(self, name: str) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads((self._control / name).read_text())
@@ -211,6 +219,7 @@ def main() -> None:
     parser.add_argument("--silent", action="store_true", help="answer no request")
     parser.add_argument("--meet", action="store_true", help="do each step together with the peers of the gang")
     parser.add_argument("--fail-start", type=int, help="the replica with this index leaves with status 7 as it starts")
+    parser.add_argument("--metrics", action="store_true", help="write a metric beside its checkpoints, and print where")
     parser.add_argument("--spoil", action="store_true", help="write checkpoints that do not match their manifest")
     sys.exit(ContractJob(parser.parse_args()).run())
 

@@ -63,10 +63,10 @@ class DockerHarness(ClusterHarness):
     def __init__(self, state_dir: Path, engines: Mapping[str, DockerEngine]) -> None:
         self.nodes = {node: Resources(cpu_m=cpu_m, memory_mib=512) for node, cpu_m in SIZES_M.items()}
         self.pool = "test"
-        self.caps_memory = True
+        self.caps_memory = self.confines = True
         self.engines = engines
         self.state = AdapterFolder(state_dir)
-        self.allowed = Allowed((Path(contract_job.__file__).parent,), state_dir)
+        self.allowed = Allowed.named([Path(contract_job.__file__).parent], state_dir)
         self._zombies: list[DockerCluster] = []
 
     def job(self, *arguments: str) -> ReplicaSpec:

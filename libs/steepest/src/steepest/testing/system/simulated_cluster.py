@@ -17,7 +17,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.clock import Clock
-from steepest.cluster.port import NodeTerms, ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaFiles, ReplicaId, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.cluster.simulated.nodes import SimulatedNodes, Then
 from steepest.cluster.simulated.training import Training, Witness
 from steepest.errors import ClusterError, RefusedError
@@ -208,6 +208,11 @@ class SimulatedCluster:
         nodes = self._nodes.nodes if node is None else (node,)
         found = [self._witness.files(training) for name in nodes for training in self._nodes.on(name)]
         return [each for each in found if job is None or each.replica.job == job]
+
+    def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
+        """See ``Cluster.metrics_folder``."""
+        del job
+        return MetricsPlace(Path(asked), Path(asked))
 
     async def forget(self, job: str) -> None:
         """See ``Cluster.forget``."""

@@ -4,6 +4,7 @@ It owns both layouts. The files are MLflow's older default (``mlruns/<experiment
 (``mlflow.db``) its newer one. It must never write to either.
 """
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -11,20 +12,21 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
 from steepest.training_logs.syntax.metric_names import plain, read_name
 from steepest.training_logs.syntax.numbers import to_number, to_step
-from steepest.untrusted.files import open_file
+from steepest.untrusted.files import content_of, open_file
 
 FORMAT_NAME = "mlflow"
 
 MAX_LINE_BYTES = 4096
 """A time, a number and a step take sixty bytes."""
+
+MAX_DATABASE_BYTES = 64 << 20
+"""Of a database that is read: some hundred thousand metrics."""
 
 MAX_RUNS = 100
 """Runs of one database that are tracked; further runs are not read."""
@@ -34,20 +36,14 @@ _POLL_S = 1.0
 _INSTRUCTIONS = 1_000
 _LONGEST_VALUE = 1 << 16
 _ROWS_AT_ONCE = 10_000
+_SHARED_FIRST, _SHARED_BYTES = 0x40000002, 510
+"""What a reader of SQLite's locks: as long as it does, the file is as the last transaction has left it."""
+
+_VERSIONS, _NO_WAL = slice(18, 20), b"\1\1"
 _IS_TABLE = (
     "SELECT count(*) FROM sqlite_master WHERE name = 'metrics' AND type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
 )
-_QUERY = (
-    "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics "
-    "WHERE rowid > ? AND (? IS NULL OR run_uuid = ?) ORDER BY rowid LIMIT ?"
-)
-
-
-class MetricFileState(msgspec.Struct):
-    """The state of a reader of one metric's file; feed a restored reader from ``place.offset`` on."""
-
-    place: LineCursor = msgspec.field(default_factory=LineCursor)
-    lanes: dict[str, MetricSeries] = {}
+_QUERY = "SELECT rowid, run_uuid, key, value, step, is_nan FROM metrics WHERE rowid > ? ORDER BY rowid LIMIT ?"
 
 
 class MetricFileReader:
@@ -55,23 +51,18 @@ class MetricFileReader:
 
     Args:
         name: the metric's name: the file's path below ``metrics``, slashes included.
-        state: an earlier reader's state, to continue from.
     """
 
-    def __init__(self, name: str, *, state: MetricFileState | None = None) -> None:
+    def __init__(self, name: str) -> None:
         self._name = read_name(name.encode("utf-8", "replace"))
-        self._state = MetricFileState() if state is None else _copy(state)
-        self._lines = LineSplitter(self._state.place)
+        self._lanes: dict[str, MetricSeries] = {}
+        self._lines = LineSplitter(LineCursor())
         self._lost = False
 
     @property
     def metrics(self) -> int:
         """Number of metrics tracked."""
-        return len(self._state.lanes)
-
-    def snapshot(self) -> MetricFileState:
-        """A copy of the state."""
-        return _copy(self._state)
+        return len(self._lanes)
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
         """Takes the file's next bytes, split anywhere; lines in another format are skipped.
@@ -93,7 +84,7 @@ class MetricFileReader:
             found = self._found(line.split())
             if found is None:
                 continue
-            record = to_record(self._state.lanes, found, (number, position, 0), FORMAT_NAME)
+            record = to_record(self._lanes, found, (number, position, 0), FORMAT_NAME)
             if record is not None:
                 records.append(record)
         return records
@@ -107,20 +98,19 @@ class MetricFileReader:
 
 
 class MlflowDatabase:
-    """Reads the metrics of a run, or of all runs, from MLflow's SQLite database.
+    """Reads the metrics of all runs from MLflow's SQLite database.
 
     Args:
         path: the database; if it does not exist yet, it has no metrics.
-        run: the run's id; None: all runs.
+        below: nothing below this folder is trusted.
         metric: report only this metric; None: every loss and every held-out quality.
-        after: the position of the last record read, to continue after it.
     """
 
-    def __init__(self, path: Path, *, run: str | None = None, metric: str | None = None, after: int = 0) -> None:
+    def __init__(self, path: Path, *, below: Path, metric: str | None = None) -> None:
         self._path = path
-        self._run = run
+        self._below = below
         self._wanted = None if metric is None else plain(metric)
-        self._after = after
+        self._after = 0
         self._lanes: dict[str, dict[str, MetricSeries]] = {}
 
     def poll(self) -> list[LossRecord]:
@@ -128,15 +118,14 @@ class MlflowDatabase:
 
         Raises:
             sqlite3.DatabaseError: The file is not an MLflow database, or takes longer than a second to answer.
-            UntrustedError: It is not a regular file.
+            UntrustedError: It is not a regular file, its path contains a link, or it is too large.
         """
         try:
-            os.close(open_file(self._path, below=self._path.parent))
-        except FileNotFoundError:
+            image = self._image()
+        except (FileNotFoundError, BlockingIOError):  # not yet, or in the middle of a transaction
             return []
-        rows = self._rows()
         records = []
-        for row, run, key, value, step, is_nan in rows:
+        for row, run, key, value, step, is_nan in self._rows(image) if image else ():
             self._after = row
             found = self._found(key, float("nan") if is_nan else value, step)
             if found is None:
@@ -148,18 +137,31 @@ class MlflowDatabase:
                 records.append(record)
         return records
 
-    def _rows(self) -> list[tuple[Any, ...]]:
+    def _image(self) -> bytes:
+        """The database between two transactions. SQLite itself would follow links, and wait for a pipe beside it.
+
+        Of a database with a write-ahead log, what the log alone has is missing.
+        """
+        descriptor = open_file(self._path, below=self._below)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_BYTES, _SHARED_FIRST)
+            image = bytearray(content_of(descriptor, self._path, most=MAX_DATABASE_BYTES))
+        finally:
+            os.close(descriptor)
+        image[_VERSIONS] = _NO_WAL[: len(image[_VERSIONS])]
+        return bytes(image)
+
+    def _rows(self, image: bytes) -> list[tuple[Any, ...]]:
         """Query the new rows, in limited time. A view named ``metrics`` would run the job's SQL, so it must be a table."""
         until = time.monotonic() + _POLL_S
-        with closing(
-            sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=_POLL_S)
-        ) as database:
+        with closing(sqlite3.connect(":memory:")) as database:
+            database.deserialize(image)
             database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             database.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
             database.execute("PRAGMA trusted_schema = OFF")
             if not database.execute(_IS_TABLE).fetchone()[0]:
                 raise sqlite3.DatabaseError("it has no table of metrics")
-            return database.execute(_QUERY, (self._after, self._run, self._run, _ROWS_AT_ONCE)).fetchall()
+            return database.execute(_QUERY, (self._after, _ROWS_AT_ONCE)).fetchall()
 
     def _found(self, key: object, value: object, step: object) -> Reading | None:
         if not isinstance(key, str) or not isinstance(value, int | float):
@@ -173,7 +175,3 @@ class MlflowDatabase:
 
 def _at(step: int | None) -> RunPosition:
     return RunPosition(step, None, None if step is None else (step,))
-
-
-def _copy(state: MetricFileState) -> MetricFileState:
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=MetricFileState)

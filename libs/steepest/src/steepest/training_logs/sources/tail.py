@@ -11,7 +11,7 @@ import fnmatch
 import os
 import re
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from functools import lru_cache
 from pathlib import Path
 
@@ -117,7 +117,7 @@ async def follow_folder(
     folder: Path,
     pattern: str,
     *,
-    places: Mapping[Path, TailCursor] | None = None,
+    below: Path,
     stop: asyncio.Event | None = None,
     poll_s: float = 1.0,
 ) -> AsyncGenerator[tuple[Path, Chunk], None]:
@@ -127,9 +127,9 @@ async def follow_folder(
     Files are closed between reads.
 
     Args:
-        folder: may be created later; nothing below it is trusted.
+        folder: may be created later.
         pattern: as for ``Path.rglob``, e.g. ``events.out.tfevents.*`` or ``metrics/*``.
-        places: where to continue in each file.
+        below: nothing below this folder is trusted.
         stop: once set, the existing content is read to its end and the iteration ends; None: it never ends.
         poll_s: polling period in seconds. TensorBoard's and MLflow's writers flush only every few seconds.
 
@@ -142,13 +142,13 @@ async def follow_folder(
     while True:
         last = stop.is_set()
         began = time.monotonic()
-        for entry in await asyncio.to_thread(_matching, folder, pattern):
+        for entry in await asyncio.to_thread(_matching, folder, pattern, below):
             path = folder / entry.name
             if path not in followers:
                 if len(followers) >= FILES_MOST:
                     _warn_once(folder, f"only {FILES_MOST} of its files are followed")
                     continue
-                followers[path] = _Follower(path, folder, (places or {}).get(path))
+                followers[path] = _Follower(path, below, None)
             written = (entry.stat.st_ino, entry.stat.st_size, entry.stat.st_mtime_ns)
             if read.get(path) == written:
                 continue
@@ -163,12 +163,12 @@ async def follow_folder(
         await _wait(None, stop, max(poll_s, (time.monotonic() - began) / LOOKING_SHARE))
 
 
-def _matching(folder: Path, pattern: str) -> list[Entry]:
+def _matching(folder: Path, pattern: str, below: Path) -> list[Entry]:
     """The files that match, sorted by name."""
     parts = [re.compile(fnmatch.translate(part)) for part in pattern.split("/")]
     found = []
     try:
-        for entry in walk(folder, below=folder, most=ENTRIES_MOST, deepest=DEEPEST):
+        for entry in walk(folder, below=below, most=ENTRIES_MOST, deepest=DEEPEST):
             names = entry.name.split("/")[-len(parts) :]
             if entry.is_file and len(names) == len(parts) and all(map(re.Pattern.match, parts, names)):
                 found.append(entry)
@@ -229,7 +229,7 @@ class _Follower:
             if _same_file(self._path, place):
                 self._open(self._path, place.offset)
                 return
-            self._waiting = _rotated_since(self._path, place)
+            self._waiting = _rotated_since(self._path, place, self._below)
             if self._waiting:
                 self._open(self._waiting.pop(0), place.offset)
                 return
@@ -295,11 +295,11 @@ def _same_file(path: Path, place: TailCursor) -> bool:
     return (stat.st_dev, stat.st_ino) == (place.device, place.inode)
 
 
-def _rotated_since(path: Path, place: TailCursor) -> list[Path]:
+def _rotated_since(path: Path, place: TailCursor, below: Path) -> list[Path]:
     """The file that was being read and those rotated after it, oldest first; none if it is gone."""
     dated = sorted(
         (entry.stat.st_mtime_ns, entry.name, path.parent / entry.name)
-        for entry in walk(path.parent, below=path.parent, most=ENTRIES_MOST, deepest=1)
+        for entry in walk(path.parent, below=below, most=ENTRIES_MOST, deepest=1)
         if entry.is_file and entry.name.startswith(f"{path.name}.") and not entry.name.endswith(_COMPRESSED)
     )
     rotated = [other for _, _, other in dated]

@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 
-import msgspec
-
 from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
 from steepest.training_logs.ledger import MetricSeries, to_record
 from steepest.training_logs.records import LossRecord, Split
@@ -30,39 +28,20 @@ _TYPES = {1: "<f", 2: "<d", 19: "<e"}
 """TensorFlow's DT_FLOAT, DT_DOUBLE and DT_HALF as ``struct`` formats."""
 
 
-class EventState(msgspec.Struct):
-    """The state of a reader of event files; feed a restored reader from ``offset`` on.
-
-    Attributes:
-        offset: byte offset of the first frame that has not been read completely.
-        frame: 1-based number of that frame.
-        passing: bytes still to be skipped, of a frame that was too long.
-        broken: number of frames with a wrong checksum.
-        lanes: the state of each metric.
-    """
-
-    offset: int = 0
-    frame: int = 1
-    passing: int = 0
-    broken: int = 0
-    lanes: dict[str, MetricSeries] = {}
-
-
 class EventReader:
     """Reads scalars from the bytes of one event file.
 
     Args:
         metric: report only this tag; None: every loss and every held-out quality.
         split: the split that the file's folder implies (Keras writes to ``train`` and ``validation``); a tag overrides it.
-        state: an earlier reader's state, to continue from.
     """
 
-    def __init__(
-        self, metric: str | None = None, *, split: Split | None = None, state: EventState | None = None
-    ) -> None:
-        self._state = EventState() if state is None else _copy(state)
-        self._wanted = None if metric is None else plain(metric)
-        self._context = Context(wanted=self._wanted)
+    def __init__(self, metric: str | None = None, *, split: Split | None = None) -> None:
+        self._offset, self._frame = 0, 1  # of the first frame that has not been read completely, and its number
+        self._passing = 0  # bytes still to be skipped, of a frame that was too long
+        self._broken = 0
+        self._lanes: dict[str, MetricSeries] = {}
+        self._context = Context(wanted=None if metric is None else plain(metric))
         self._split = split
         self._buffer = b""
         self._lost = False
@@ -70,16 +49,12 @@ class EventReader:
     @property
     def metrics(self) -> int:
         """Number of metrics tracked."""
-        return len(self._state.lanes)
+        return len(self._lanes)
 
     @property
     def broken_frames(self) -> int:
         """Number of frames with a wrong checksum; after a wrong length the rest of the file cannot be read."""
-        return self._state.broken
-
-    def snapshot(self) -> EventState:
-        """A copy of the state."""
-        return _copy(self._state)
+        return self._broken
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
         """Takes the file's next bytes, split anywhere; returns the records of the frames that they complete."""
@@ -87,8 +62,8 @@ class EventReader:
         for payload in self._frames(chunk):
             found = [one for one in scalars(payload, self._split) if self._is_kept(one)]
             for index, one in enumerate(found):
-                place = (self._state.frame - 1, self._state.offset, index)
-                record = to_record(self._state.lanes, one, place, FORMAT_NAME)
+                place = (self._frame - 1, self._offset, index)
+                record = to_record(self._lanes, one, place, FORMAT_NAME)
                 if record is not None:
                     records.append(record)
         return records
@@ -107,7 +82,7 @@ class EventReader:
         while len(self._buffer) >= _LENGTH.size:
             length, checksum = _LENGTH.unpack_from(self._buffer)
             if masked_crc32c(self._buffer[:8]) != checksum:
-                self._state.broken += 1
+                self._broken += 1
                 self._lost, self._buffer = True, b""
                 return
             size = _LENGTH.size + length + _CHECKSUM.size
@@ -125,23 +100,23 @@ class EventReader:
         if masked_crc32c(payload) == checksum:
             yield payload
         else:
-            self._state.broken += 1
+            self._broken += 1
 
     def _advance(self, size: int) -> None:
         self._buffer = self._buffer[size:]
-        self._state.offset += size
-        self._state.frame += 1
+        self._offset += size
+        self._frame += 1
 
     def _begin_passing(self, size: int) -> None:
         rest, self._buffer = self._buffer, b""
-        self._state.passing = size
-        self._state.frame += 1
+        self._passing = size
+        self._frame += 1
         self._buffer = self._pass_over(rest)
 
     def _pass_over(self, chunk: bytes) -> bytes:
-        passed = min(self._state.passing, len(chunk))
-        self._state.passing -= passed
-        self._state.offset += passed
+        passed = min(self._passing, len(chunk))
+        self._passing -= passed
+        self._offset += passed
         return chunk[passed:]
 
 
@@ -251,7 +226,3 @@ def _crc_table() -> tuple[int, ...]:
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
         table.append(crc)
     return tuple(table)
-
-
-def _copy(state: EventState) -> EventState:
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(state), type=EventState)

@@ -1,11 +1,11 @@
-"""Where an adapter reads what pods print and use: from the API server, or nowhere, because agents on the nodes do.
+"""Where an adapter reads what pods print and use: from API server and kubelets, or nowhere, because agents on the nodes do.
 
 It owns that choice's two simple cases; an agent's own case is in ``agent``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
@@ -58,17 +58,18 @@ class PodSources(Protocol):
 
 
 class ApiServerSources:
-    """Reads all of it through the API server.
+    """Reads output through the API server, and asks kubelets for use.
 
     Args:
         api: The API server.
         pods: The copies of the pods.
+        kubelet_of: Where the kubelet of a node serves; empty: it is not known.
     """
 
-    def __init__(self, api: KubernetesApi, pods: NamespacedPods) -> None:
+    def __init__(self, api: KubernetesApi, pods: NamespacedPods, kubelet_of: Callable[[str], str]) -> None:
         self._pods = pods
         self._api = api
-        self.usage: PodMeter = PodUsage(api)
+        self.usage: PodMeter = PodUsage(api, kubelet_of)
 
     def output(
         self, folder: IncarnationFolder, record: PodRecord, pod: Pod | None, *, patience_s: float, delay_s: float

@@ -1,4 +1,7 @@
-"""Measures pods through their kubelets' summaries, which the API server passes on.
+"""Measures pods through their kubelets' summaries.
+
+A kubelet is asked itself, for which one needs the right to ``nodes/stats`` alone. Where that fails, the API server is asked
+to pass the question on, for which it wants ``nodes/proxy``: who has that right may also run commands in every pod.
 
 It owns the requests and their arithmetic. Unknown is None, never 0. A kubelet measures every few seconds, so a sample
 is used until the next one.
@@ -8,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 
 import msgspec
@@ -24,10 +27,11 @@ _log = Logger()
 _MIB = 1 << 20
 _PERIOD_S = 1.0
 NODES_A_SECOND = 50
-"""Kubelets that are asked in a second: of more nodes each is asked less often, because the API server passes it all on."""
+"""Kubelets that are asked in a second: of more nodes each is asked less often."""
 
 _ASKED_AT_ONCE = 8
 _CALL_S = 5.0
+_SUMMARY = "/stats/summary"
 
 
 class _CpuTime(msgspec.Struct, rename="camel"):
@@ -91,10 +95,13 @@ class PodUsage:
 
     Args:
         api: The API server.
+        kubelet_of: Where the kubelet of a node serves; empty: it is not known.
     """
 
-    def __init__(self, api: KubernetesApi) -> None:
+    def __init__(self, api: KubernetesApi, kubelet_of: Callable[[str], str]) -> None:
         self._api = api
+        self._kubelet_of = kubelet_of
+        self._proxied: set[str] = set()  # nodes to ask through the API server next
         self._samples: dict[str, PodSample] = {}
         self._use: dict[str, ResourceUse] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -129,11 +136,14 @@ class PodUsage:
     async def _ask(self, node: str, pause_s: float) -> None:
         try:
             async with self._turns:
-                body = await self._api.request("GET", f"/api/v1/nodes/{node}/proxy/stats/summary", timeout_s=_CALL_S)
+                kubelet = "" if node in self._proxied else self._kubelet_of(node)
+                path = _SUMMARY if kubelet else f"/api/v1/nodes/{node}/proxy{_SUMMARY}"
+                body = await self._api.request("GET", path, timeout_s=_CALL_S, server=kubelet or None)
             for pod in decode(body, KubeletSummary).pods:
                 self._take(pod)
         except (ClusterError, UntrustedError) as error:
             _log.info("node not measured", node=node, why=str(error)[:500])
+            self._proxied ^= {node}
         await asyncio.sleep(pause_s)
 
     def _take(self, pod: MeasuredPod) -> None:
