@@ -227,7 +227,7 @@ async def test_only_nodes_that_take_pods_are_taken(server: ApiServerStub, kubeco
         node("preferred", taints=[{"key": "k", "effect": "PreferNoSchedule"}]),
         node("away", ready="Unknown"),
     ]
-    size = Resources(cpu_m=3900, memory_mib=2048, gpus=2, extended=(("example.com/fpga", 1),))
+    size = Resources(cpu_m=3900, memory_mib=2048, gpus=2, extended=(("example.com/fpga", 1),), replicas=110)
 
     assert await asyncio.to_thread(nodes, kubeconfig) == [("good", size), ("preferred", size)]
 

@@ -73,6 +73,7 @@ async def test_no_route_shows_a_secret_to_who_may_only_read(tmp_path: Path) -> N
     """Every operation that there is, now, at an earlier position, and as a stream."""
     tokens = tmp_path / "tokens"
     tokens.write_text(f"read {TOKEN}\n")
+    tokens.chmod(0o600)
     walked = []
     async with (
         served_pool(await log_of(*submitted())) as pool,

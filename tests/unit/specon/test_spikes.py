@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from steepest.sim.losses.real_curves import algoperf_curves, pollux_curves, taskset_curves
 from tests.unit.sim.samples import real_data
 
 from steepest.events.facts import LogOpened
@@ -21,6 +20,7 @@ from steepest.events.received import Received
 from steepest.events.registry import FLAGS, encode
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.growth import LARGEST_VALUE, LASTS, SPIKE
+from tools.real_curves import algoperf_curves, pollux_curves, taskset_curves
 
 PER_INTERVAL = 6
 MAX, SETTLED = Normalisation.MAX, Normalisation.SETTLED

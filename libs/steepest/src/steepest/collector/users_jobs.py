@@ -138,9 +138,8 @@ class UsersJobs(Effector):
         kind = of.kind
         name = job_name(found.metadata.name, found.metadata.uid)
         known = self._view.jobs.get(name)
-        is_its_job = known is not None and known.request == found.metadata.uid and USERS_JOB in known.spec.env
         try:
-            if known is not None and is_its_job:
+            if known is not None and _is_job_of(found, known):
                 await self._note_end(of, found, known)
                 return
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
@@ -212,3 +211,8 @@ class UsersJobs(Effector):
                 asked = referred((of.kind,), job.spec.env.get(USERS_JOB, ""))
                 if asked is not None and asked.namespace == of.namespace:
                     await send(c.JobCancelRequested(job=job.name, request=f"{job.request}-deleted"))
+
+
+def _is_job_of(found: UsersObject, job: Job) -> bool:
+    """Whether a job is that of an object. One that is over has no variables any more."""
+    return job.request == found.metadata.uid and (job.outcome is not None or USERS_JOB in job.spec.env)

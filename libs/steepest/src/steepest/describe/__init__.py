@@ -337,7 +337,7 @@ def _surplus_stopped(event: c.SurplusStopped) -> str:
 
 
 def _placed(event: c.JobPlaced) -> str:
-    since = f"from {_checkpoint(event.restore)}" if event.restore else "from its beginning"
+    since = f"from its checkpoint of step {event.restore.step}" if event.restore else "from its beginning"
     where = places(event.nodes) if event.nodes else event.node
     return f"{event.job} is placed on {where}, {since} (incarnation {event.incarnation})"
 
@@ -399,10 +399,6 @@ def _limit_refused(event: c.LimitsRefused) -> str:
 
 def _after(step: int | None) -> str:
     return "" if step is None else f" after step {step}"
-
-
-def _checkpoint(checkpoint: CheckpointRef) -> str:
-    return f"its checkpoint of step {checkpoint.step}"
 
 
 _SENTENCES: Mapping[type, Callable[[Any], str]] = {

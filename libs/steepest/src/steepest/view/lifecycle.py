@@ -133,7 +133,7 @@ def replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped) -> gang
     remember(job, event.checkpoint)
     name = f"replica {event.replica} on {event.node}"
     why = f"{name}: {event.reason}" if event.reason else name
-    return _judge(view, job, before, event.replica, event.exit_status, why)
+    return _judge(view, job, before, event.replica, exit_status=event.exit_status, why=why)
 
 
 def lose_replicas(view: Projection, job: Job, node: str, why: str) -> gangs.GangVerdict:
@@ -142,11 +142,11 @@ def lose_replicas(view: Projection, job: Job, node: str, why: str) -> gangs.Gang
     lost = [index for index, replica in enumerate(job.replicas) if replica.node == node and not replica.ended]
     for index in lost:
         gangs.end(job, index, None, None)
-    return _judge(view, job, before, lost[0], None, why) if lost else before
+    return _judge(view, job, before, lost[0], exit_status=None, why=why) if lost else before
 
 
 def _judge(
-    view: Projection, job: Job, before: gangs.GangVerdict, replica: int, exit_status: int | None, why: str
+    view: Projection, job: Job, before: gangs.GangVerdict, replica: int, *, exit_status: int | None, why: str
 ) -> gangs.GangVerdict:
     """Keep how a gang ended, where the end of a replica is the end of the gang."""
     verdict = gangs.verdict(job)
