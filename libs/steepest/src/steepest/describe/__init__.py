@@ -17,7 +17,7 @@ from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.events.common import CheckpointMode
 from steepest.events.dragon_parameters import DragonParameters
 from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.jobs import GRACE_INTERVALS
