@@ -5,7 +5,7 @@ UV_VERSION := 0.13.8
 BIN := .venv/bin
 UV := $(BIN)/uv
 STAMP := .make
-MEMBERS := $(wildcard libs/*) $(wildcard services/*)
+MEMBERS := $(wildcard libs/*) services
 EDITABLE := $(foreach member,$(MEMBERS),-e $(member))
 GO_BUILD := go build -mod=readonly -trimpath
 export UV_PYTHON_DOWNLOADS := never
@@ -266,18 +266,18 @@ kubernetes-programs: $(addprefix $(KUBERNETES)/,kubelet containerd coredns pause
 	    containernetworking-plugins runc iptables iproute2 openssl; }
 
 kubernetes: $(STAMP)/runtime kubernetes-programs ## Build and start Kubernetes with two real nodes (Go, root; the first build takes minutes)
-	@$(BIN)/python -m steepest.kubernetes_lab start
+	@$(BIN)/python -m tools.kubernetes_lab start
 
 .PHONY: kubernetes-link
 kubernetes-link: $(STAMP)/runtime kubernetes-programs links ## The same, where a link of MBIT=100 joins the nodes: one reaches the volume over it
-	@$(BIN)/python -m steepest.kubernetes_lab link $(or $(MBIT),100)
+	@$(BIN)/python -m tools.kubernetes_lab link $(or $(MBIT),100)
 
 .PHONY: kubernetes-services
 kubernetes-services: $(STAMP)/runtime kubernetes-programs $(KUBERNETES)/helm .kafka/libs ## The same, with Helm and the images that the chart needs
-	@$(BIN)/python -m steepest.kubernetes_lab services
+	@$(BIN)/python -m tools.kubernetes_lab services
 
 kubernetes-stop: ## Stop it, and remove what it left on this machine
-	@$(BIN)/python -m steepest.kubernetes_lab stop
+	@$(BIN)/python -m tools.kubernetes_lab stop
 
 CONTROLLERS := $(addprefix $(KUBERNETES)/,jobset trainer training-operator)
 test-kubernetes: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/helm $(if $(findstring end_to_end,$(TEST)),,$(CONTROLLERS)) .kafka/libs ## The Kubernetes adapter and the chart on two real nodes; the last line is one JSON object
@@ -303,7 +303,7 @@ bench-link: $(STAMP)/dev kubernetes-programs links ## What moves over a link bet
 	@$(BIN)/python -m benchmarks.kubernetes.link --mbit $(or $(MBIT),100)
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs
-	@$(BIN)/python -m steepest.docker_lab.images
+	@$(BIN)/python -m steepest_lab.docker_engines.images
 
 chaos: $(STAMP)/dev .kafka/libs ## Kill services and the broker under load, then prove that nothing was lost: SEED=1 KILLS=100
 	@$(BIN)/python -m tests.chaos.run --seed $(or $(SEED),1) --kills $(or $(KILLS),100)
@@ -316,8 +316,8 @@ DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package 
 
 lock: ## Resolve the dependencies again, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra client --extra demo --extra docker --extra gateway --extra kafka --extra kubernetes --extra mqtt libs/steepest/pyproject.toml \
-	  --no-emit-package steepest-sdk $(DATA_ONLY) -o requirements/runtime.txt
+	  --no-emit-index-url --no-emit-find-links --extra client --extra docker --extra gateway --extra kafka --extra kubernetes --extra mqtt libs/steepest/pyproject.toml libs/steepest-lab/pyproject.toml \
+	  --no-emit-package steepest --no-emit-package steepest-sdk --no-emit-package steepest-services $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

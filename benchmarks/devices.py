@@ -1,7 +1,7 @@
 """What the policy ``steepest`` would come to on devices, where a job has its GPUs or has not: by suspensions alone.
 
-A prototype of the rule, in the simulator of ``steepest reproduce pickyman`` (:mod:`steepest.sim.preemption`): GPUs of one
-cluster, gangs whole or not at all, suspensions that wait for the end of an epoch, starts that read data. Jobs are drawn
+A prototype of the rule, in the simulator of ``steepest reproduce pickyman`` (:mod:`steepest_lab.sim.preemption`): GPUs of
+one cluster, gangs whole or not at all, suspensions that wait for the end of an epoch, starts that read data. Jobs are drawn
 from Philly's or Muri's trace, on ``GPUS`` GPUs.
 
 * ``steepest``: a waiting job takes the places of running ones whose index, the worth of a GPU-second
@@ -33,9 +33,9 @@ from benchmarks.frame.bench import changed, data, each, figure, options
 
 from steepest.policies.steepest.fair.fair_sharing import Load, run_fairly
 from steepest.policies.steepest.learning import SHARES, worth
-from steepest.sim.preemption.experiment import GIB_S, JOBS, TRACES, drawn
-from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase, jobs_of
-from steepest.sim.preemption.simulate import (
+from steepest_lab.sim.preemption.experiment import GIB_S, JOBS, TRACES, drawn
+from steepest_lab.sim.preemption.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase, jobs_of
+from steepest_lab.sim.preemption.simulate import (
     LOOK_EVERY_S,
     LOOKED_AT,
     MIN_RUN_S,
@@ -43,8 +43,8 @@ from steepest.sim.preemption.simulate import (
     TINY,
     PreemptionLoop,
 )
-from steepest.sim.workload import SimJob
-from steepest.sim.workloads.read import read_workload
+from steepest_lab.sim.workload import SimJob
+from steepest_lab.sim.workloads.read import read_workload
 
 GPUS = 64
 LEARNING = 0.45

@@ -20,15 +20,15 @@ import time
 from pathlib import Path
 
 from benchmarks.frame.bench import doing, figure, options, skip
+from tests.harness.docker_harness import why_not
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.stats import Stats, read_lines
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import running_engine
 from steepest.events.common import Resources
-from steepest.testing.contracts.docker_harness import why_not
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import running_engine
 
 NODE = "bench"
 STARTS_AT_ONCE = 4

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from benchmarks.frame.bench import doing, each, figure, options, percentiles
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -28,8 +30,6 @@ from steepest.policies.dragon.gang_scheduler import CHANGES, GangScheduler
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
 

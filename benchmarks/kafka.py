@@ -104,7 +104,7 @@ class Bench:
         settings = Settings(state_dir=root, kafka=self.kafka, metrics=MetricsSettings(port=port))
         self.processes.append(
             subprocess.Popen(
-                [sys.executable, "-m", f"steepest_{service}"],
+                [sys.executable, "-m", f"steepest_services.{service}"],
                 env={**os.environ, **as_environment(settings)},
                 stderr=subprocess.DEVNULL,
                 stdin=subprocess.DEVNULL,

@@ -24,6 +24,8 @@ from pathlib import Path
 import msgspec
 from benchmarks.frame.bench import between, doing, figure, options
 from benchmarks.kafka import Bench, broker
+from tests.harness.scenarios.folded_pool import joined, submitted
+from tests.harness.waiting import until
 
 from steepest.app.state_folder import Installation, NodeSpec, PoolSpec
 from steepest.events.cluster import LogOpened, PoolConfigured
@@ -35,8 +37,6 @@ from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.policies.placement.placer import Placer
 from steepest.runtime.decode import minted_record, new_record, received
 from steepest.runtime.engine import PoolEngine
-from steepest.testing.scenarios.folded_pool import joined, submitted
-from steepest.testing.waiting import until
 
 POOLS = 8
 NODES = 10

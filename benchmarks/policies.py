@@ -30,13 +30,13 @@ from benchmarks.frame.bench import changed, each, figure, kept, options
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
-from steepest.sim.cluster_spec import ClusterSpec
-from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import POOL
-from steepest.sim.result import SimulationResult
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
-from steepest.sim.workloads.read import open_workload
+from steepest_lab.sim.cluster_spec import ClusterSpec
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.policies import POOL
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
+from steepest_lab.sim.workloads.read import open_workload
 
 FIGURES = ("mean_jct", "median_jct", "makespan", "mean_t90")
 LIE = 0.1

@@ -15,6 +15,7 @@ from itertools import product
 
 import msgspec
 from benchmarks.frame.bench import cpu_s, doing, figure, options
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -24,7 +25,6 @@ from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.division import Victim, Wanted, best_block, gain_ms, room_in_ms
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.queueing.wish import Wish
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 NODE = "n1"
 

@@ -24,12 +24,12 @@ from benchmarks.frame.bench import cpu_s, doing, each, figure, options
 
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.sim.clusters import open_cluster
-from steepest.sim.losses.thesis import SPECON
-from steepest.sim.policies import LIVE
-from steepest.sim.reproduce.verdict import estimate
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.losses.thesis import SPECON
+from steepest_lab.sim.policies import LIVE
+from steepest_lab.sim.reproduce.verdict import estimate
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
 
 JOBS_A_NODE = 10
 ARRIVALS_S = 600.0
@@ -39,10 +39,10 @@ NARROWER = 4
 MIXED = """
 import time
 from steepest.events.parameters import PoolParameters
-from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import LIVE
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workloads.read import open_workload
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.policies import LIVE
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workloads.read import open_workload
 
 parameters = LIVE["specon"].parameters(PoolParameters())
 def simulate(seed):

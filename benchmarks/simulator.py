@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 from benchmarks.frame.bench import between, cpu_s, data, doing, each, figure, options
 
-from steepest.policies.baselines.optimus import OptimusParameters
-from steepest.sim.allocation.simulate import simulate_allocation
-from steepest.sim.cluster_spec import ClusterSpec
-from steepest.sim.clusters import open_cluster
-from steepest.sim.result import SimulationResult
-from steepest.sim.rules import DEFAULT, MURI, POLLUX, AtEveryEvent, AtRestart, Countdown, Placement, Rules
-from steepest.sim.workload import Workload
-from steepest.sim.workloads.read import read_workload
+from steepest_lab.baselines.optimus import OptimusParameters
+from steepest_lab.sim.allocation.simulate import simulate_allocation
+from steepest_lab.sim.cluster_spec import ClusterSpec
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.rules import DEFAULT, MURI, POLLUX, AtEveryEvent, AtRestart, Countdown, Placement, Rules
+from steepest_lab.sim.workload import Workload
+from steepest_lab.sim.workloads.read import read_workload
 
 
 class Case(msgspec.Struct, frozen=True):

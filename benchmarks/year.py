@@ -1,6 +1,6 @@
 """State after a year: sizes of snapshots and logs of a pool that runs 1,000 jobs a day, after months 1, 2, 6 and 12.
 
-The real deciders run it in virtual time (``steepest.testing.system.year``). One job in twenty is never said to have
+The real deciders run it in virtual time (``tests.harness.system.year``). One job in twenty is never said to have
 ended, 20 spot machines a day come under names of their own and never return, and all restarts from its snapshots every
 month. What a snapshot holds must be as large after a year as after a month, within a tenth; and so must what jobs leave in
 the state folder's ``ended/``, where the adapters' own retention removes it every day.
@@ -19,6 +19,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from benchmarks.frame.bench import each, figure, options
+from tests.harness.system.year import STEPS_A_DAY, PoolLife
 
 from steepest.cluster.folders import ended_jobs
 from steepest.events import cluster as c
@@ -26,7 +27,6 @@ from steepest.events.common import Resources
 from steepest.events.registry import encode
 from steepest.policies.monitor import facts
 from steepest.policies.monitor.use import USAGE_EVERY_MS
-from steepest.testing.system.year import STEPS_A_DAY, PoolLife
 
 MONTH = 30
 SHOWN = (1, 2, 6, 12)

@@ -25,12 +25,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.harness.system.rig import events_of
+
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.log.files.file_log import FileLog
-from steepest.sim.whatif.history import read_history
-from steepest.sim.whatif.play import AS_RECORDED, play_on
-from steepest.testing.system.rig import events_of
+from steepest_lab.sim.whatif.history import read_history
+from steepest_lab.sim.whatif.play import AS_RECORDED, play_on
 
 DECISIONS = (c.CategoryChanged, c.MigrationPlanned, c.StayDecided)
 

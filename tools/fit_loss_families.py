@@ -1,5 +1,5 @@
 # ruff: noqa: INP001 - a tool, not a package
-"""Fits the loss families of ``steepest.sim.losses`` to real runs and writes ``families.json``.
+"""Fits the loss families of ``steepest_lab.sim.losses`` to real runs and writes ``families.json``.
 
 Every run is fitted with every shape: a shape's rates are searched on a logarithmic grid and then refined (Nelder, Mead),
 and for given rates its other parameters, none below 0, follow by least squares (Golub, Pereyra 1973; ``scipy``'s
@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, nnls
 
-from steepest.sim.losses.curve import Exponential, Fitted, Inverse, Power, TwoPhase
-from steepest.sim.losses.families import Catalogue, Family, task_of
+from steepest_lab.sim.losses.curve import Exponential, Fitted, Inverse, Power, TwoPhase
+from steepest_lab.sim.losses.families import Catalogue, Family, task_of
 from tools.real_curves import RealCurve, algoperf_curves, pollux_curves, taskset_curves
 
-OUT = Path(__file__).parents[1] / "libs/steepest/src/steepest/sim/losses/families.json"
+OUT = Path(__file__).parents[1] / "libs/steepest-lab/src/steepest_lab/sim/losses/families.json"
 
 MOST_POINTS = 400
 SMOOTHED_OVER = 5

@@ -17,11 +17,11 @@ import statistics
 
 import msgspec
 
-from steepest.sim.reproduce.experiment import Experiment
-from steepest.sim.reproduce.papers import PAPERS
-from steepest.sim.reproduce.placement import Start
-from steepest.sim.reproduce.run import ran
-from steepest.sim.run import side_by_side
+from steepest_lab.sim.reproduce.experiment import Experiment
+from steepest_lab.sim.reproduce.papers import PAPERS
+from steepest_lab.sim.reproduce.placement import Start
+from steepest_lab.sim.reproduce.run import ran
+from steepest_lab.sim.run import side_by_side
 
 SEEDS = 20
 STEPS = 12

@@ -16,9 +16,9 @@ import msgspec
 
 from steepest.errors import InputError
 from steepest.policies.steepest.learning_history import LEARNED
-from steepest.sim.losses.curve import Points
-from steepest.sim.table import csv_rows
-from steepest.sim.text import read_text
+from steepest_lab.sim.losses.curve import Points
+from steepest_lab.sim.table import csv_rows
+from steepest_lab.sim.text import read_text
 
 _WHOLE = 0.9
 """A run counts where its losses reach this share of its last evaluation: most logs hold their first 100 steps only."""

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from benchmarks.frame.bench import between, cpu_s, doing, each, figure, options
+from tests.harness.call_count import count_calls
 
 from steepest.events.received import Received
-from steepest.testing.call_count import count_calls
 
 FOLD_JOBS = 100
 

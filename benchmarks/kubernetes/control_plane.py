@@ -23,7 +23,7 @@ import msgspec
 import psutil
 
 from steepest.errors import ClusterError
-from steepest.kubernetes_lab.daemons import Daemons
+from tools.kubernetes_lab.daemons import Daemons
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 ADMIN = "admin"

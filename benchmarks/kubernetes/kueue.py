@@ -14,8 +14,8 @@ from benchmarks.kubernetes.control_plane import QPS, free_ports
 from benchmarks.kubernetes.fake_kubelets import NAMESPACE
 from benchmarks.kubernetes.plane_host import HostedContender
 
-from steepest.kubernetes_lab.kueue import KueueController
-from steepest.kubernetes_lab.layout import KUEUE
+from tools.kubernetes_lab.kueue import KueueController
+from tools.kubernetes_lab.layout import KUEUE
 
 QUEUE = "bench"
 _API = "kueue.x-k8s.io/v1beta2"

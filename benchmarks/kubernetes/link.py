@@ -1,6 +1,6 @@
 """What moves over a link take, beside what their plans said beforehand: real jobs on the lab's two real nodes.
 
-The second node reaches the volume over a link of ``--mbit`` Mbit/s (:mod:`steepest.kubernetes_lab.link`), and as the
+The second node reaches the volume over a link of ``--mbit`` Mbit/s (:mod:`tools.kubernetes_lab.link`), and as the
 control over the same link at no limited rate. In each direction a new system without experience moves the calibration's
 jobs, and then those that count, one after the other, with checkpoints of sizes that were not moved before. The plan of a
 move has its prediction.
@@ -22,9 +22,9 @@ from typing import Any
 
 from tests.integration.kubernetes.linked_moves import TO_FAR, TO_NEAR, LinkedMove, MovingJobs, linked_system
 
-from steepest.kubernetes_lab import link
-from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
-from steepest.kubernetes_lab.layout import NAMESPACE, default_folder
+from tools.kubernetes_lab import link
+from tools.kubernetes_lab.lab import KubernetesLab, missing, running_lab
+from tools.kubernetes_lab.layout import NAMESPACE, default_folder
 
 CALIBRATION_MIB = (20, 60, 20, 60, 20)
 COUNTED_MIB = (30, 40, 50, 80, 100, 90, 70)

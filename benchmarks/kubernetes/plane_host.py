@@ -15,14 +15,14 @@ import psutil
 from benchmarks.kubernetes.contenders import Contender, Stage
 from benchmarks.kubernetes.control_plane import ADMIN
 
-from steepest.kubernetes_lab.controllers import missing_program
-from steepest.kubernetes_lab.daemons import Daemons
-from steepest.kubernetes_lab.kubectl import kubectl
-from steepest.kubernetes_lab.layout import LabFolder
+from tools.kubernetes_lab.controllers import missing_program
+from tools.kubernetes_lab.daemons import Daemons
+from tools.kubernetes_lab.kubectl import kubectl
+from tools.kubernetes_lab.layout import LabFolder
 
 
 class PlaneHost:
-    """The host of one program; see ``steepest.kubernetes_lab.controllers.ControllerHost``.
+    """The host of one program; see ``tools.kubernetes_lab.controllers.ControllerHost``.
 
     Args:
         stage: Where it runs.

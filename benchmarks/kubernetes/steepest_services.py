@@ -122,7 +122,7 @@ class SteepestServices(Contender):
     def _begin(self, service: str) -> None:
         with (self._folder.root / f"{service}.log").open("ab") as output:
             self._processes[service] = subprocess.Popen(
-                [sys.executable, "-m", f"steepest_{service.replace('-', '_')}"],
+                [sys.executable, "-m", f"steepest_services.{service.replace('-', '_')}"],
                 env=self._environment(service if service in ACTING else ""),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -2,7 +2,7 @@
 # Submits the demo's kinds of job, one every few seconds. LENGTH: percent of their steps (100).
 set -eu
 submit() {
-  steepest submit -- python -m "steepest.demo_jobs.$1" --steps $(($2 * ${LENGTH:-100} / 100))
+  steepest submit -- python -m "steepest_lab.jobs.$1" --steps $(($2 * ${LENGTH:-100} / 100))
   sleep "${GAP:-2}"
 }
 submit softmax 900

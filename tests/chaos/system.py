@@ -106,7 +106,7 @@ class KafkaSystem:
                 command = child.cmdline()
             except psutil.NoSuchProcess:
                 continue
-            if command and command[-1].startswith("steepest_"):
+            if command and command[-1].startswith("steepest_services."):
                 found[child.pid] = command[-1]
         return found
 

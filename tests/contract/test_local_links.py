@@ -25,7 +25,7 @@ from steepest.testing.contracts.cluster_harness import PATIENCE_S, ClusterFixtur
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no links here ({why_not()}): run as root, and `make links`")
 
 MBIT = 20
-SERVER = (sys.executable, "-m", "steepest.demo_jobs.gangs.parameter_server", "--work", "0.1")
+SERVER = (sys.executable, "-m", "steepest_lab.jobs.gangs.parameter_server", "--work", "0.1")
 PARAMETERS = 64 * 256 + 256 + 256 * 128 + 128 + 128 * 10 + 10
 STEP_BITS = 8 * (4 + 8) * PARAMETERS
 """What a worker gets and sends in a step: single and double precision."""

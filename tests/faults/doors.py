@@ -14,6 +14,11 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.fake_nodes import FakeNodes
+from tests.harness.system.faulty_log import MortalSnapshots
+from tests.harness.system.life import Life
+from tests.harness.virtual_time import VirtualClock
 
 from steepest.clock import Clock
 from steepest.cluster.port import ReplicaId, ReplicaSpec
@@ -24,11 +29,6 @@ from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, Reader, Record, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import SnapshotStore
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.faulty_log import MortalSnapshots
-from steepest.testing.system.life import Life
-from steepest.testing.virtual_time import VirtualClock
 
 T = TypeVar("T")
 

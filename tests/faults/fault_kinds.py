@@ -95,7 +95,7 @@ def _crash(rng: random.Random, cast: Cast) -> tuple[str, Mapping[str, str]]:
 
 def _configure(rng: random.Random, _: Cast) -> tuple[str, Mapping[str, str]]:
     changes = {
-        "policy": rng.choice((*POLICIES_DRAWN, "specon", "none")),
+        "policy": rng.choice((*POLICIES_DRAWN, "specon", "spread")),
         "placement": rng.choice(("spread", "flowcon2")),
         "preempt": rng.choice(("yes", "no")),
         "queue": rng.choice(("fifo", "priority", "srtf", "tiresias")),

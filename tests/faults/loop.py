@@ -16,8 +16,7 @@ from typing import Any, ClassVar, TypeVar
 from unittest import mock
 
 import msgspec
-
-from steepest.testing.virtual_time import START_S, EverybodyWaitsError
+from tests.harness.virtual_time import START_S, EverybodyWaitsError
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from tests.faults.schedule import Deed
 from tests.faults.world import World, parameters
+from tests.harness.system.fake_training import PROGRAM
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.registry import FLAGS, reads_for
-from steepest.testing.system.fake_training import PROGRAM
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import Planned, void_migration, void_transition

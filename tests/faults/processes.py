@@ -1,7 +1,7 @@
 """The processes of a world: which services each of them runs, its lives, and its death.
 
 A process that dies by itself is started again after a second, as ``steepest up`` does. Killing is freezing (see
-:mod:`steepest.testing.system.life`): nothing that a killed life does has an effect.
+:mod:`tests.harness.system.life`): nothing that a killed life does has an effect.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import msgspec
 from tests.faults.doors import Armed, Broker, Doors, WorldCluster, WorldLog, WorldSnapshots, WrongClock
 from tests.faults.groups import Group, Member
 from tests.faults.reports import Reported, ReportReader
+from tests.harness.system.fake_nodes import FakeNodes
 
 from steepest.app.context import ServiceContext
 from steepest.app.installed_services import installed_services
@@ -27,7 +28,6 @@ from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import DeciderType, HeldPool, Service, StreamDeciderType
-from steepest.testing.system.fake_nodes import FakeNodes
 from steepest.view.cluster_view import ClusterView
 
 AGENT = "log-collector"

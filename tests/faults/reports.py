@@ -11,8 +11,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from tests.harness.system.fake_nodes import FakeNodes, History, Moment
+
 from steepest.clock import Clock
-from steepest.cluster.simulated.training import Training
 from steepest.collector.feed import Feed, Follow
 from steepest.collector.source import Source
 from steepest.events import cluster as c
@@ -20,10 +21,10 @@ from steepest.events.common import Resources
 from steepest.events.loss import JobUnwatched
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
-from steepest.testing.system.fake_nodes import FakeNodes, History, Moment
 from steepest.training_logs.records import LossRecord
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
+from steepest_lab.simulated.training import Training
 
 
 class Reported(History):

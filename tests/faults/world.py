@@ -22,6 +22,8 @@ from tests.faults.loop import run_seeded
 from tests.faults.processes import SHARING, TOPOLOGIES, Process, Site
 from tests.faults.reports import Reported
 from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule
+from tests.harness.system.fake_nodes import FakeNodes
+from tests.harness.virtual_time import VirtualClock
 
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
@@ -42,8 +44,6 @@ from steepest.policies.named import under
 from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
-from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.virtual_time import VirtualClock
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
 

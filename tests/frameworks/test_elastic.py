@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.frameworks.conftest import ONE_THREAD, PATIENCE_S, Supervisor, needs_frameworks
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.gang_system import append, losses, reports, submit, transition, wait_for
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.testing.system.running_system import RunningSystem
 
 pytestmark = [needs_frameworks, pytest.mark.timeout(900)]
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from tests.frameworks.conftest import EXAMPLES, ONE_THREAD, PATIENCE_S, Supervisor, needs_frameworks
+from tests.harness.system.running_system import RunningSystem
 
 from steepest.app.settings.reading import read_settings
 from steepest.cli.pool.user_requests import append, asking
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.testing.system.running_system import RunningSystem
 
 pytestmark = [needs_frameworks, pytest.mark.timeout(900)]
 

@@ -10,13 +10,13 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.harness.system.rig import Rig
+from tests.harness.virtual_time import run_virtually
 from tests.unit.policies import test_limits_in_a_system
 from tests.unit.steepest import test_in_a_system
 
 from steepest.log.files.file_log import FileLog
 from steepest.replay.record import record
-from steepest.testing.system.rig import Rig
-from steepest.testing.virtual_time import run_virtually
 
 PLAYS = {
     "steepest": (test_in_a_system.play, test_in_a_system.NODES),

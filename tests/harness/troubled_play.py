@@ -14,13 +14,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from pathlib import Path
 from typing import ClassVar
 
+from tests.harness.system.fake_cluster import When
+from tests.harness.system.rig import Rig, RigProcess
+from tests.harness.waiting import until
+
 from steepest.cluster.port import ReplicaId
 from steepest.errors import RefusedError, UncertainError
 from steepest.events.cluster import JobEnded, Outcome
 from steepest.events.parameters import MoveLimits, PoolParameters
-from steepest.testing.system.fake_cluster import When
-from steepest.testing.system.rig import Rig, RigProcess
-from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
 

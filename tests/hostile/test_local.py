@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.harness.system.running_system import PATIENCE_S, RunningSystem
 from tests.hostile.cases import TRIES, innocent
 
 from steepest.app.settings.reading import read_settings
@@ -23,7 +24,6 @@ from steepest.events.loss import JobUnwatched, LossEvent, LossReported
 from steepest.events.received import Received
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS
-from steepest.testing.system.running_system import PATIENCE_S, RunningSystem
 
 INNOCENTS = {"innocent-1": 50, "innocent-2": 50}
 STEP_S = 0.1

@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.harness.system.running_system import PATIENCE_S, RunningSystem
+from tests.harness.waiting import until
+
 from steepest.app.settings.reading import read_settings
 from steepest.cli.pool.user_requests import asking, until_configured
 from steepest.clock import SystemClock
@@ -17,13 +20,11 @@ from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.runtime.decode import asked_record
-from steepest.testing.system.running_system import PATIENCE_S, RunningSystem
-from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 
 PYTHON = sys.executable
 SEED = ("--seed", "4")
-ALONE = (PYTHON, "-m", "steepest.demo_jobs.gangs.parameter_server", *SEED)
+ALONE = (PYTHON, "-m", "steepest_lab.jobs.gangs.parameter_server", *SEED)
 """The training of a gang in one process."""
 
 SERVER = (PYTHON, str(Path(__file__).with_name("paced_gang.py")), *SEED)

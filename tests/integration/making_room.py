@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tests.harness.system.running_system import RunningSystem
+
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.system.running_system import RunningSystem
 
 FILLING = {"a": 180, "b": 180, "c": 180, "long": 260}
 """Steps of the jobs that reserve all that the node has."""

@@ -7,8 +7,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from steepest.demo_jobs.gangs import parameter_server
-from steepest.demo_jobs.gangs.training import SharedStep
+from steepest_lab.jobs.gangs import parameter_server
+from steepest_lab.jobs.gangs.training import SharedStep
 
 REST_S = 0.1
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
+from tests.harness.system.running_system import STEEPEST
 
 from steepest.events import cluster as c
 from steepest.events.loss import LossReported
@@ -19,7 +20,6 @@ from steepest.invariants import Status, check
 from steepest.log.base import TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import received
-from steepest.testing.system.running_system import STEEPEST
 
 PATIENCE_S = 100
 

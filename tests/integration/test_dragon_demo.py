@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.system.running_system import STEEPEST
 
-from steepest.demo.audience import NoAudience
-from steepest.demo.gangs.workload import gang_parameters, gang_workload
-from steepest.demo.play import Play
+from steepest.cli.live.audience import NoAudience
 from steepest.events import cluster as c
 from steepest.invariants import Status, check
-from steepest.testing.system.running_system import STEEPEST
+from steepest_lab.demo.gangs.workload import gang_parameters, gang_workload
+from steepest_lab.demo.play import Play
 
 
 @pytest.mark.long

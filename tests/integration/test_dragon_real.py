@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from steepest.cli.commands.reproduce import GANG_PARTS
 from steepest.cli.main import main
 from steepest.cluster.local.links import why_not
-from steepest.demo.gangs.workload import LINK_MBIT
-from steepest.testbed.gang_results import FILES, report, results, write
-from steepest.testbed.gang_runs import PARTS, GangRun, StepCost, arms, missing, runs, step_cost
+from steepest_lab.commands.reproduce import GANG_PARTS
+from steepest_lab.demo.gangs.workload import LINK_MBIT
+from steepest_lab.testbed.gang_results import FILES, report, results, write
+from steepest_lab.testbed.gang_runs import PARTS, GangRun, StepCost, arms, missing, runs, step_cost
 
 BASELINE = PARTS["not-scaled"]
 LENGTH = 0.01

@@ -13,19 +13,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.child import child
+from tests.harness.system.running_system import CLUSTER, PATIENCE_S, STEEPEST, RunningSystem, ignored
+from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.log.base import NewRecord
 from steepest.log.files.file_log import FileLog
-from steepest.testing.child import child
 from steepest.testing.contracts import contract_job
-from steepest.testing.system.running_system import CLUSTER, PATIENCE_S, STEEPEST, RunningSystem, ignored
-from steepest.testing.waiting import until
 
 QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--alpha", "0.05")
 JOB = (sys.executable, contract_job.__file__)
-LINEAR = (sys.executable, "-m", "steepest.demo_jobs.linear", "--work", "0.05")
+LINEAR = (sys.executable, "-m", "steepest_lab.jobs.linear", "--work", "0.05")
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.harness.waiting import until
 
 from steepest.app.compose import embedded
 from steepest.app.settings.reading import read_settings
@@ -15,7 +16,6 @@ from steepest.log.base import NewRecord
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import begin_of
 from steepest.runtime.layout import DEAD_LETTERS
-from steepest.testing.waiting import until
 
 OLD = [NewRecord(to=DEAD_LETTERS, key="", value=b"{}", at_ms=1) for _ in range(3)]
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import two_trainings
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.system.running_system import RunningSystem
 
 TRAINING = (sys.executable, two_trainings.__file__)
 STEP_S = 0.04
@@ -102,7 +102,7 @@ def test_limits_outlive_the_system_and_end_with_flowcon(system: RunningSystem) -
     at, _ = applied("flat", system)
     system.kill()
     assert quota_m(system.state, "flat") in {None, NODE_M // 3, NODE_M // 3 - 1}
-    system.start("--policy", "none")
+    system.start("--policy", "spread")
 
     def lifted(found: Received[c.ClusterEvent]) -> bool | None:
         event = found.event

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import steady_training
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.system.running_system import RunningSystem
 
 GANG, SHORT = "together", "short"
-TRAINING = (sys.executable, "-m", "steepest.demo_jobs.parallel", "--steps", "300", "--seed", "4")
+TRAINING = (sys.executable, "-m", "steepest_lab.jobs.parallel", "--steps", "300", "--seed", "4")
 
 
 @pytest.mark.timeout(180)

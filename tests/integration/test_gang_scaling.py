@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.gang_system import (
     ALONE,
     PYTHON,
@@ -29,7 +30,6 @@ from tests.integration.gang_system import (
 )
 
 from steepest.events import cluster as c
-from steepest.testing.system.running_system import RunningSystem
 from steepest.view.state import Phase
 
 ENDLESS = 100_000

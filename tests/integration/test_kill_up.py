@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.system.running_system import RunningSystem
 
 SCRIPT = Path(__file__).with_name("exclusive_training.py")
 JOBS = ("one", "two", "three", "four")

@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import steady_training
 from tests.integration.making_room import a_short_job_gets_the_place_of_the_last_in_line
-
-from steepest.testing.system.running_system import RunningSystem
 
 
 @pytest.mark.timeout(180)

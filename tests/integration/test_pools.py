@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 from click.testing import CliRunner
+from tests.harness.system.running_system import RunningSystem
 
 from steepest.cli.main import main
 from steepest.events import cluster as c
-from steepest.testing.system.running_system import RunningSystem
 
-LINEAR = (sys.executable, "-m", "steepest.demo_jobs.linear", "--work", "0.05", "--steps", "40")
+LINEAR = (sys.executable, "-m", "steepest_lab.jobs.linear", "--work", "0.05", "--steps", "40")
 
 
 def test_jobs_go_to_the_pool_that_they_or_their_queue_name(tmp_path: Path) -> None:

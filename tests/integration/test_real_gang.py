@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.harness.system.running_system import RunningSystem
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
-from steepest.testing.system.running_system import RunningSystem
 
 JOB = "together"
-PARALLEL = (sys.executable, "-m", "steepest.demo_jobs.parallel", "--steps", "40", "--seed", "4")
+PARALLEL = (sys.executable, "-m", "steepest_lab.jobs.parallel", "--steps", "40", "--seed", "4")
 LOSS = "nats "
 PATIENCE_S = 60.0
 

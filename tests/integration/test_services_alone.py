@@ -63,7 +63,7 @@ class Installed:
         environ = {**os.environ, "STEEPEST_STATE_DIR": str(self._folder.root)}
         with (self._folder.root / f"{service}.err").open("ab") as errors:
             self._processes[service] = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", f"steepest_{service.replace('-', '_')}", env=environ, stderr=errors
+                sys.executable, "-m", f"steepest_services.{service.replace('-', '_')}", env=environ, stderr=errors
             )
 
     async def kill(self, service: str) -> None:
@@ -161,7 +161,7 @@ def broken(installed: Installed) -> list[str]:
 @pytest.mark.slow
 async def test_a_job_runs_through_all_processes(installed: Installed) -> None:
     """Started together on a folder without a log, the services create one, run a job to its end, and stop on request."""
-    await installed.append(submitted("a", "-m", "steepest.demo_jobs.linear", "--steps", "200"))
+    await installed.append(submitted("a", "-m", "steepest_lab.jobs.linear", "--steps", "200"))
     await installed.until(lambda: installed.are_over("a"), "the job to be over")
     statuses = await installed.stop()
 

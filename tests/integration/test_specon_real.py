@@ -10,14 +10,14 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.invariants import Status, check
-from steepest.sim.reproduce.placement import Start
-from steepest.sim.reproduce.report import FILES, write
-from steepest.testbed import nodes, save_resume
-from steepest.testbed.costs import costs
-from steepest.testbed.jobs import Cost
-from steepest.testbed.papers import PAPERS
-from steepest.testbed.reproduce import reproduced
-from steepest.testbed.run import RunResult, RunTask, repetition, runs_of
+from steepest_lab.sim.reproduce.placement import Start
+from steepest_lab.sim.reproduce.report import FILES, write
+from steepest_lab.testbed import nodes, save_resume
+from steepest_lab.testbed.costs import costs
+from steepest_lab.testbed.jobs import Cost
+from steepest_lab.testbed.papers import PAPERS
+from steepest_lab.testbed.reproduce import reproduced
+from steepest_lab.testbed.run import RunResult, RunTask, repetition, runs_of
 
 JOBS = 4
 SHORTER = 10

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from tests.harness.system.driver import AT, DeciderDriver
+
 from steepest.events import cluster as c
 from steepest.events.parameters import QueueParameters
 from steepest.events.received import Received
@@ -22,7 +24,6 @@ from steepest.policies.queueing.wish import wish_of
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
 from steepest.runtime.decision_stream import MintedDecision
 from steepest.runtime.engine import PoolEngine
-from steepest.testing.system.driver import AT, DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.places.node_rules import is_allowed

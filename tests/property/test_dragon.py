@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
+from tests.harness.view_promises import check_view
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
@@ -18,9 +21,6 @@ from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
 from steepest.runtime.engine import PoolEngine
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Job, Phase
 

@@ -18,6 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -26,8 +28,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Job, Phase
 
 PLACE_M = 100

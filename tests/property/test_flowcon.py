@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import used
+from tests.harness.view_promises import check_view
 from tests.unit.flowcon.scene import ITVAL_MS, FlowConPool, bucket
 
 from steepest.events import cluster as c
@@ -19,8 +21,6 @@ from steepest.invariants import Status, check_with
 from steepest.invariants.checkers.limit_rules import Limits
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.flowcon.limits import FREE, LEAST_M, floor, millicores, shares
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import used
 from steepest.view.state import Phase
 
 EFFICIENCIES = st.none() | st.just(0.0) | st.floats(1e-9, 1e6) | st.floats(1e-9, 1e290)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from tests.harness.system.fake_training import PROGRAM
 from tests.harness.troubled_play import LIMITS, Act, TroubledPlay, played
+from tests.harness.virtual_time import run_virtually
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.virtual_time import run_virtually
 from steepest.view.state import Job
 
 

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -27,8 +29,6 @@ from steepest.policies.monitor.facts import Facts
 from steepest.policies.named import under
 from steepest.policies.pickyman.profiler import Profiler
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Job, Phase
 
 NODE_M = 1_000

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.harness.examples import scaled
 from tests.harness.troubled_play import LIMITS, Act, TroubledPlay, played
+from tests.harness.virtual_time import run_virtually
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
-from steepest.testing.virtual_time import run_virtually
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import category, grown, requested, submitted
+from tests.harness.system.driver import DeciderDriver
+from tests.harness.view_promises import check_view
 from tests.property.node_terms import LABELS, RULES, TAINTS, said
 
 from steepest.events import cluster as c
@@ -35,9 +38,6 @@ from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest.runtime.decision_stream import MintedDecision
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import category, grown, requested, submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Phase
 from steepest.view.validity import NoRoom

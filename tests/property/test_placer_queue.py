@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import cancelled, joined, placement, submitted
 from tests.property.naive import DriverBesideNaive
 from tests.property.node_terms import LABELS, RULES, TAINTS, said
 
@@ -18,7 +19,6 @@ from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.queue_walk import QueueWalk
 from steepest.policies.queueing.ranks import QUEUE_POLICIES
-from steepest.testing.scenarios.folded_pool import cancelled, joined, placement, submitted
 from steepest.view.state import Phase
 
 NODES = st.sampled_from(["w1", "w2", "w3"])

@@ -13,6 +13,18 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import (
+    cancelled,
+    category,
+    checkpoint,
+    grown,
+    joined,
+    requested,
+    submitted,
+    used,
+)
+from tests.harness.system.replica_processes import ReplicaProcesses, failed
+from tests.harness.view_promises import check_view
 from tests.property.naive import DriverBesideNaive
 
 from steepest.events import cluster as c
@@ -25,18 +37,6 @@ from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import (
-    cancelled,
-    category,
-    checkpoint,
-    grown,
-    joined,
-    requested,
-    submitted,
-    used,
-)
-from steepest.testing.system.replica_processes import ReplicaProcesses, failed
 from steepest.view.state import Phase
 
 T = TypeVar("T")

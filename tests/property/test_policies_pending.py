@@ -6,11 +6,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import FoldedPool, migration, used
 
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
 from steepest.policies.specon import score
-from steepest.testing.scenarios.folded_pool import FoldedPool, migration, used
 
 NODES = ("w1", "w2", "w3", "w4")
 JOBS = tuple(f"job-{number}" for number in range(8))

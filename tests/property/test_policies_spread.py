@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 from steepest.events.common import Resources
 from steepest.policies.pending import Pending
 from steepest.policies.placement.spread import spread
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 SIZES = st.tuples(st.sampled_from([0, 1_000, 2_000, 4_000]), st.sampled_from([0, 1_024, 4_096]))
 ASKED = st.tuples(st.integers(0, 8).map(lambda n: 125 * n), st.sampled_from([0, 0, 100, 256, 1_000]))

@@ -10,6 +10,8 @@ from hypothesis import event as note
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import cancelled, joined, migration, placement, submitted, transition
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -22,8 +24,6 @@ from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.queue_limits import QueueLimitsKept
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.named import POLICIES, under
-from steepest.testing.scenarios.folded_pool import cancelled, joined, migration, placement, submitted, transition
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Job, Phase, PlanKind
 
 NODES = ("w1", "w2", "w3")

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.profiler_epochs import slack
 from steepest.policies.pickyman.reading import POINTS_KEPT, SLOWEST, Readings
-from steepest.testing.scenarios.folded_pool import FoldedPool
 
 EPOCH_MS = 10_000
 bytes_of = st.integers(1_000_000, 10**11)

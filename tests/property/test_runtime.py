@@ -19,6 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.harness.examples import scaled
+from tests.harness.scenarios import folded_pool as pool_events
+from tests.harness.system.fake_cluster import When
+from tests.harness.system.faulty_log import FaultyLog, LogDeed, MortalSnapshots
+from tests.harness.system.life import Life
+from tests.harness.system.rig import AT, POOL, events_of, read_all
+from tests.harness.virtual_time import START_MS, VirtualClock, run_virtually
+from tests.harness.waiting import until
 
 from steepest.errors import LogUnavailableError
 from steepest.events import cluster as c
@@ -40,13 +47,6 @@ from steepest.runtime.recovery.loop_snapshots import PoolSnapshot, read_pool_sna
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
 from steepest.sagas.next_action import next_action
-from steepest.testing.scenarios import folded_pool as pool_events
-from steepest.testing.system.fake_cluster import When
-from steepest.testing.system.faulty_log import FaultyLog, LogDeed, MortalSnapshots
-from steepest.testing.system.life import Life
-from steepest.testing.system.rig import AT, POOL, events_of, read_all
-from steepest.testing.virtual_time import START_MS, VirtualClock, run_virtually
-from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView, fold_all
 
 LAYOUT = Layout(pools=(POOL,), loss_partitions=2)

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 from tests.harness.examples import scaled
 
 from steepest.events.common import Resources
-from steepest.policies.baselines.by_name import BASELINES
-from steepest.policies.baselines.policy import ServiceOrder
-from steepest.sim.allocation import simulate as engine
-from steepest.sim.allocation.job import RunningJob
-from steepest.sim.allocation.shares import EqualPieces, StickyShares
-from steepest.sim.allocation.simulate import simulate_allocation
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.result import SimulationResult
-from steepest.sim.rules import DEFAULT, AtRestart
-from steepest.sim.workload import SimJob, Workload
+from steepest_lab.baselines.by_name import BASELINES
+from steepest_lab.baselines.policy import ServiceOrder
+from steepest_lab.sim.allocation import simulate as engine
+from steepest_lab.sim.allocation.job import RunningJob
+from steepest_lab.sim.allocation.shares import EqualPieces, StickyShares
+from steepest_lab.sim.allocation.simulate import simulate_allocation
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.rules import DEFAULT, AtRestart
+from steepest_lab.sim.workload import SimJob, Workload
 
 LAUNCH_S = 5.0
 CONSERVING = ("sjf", "srtf", "srsf", "las", "tiresias", "gandiva")

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.harness.examples import scaled
 
 from steepest.events.common import Resources
-from steepest.sim.allocation.nodes import FreeUnits, counting_suffices
-from steepest.sim.allocation.simulate import simulate_allocation
-from steepest.sim.clusters import open_cluster
-from steepest.sim.rules import MURI, POLLUX
-from steepest.sim.workload import SimJob, Workload
+from steepest_lab.sim.allocation.nodes import FreeUnits, counting_suffices
+from steepest_lab.sim.allocation.simulate import simulate_allocation
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.rules import MURI, POLLUX
+from steepest_lab.sim.workload import SimJob, Workload
 
 from . import muri_oracle, pollux_oracle
 

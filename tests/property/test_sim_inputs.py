@@ -17,11 +17,11 @@ from tests.harness.examples import scaled
 
 from steepest.errors import InputError
 from steepest.events.common import Name, Resources
-from steepest.sim.clusters import open_cluster, read_cluster
-from steepest.sim.losses.training import JobLosses
-from steepest.sim.workload import SimJob, Workload
-from steepest.sim.workloads.names import fit_names
-from steepest.sim.workloads.read import read_workload
+from steepest_lab.sim.clusters import open_cluster, read_cluster
+from steepest_lab.sim.losses.training import JobLosses
+from steepest_lab.sim.workload import SimJob, Workload
+from steepest_lab.sim.workloads.names import fit_names
+from steepest_lab.sim.workloads.read import read_workload
 from tools.real_curves import algoperf_curves, pollux_curves, taskset_curves
 
 from ..unit.sim.samples import SAMPLES, written  # noqa: TID252 - the samples are those of the unit tests

@@ -15,11 +15,11 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.policies.pending import Pending
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.policies import POOL
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
 from steepest.view.cluster_view import ClusterView
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.policies import POOL
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
 
 JOB = st.tuples(st.integers(0, 300), st.integers(1, 9), st.integers(1, 300), st.integers(1, 60))
 """Submission, half cores, work in seconds, iterations."""

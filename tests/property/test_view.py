@@ -10,17 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.harness.examples import scaled
-
-from steepest.events import cluster as c
-from steepest.events.common import LARGEST, CheckpointMode, Resources
-from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
-from steepest.events.received import ID, PREVIOUS
-from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
-from steepest.policies.decider import EVERY, Readers, fold_and_decide
-from steepest.policies.deciders import CLUSTER_DECIDERS
-from steepest.sagas.next_action import begin, next_action
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     BECAUSE,
     EPOCH,
     FoldedPool,
@@ -32,6 +22,16 @@ from steepest.testing.scenarios.folded_pool import (
     success,
     used,
 )
+from tests.harness.view_promises import check_view
+
+from steepest.events import cluster as c
+from steepest.events.common import LARGEST, CheckpointMode, Resources
+from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
+from steepest.events.received import ID, PREVIOUS
+from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
+from steepest.policies.decider import EVERY, Readers, fold_and_decide
+from steepest.policies.deciders import CLUSTER_DECIDERS
+from steepest.sagas.next_action import begin, next_action
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan
 

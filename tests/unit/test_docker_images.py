@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.docker_lab.images import mirror
+from steepest_lab.docker_engines.images import mirror
 
 DEB822 = """\
 Types: deb

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, served
+from tests.harness.waiting import until
 
 from steepest.app.agents.node_pools import NodePools
 from steepest.app.agents.one_writer import OneWriter
@@ -20,8 +21,7 @@ from steepest.errors import InputError
 from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.monitoring.metric_defs import Metrics
-from steepest.testing.waiting import until
-from steepest_log_collector import build
+from steepest_services.log_collector import build
 
 POOLS = """
 cluster = "kubernetes=training/shared:/mnt/shared"

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness.waiting import until
 
 from steepest.app import process_supervisor
 from steepest.app.process_supervisor import ProcessSupervisor, Program
-from steepest.testing.waiting import until
 
 FLOOD = """
 import sys, time

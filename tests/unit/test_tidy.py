@@ -11,6 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "libs" / "steepest" / "src" / "steepest"
+LAB = ROOT / "libs" / "steepest-lab" / "src" / "steepest_lab"
 PURE = (
     "events",
     "view",
@@ -179,15 +180,13 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/cluster/kubernetes/contexts.py": "KUBECONFIG is that of kubectl",
     "libs/steepest/src/steepest/cluster/local/launch.py": "a job inherits PATH and the like",
     "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
-    "libs/steepest/src/steepest/demo_jobs/__init__.py": "a job, which sets the number of threads of its own libraries",
-    "libs/steepest/src/steepest/demo_jobs/streamed.py": "a job, whose variable names its storage",
-    "libs/steepest/src/steepest/docker_lab/engine_daemon.py": "looks for a daemon on PATH",
-    "libs/steepest/src/steepest/docker_lab/images.py": "a program for tests; looks for another one on PATH",
-    "libs/steepest/src/steepest/kubernetes_lab/layout.py": "for tests; its daemons inherit PATH and the like",
-    "libs/steepest/src/steepest/storage_lab/server.py": "looks for a server on PATH",
-    "libs/steepest/src/steepest/testbed/needs.py": "looks for a daemon on PATH",
+    "libs/steepest-lab/src/steepest_lab/jobs/__init__.py": "a job, which sets the number of threads of its own libraries",
+    "libs/steepest-lab/src/steepest_lab/jobs/streamed.py": "a job, whose variable names its storage",
+    "libs/steepest-lab/src/steepest_lab/docker_engines/engine_daemon.py": "looks for a daemon on PATH",
+    "libs/steepest-lab/src/steepest_lab/docker_engines/images.py": "a program for tests; looks for another one on PATH",
+    "libs/steepest-lab/src/steepest_lab/storage/server.py": "looks for a server on PATH",
+    "libs/steepest-lab/src/steepest_lab/testbed/needs.py": "looks for a daemon on PATH",
     "libs/steepest/src/steepest/testing/contracts/contract_job.py": "a job",
-    "libs/steepest/src/steepest/testing/system/running_system.py": "starts the command line as a user's shell does",
 }
 """Files that touch the environment, and why they may."""
 
@@ -228,7 +227,7 @@ second one would be a second engine or a second saga."""
 NAMED = re.compile("|".join(ONE_PLACE))
 """A file without these is not worth parsing."""
 
-ELSEWHERE = ("events/received.py", "testing/contracts", "testing/scenarios", "testing/system/replica_processes.py")
+ELSEWHERE = ("events/received.py", "testing/contracts")
 """Ids are spelled for reading as well, and tests make logs and outcomes by hand."""
 
 
@@ -457,7 +456,13 @@ def test_no_file_has_outgrown_a_head() -> None:
     assert long == {}
 
 
-FLAT = ("cli/commands", "demo_jobs", "invariants/checkers", "training_logs/formats")
+FLAT = (
+    "cli/commands",
+    "invariants/checkers",
+    "training_logs/formats",
+    LAB / "jobs",
+    ROOT / "services/steepest_services",
+)
 """Folders that hold many files of one kind, each found by its name."""
 
 
@@ -511,11 +516,11 @@ def test_nothing_is_left_to_do_in_a_comment() -> None:
 
 
 def test_services_fit_on_a_page() -> None:
-    """A service is a composition root of at most 60 lines; anything longer belongs to the library."""
+    """A service is a composition root of at most 70 lines; anything longer belongs to the library."""
     long = {
         str(file.relative_to(ROOT)): lines
         for file in (ROOT / "services").rglob("*.py")
-        if (lines := len(file.read_text().splitlines())) > 60
+        if (lines := len(file.read_text().splitlines())) > 70
     }
 
     assert long == {}

@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 from prometheus_client.registry import Collector
 
-from steepest.app.settings.rows import rows, rows_of, sections
+from steepest.app.settings.rows import ONLY_READ_BY, rows, sections
 from steepest.app.settings.tables import example, markdown_table
 from steepest.clock import SystemClock
 from steepest.gateway.metrics import GatewayMetrics
@@ -33,9 +33,6 @@ DOCS = ROOT / "docs"
 
 NAME_ENDS = {"counter": "_total", "info": "_info"}
 """What the names of a type end in where they are scraped."""
-
-WITHOUT_SETTINGS = ("admission-webhook",)
-"""Services that read no settings: a table in their READMEs would be empty."""
 
 METRICS = """# Metrics
 
@@ -105,20 +102,18 @@ def settings_page() -> str:
     found = ""
     for section, about in {"": "", **sections()}.items():
         title = f"`[{section}]`" if section else "At the top of a file"
-        found += f"\n## {title}\n\n{about}\n\n".replace("\n\n\n\n", "\n\n")
+        readers = " and ".join(f"`{name}`" for name in ONLY_READ_BY.get(section, ()))
+        read_by = f" Read by {readers}." if readers else ""
+        found += f"\n## {title}\n\n{about}{read_by}\n\n".replace("\n\n\n\n", "\n\n")
         found += markdown_table(row for row in rows() if row.section == section) + "\n"
     return SETTINGS + found
 
 
 def _parts_about_settings() -> Iterator[tuple[Path, str]]:
-    """The tables in services' and topics' pages."""
+    """The tables in topics' pages."""
     for section in ("kafka", "mqtt"):
         page = DOCS / f"{section}.md"
         yield page, with_part(page.read_text(), "settings", markdown_table(r for r in rows() if r.section == section))
-    for page in sorted(ROOT.glob("services/*/README.md")):
-        service = page.parent.name
-        if service not in WITHOUT_SETTINGS:
-            yield page, with_part(page.read_text(), "settings", markdown_table(rows_of(service)))
 
 
 def metrics_page() -> str:

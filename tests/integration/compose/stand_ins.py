@@ -15,7 +15,7 @@ from pathlib import Path
 
 import docker
 
-from steepest.docker_lab import images as docker_images
+from steepest_lab.docker_engines import images as docker_images
 
 HERE = Path(__file__).parent
 COMMON = "steepest-stand-in"

@@ -21,10 +21,10 @@ from typing import Any, TypeVar
 import pytest
 
 from steepest.app.installed_services import GROUP
-from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import DockerEngine
-from steepest.docker_lab.engine_daemon import missing as missing_engine
 from steepest.log.kafka.broker import missing as missing_kafka
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import DockerEngine
+from steepest_lab.docker_engines.engine_daemon import missing as missing_engine
 
 from . import stand_ins
 
@@ -195,7 +195,7 @@ def test_the_demos_jobs_run_to_their_end(stack: Stack) -> None:
 
 def test_a_job_of_ones_own_finishes(stack: Stack) -> None:
     """Submitted from one container, it runs in the node's, and its losses are read."""
-    command = ("python", "-m", "steepest.demo_jobs.softmax", "--steps", "60")
+    command = ("python", "-m", "steepest_lab.jobs.softmax", "--steps", "60")
     asked = ("submit", "--name", OWN, "--wait", "--json", "--", *command)
     answer = json.loads(stack.call("exec", "-T", "rebalancer", "steepest", *asked).splitlines()[-1])
     assert (answer["job"], answer["outcome"]) == (OWN, "finished")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.harness import folders
+from tests.harness.docker_harness import DockerHarness, running_engines, why_not
 
-from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.testing.contracts.cluster_harness import ClusterFixture
-from steepest.testing.contracts.docker_harness import DockerHarness, running_engines, why_not
+from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 tmp_path = folders.tmp_path
 

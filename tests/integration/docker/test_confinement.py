@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.docker_harness import DockerHarness
 
 from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.docker.container import MOST_PROCESSES, name_of
 from steepest.cluster.docker.mounts import NOBODY
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
-from steepest.docker_lab.engine_daemon import DockerEngine
-from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
 from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture
-from steepest.testing.contracts.docker_harness import DockerHarness
+from steepest_lab.docker_engines.engine_daemon import DockerEngine
+from steepest_lab.docker_engines.images import BASE
 
 STARTED, TRIED_MOST = 8, 400
 """Containers in a folder that is a link about half of the time, when it is looked at and when the engine starts them."""

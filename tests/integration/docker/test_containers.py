@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.docker_harness import DockerHarness
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
-from steepest.docker_lab.engine_daemon import DockerEngine
-from steepest.docker_lab.images import BASE
 from steepest.errors import ClusterError, RefusedError
 from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
-from steepest.testing.contracts.docker_harness import DockerHarness
-from steepest.testing.waiting import until
+from steepest_lab.docker_engines.engine_daemon import DockerEngine
+from steepest_lab.docker_engines.images import BASE
 
 
 async def test_a_missing_image_is_refused_by_name(stage: ClusterFixture, harness: DockerHarness) -> None:

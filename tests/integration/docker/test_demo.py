@@ -11,9 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from steepest.testing.contracts.docker_harness import why_not
-from steepest.testing.system.running_system import STEEPEST
+from tests.harness.docker_harness import why_not
+from tests.harness.system.running_system import STEEPEST
 
 
 @pytest.fixture

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.harness.docker_harness import SIZES_M, DockerHarness, why_not
+from tests.harness.kernel_group import KernelGroup
+from tests.harness.system.running_system import RunningSystem
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaPhase
-from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
-from steepest.testing.contracts.docker_harness import SIZES_M, DockerHarness, why_not
-from steepest.testing.kernel_group import KernelGroup
-from steepest.testing.system.running_system import RunningSystem
-from steepest.testing.waiting import until
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
 
 # The client leaves a socket open where no server listens, which is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

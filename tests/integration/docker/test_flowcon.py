@@ -11,30 +11,30 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.docker_harness import DockerHarness, why_not
+from tests.harness.kernel_group import KernelGroup
+from tests.harness.system.running_system import RunningSystem
+from tests.harness.waiting import until
 from tests.integration import two_trainings
 from tests.integration.docker import slow_training
 
 from steepest.cluster.port import ReplicaId
-from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.invariants import Status, check
-from steepest.sim.reproduce.placement import Start
-from steepest.sim.reproduce.report import FILES, write
-from steepest.sim.reproduce.verdict import Agreement
-from steepest.testbed import nodes
-from steepest.testbed.costs import costs
-from steepest.testbed.flowcon import PAPER
-from steepest.testbed.jobs import Cost
-from steepest.testbed.node import node
-from steepest.testbed.nodes import CPU_M
-from steepest.testbed.reproduce import reproduced
-from steepest.testbed.run import repetition
-from steepest.testing.contracts.docker_harness import DockerHarness, why_not
-from steepest.testing.kernel_group import KernelGroup
-from steepest.testing.system.running_system import RunningSystem
-from steepest.testing.waiting import until
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
+from steepest_lab.sim.reproduce.placement import Start
+from steepest_lab.sim.reproduce.report import FILES, write
+from steepest_lab.sim.reproduce.verdict import Agreement
+from steepest_lab.testbed import nodes
+from steepest_lab.testbed.costs import costs
+from steepest_lab.testbed.flowcon import PAPER
+from steepest_lab.testbed.jobs import Cost
+from steepest_lab.testbed.node import node
+from steepest_lab.testbed.nodes import CPU_M
+from steepest_lab.testbed.reproduce import reproduced
+from steepest_lab.testbed.run import repetition
 
 MEASURED = 8
 WORKERS_M = {"a": 500, "b": 230, "c": 150, "d": 110}

@@ -6,17 +6,17 @@ from typing import Any
 
 import docker
 import pytest
+from tests.harness.docker_harness import DockerHarness
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.container import creation
 from steepest.cluster.docker.mounts import mounts_of
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.docker_lab import images
 from steepest.errors import RefusedError
 from steepest.events.common import Resources
 from steepest.testing.contracts.cluster_harness import PATIENCE_S
-from steepest.testing.contracts.docker_harness import DockerHarness
+from steepest_lab.docker_engines import images
 
 SHOW = ("sh", "-c", "echo gpus=${CUDA_VISIBLE_DEVICES-unset}")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import click
 import pytest
+from tests.harness.docker_harness import SIZES_M
+from tests.harness.system.running_system import STEEPEST, RunningSystem
 
-from steepest.docker_lab.engine_daemon import DockerEngine
 from steepest.events import cluster as c
-from steepest.testing.contracts.docker_harness import SIZES_M
-from steepest.testing.system.running_system import STEEPEST, RunningSystem
+from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 SCRIPT = r"""
 echo one

@@ -6,14 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.harness.docker_harness import why_not
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import steady_training
 from tests.integration.making_room import a_short_job_gets_the_place_of_the_last_in_line
 
 import steepest_sdk
-from steepest.testbed.node import node
-from steepest.testbed.nodes import CPU_M
-from steepest.testing.contracts.docker_harness import why_not
-from steepest.testing.system.running_system import RunningSystem
+from steepest_lab.testbed.node import node
+from steepest_lab.testbed.nodes import CPU_M
 
 
 @pytest.mark.slow

@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.docker_harness import DockerHarness, why_not
 
 from steepest.cluster.docker import DockerCluster, addresses
-from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.errors import InputError
 from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
-from steepest.testing.contracts.docker_harness import DockerHarness, why_not
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
 
 
 def keys(folder: Path) -> Path:

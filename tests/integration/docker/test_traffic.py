@@ -12,18 +12,18 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.harness.docker_harness import why_not
 from tests.harness.newest_reports import NewestReports
+from tests.harness.waiting import until
 
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.demo_jobs.streamed_data import write_features, write_images
-from steepest.docker_lab import images
-from steepest.docker_lab.engine_daemon import DockerEngine, running_engine
 from steepest.events.common import Resources
-from steepest.storage_lab.server import StorageServer, found, running_storage
-from steepest.testing.contracts.docker_harness import why_not
-from steepest.testing.waiting import until
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
+from steepest_lab.jobs.streamed_data import write_features, write_images
+from steepest_lab.storage.server import StorageServer, found, running_storage
 
 ALIKE = 0.02
 BATCH, FEATURES, EPOCHS = 64, 64, 3
@@ -33,7 +33,7 @@ IMAGES = {"small": 60 * BATCH, "large": 180 * BATCH}
 NODE = Resources(cpu_m=800, memory_mib=512)
 
 # The engine measures once a second: the job stays for the count of its last bytes.
-STAYS = "from steepest.demo_jobs import streamed; streamed.main(); import time; time.sleep(600)"
+STAYS = "from steepest_lab.jobs import streamed; streamed.main(); import time; time.sleep(600)"
 
 
 @pytest.fixture

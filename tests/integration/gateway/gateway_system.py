@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.harness.system.running_system import PATIENCE_S, RunningSystem
 
 from steepest.testing.contracts import contract_job
-from steepest.testing.system.running_system import PATIENCE_S, RunningSystem
 
 SUBMITTED = 'steepest_gateway_requests_total{operation="POST /jobs",status="200"}'
 OPTIONS = ("--interval", "300ms", "--heartbeat", "150ms", "--node", "only=0.8")
@@ -60,7 +60,7 @@ def answered(address: str) -> dict[str, float]:
 
 def gateway_of(system: RunningSystem) -> psutil.Process:
     """The process of a system's gateway."""
-    return next(one for one in psutil.Process(system.pid).children() if "steepest_gateway" in one.cmdline())
+    return next(one for one in psutil.Process(system.pid).children() if "steepest_services.gateway" in one.cmdline())
 
 
 def follow_a_job_through_the_gateway(state: Path, *options: str, env: dict[str, str] | None = None) -> None:

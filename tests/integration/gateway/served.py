@@ -105,7 +105,7 @@ class ServedFolder:
         }
         with self.output_file.open("ab") as output:
             self._process = subprocess.Popen(
-                [*limited(self.files_most), sys.executable, "-m", "steepest_gateway"],
+                [*limited(self.files_most), sys.executable, "-m", "steepest_services.gateway"],
                 env=env,
                 stdout=output,
                 stderr=output,

@@ -25,7 +25,7 @@ class Replicas:
 
     def start(self, *, release_before: bool = False) -> None:
         """Start one more process, of this version or as the release before it ran."""
-        command = [f"steepest_{self._service.replace('-', '_')}"]
+        command = [f"steepest_services.{self._service.replace('-', '_')}"]
         env = {**os.environ, "STEEPEST_STATE_DIR": str(self._folder.root)}
         if release_before:
             command = ["tests.harness.release_before", self._service]

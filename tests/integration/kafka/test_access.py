@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest
+from tests.harness.waiting import until
 from tests.integration.kafka.conftest import HOME
 from tests.integration.mqtt.conftest import Mosquitto, find_mosquitto
 from tests.integration.mqtt.edge import Device
@@ -47,7 +48,6 @@ from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
-from steepest.testing.waiting import until
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "kafka.md"
 PREFIX = "acl-"

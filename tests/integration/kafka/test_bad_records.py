@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
+from tests.harness.system.rig import events_of, read_all
+from tests.harness.waiting import until
 
 from steepest.app.installation import apply_topics
 from steepest.clock import SystemClock
@@ -26,8 +28,6 @@ from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.system.rig import events_of, read_all
-from steepest.testing.waiting import until
 
 GOOD = encode(JobUnwatched(job="a"))
 LAYOUT = Layout(loss_partitions=1)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka.errors import KafkaError
+from tests.harness.waiting import until
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import TopicPartition
@@ -16,7 +17,6 @@ from steepest.log.kafka import consumer_group
 from steepest.log.kafka.consumer_group import KafkaAssignment
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import KafkaTopics
-from steepest.testing.waiting import until
 
 ALL = [TopicPartition("loss", number) for number in range(4)]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.upgrade_contract import LAYOUT, upgrade
+from tests.harness.upgrade_stories import BESIDE_EACH_OTHER, CASES
 
 from steepest.app.installation import apply_topics
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.testing.contracts.upgrade_contract import LAYOUT, upgrade
-from steepest.testing.contracts.upgrade_stories import BESIDE_EACH_OTHER, CASES
 
 ONE_EACH = {case.decider: name for name, case in CASES.items()}.values()
 

@@ -11,12 +11,12 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from tests.harness.waiting import until
 
 from steepest.app.installed_services import BRIDGE, GROUP
 from steepest.app.settings.rows import as_environment
 from steepest.app.settings.tree import ParameterSettings, Settings
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.testing.waiting import until
 
 TRAINING = Path(__file__).parents[2] / "chaos" / "training.py"
 ACTING = ("log-collector", "migrator", "resizer")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.kafka.conftest import HOME
 
 from steepest.app.installation import kafka_of
@@ -22,7 +23,6 @@ from steepest.log.kafka.broker import Broker, missing
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.layout import Layout
-from steepest.testing.system.running_system import RunningSystem
 
 DESCRIBE_CLUSTER = struct.pack(">hhihbbb", 60, 0, 1, -1, 0, 0, 0)
 """A request that every listener answers whose clients need not say who they are."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.rig import AT, POOL, events_of
 from tests.integration.kafka.replicas import PATIENCE_S, Replicas
 
 from steepest.app.installation import apply_topics, open_log
@@ -22,7 +23,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.log.base import Log
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
-from steepest.testing.system.rig import AT, POOL, events_of
 from steepest.view.cluster_view import fold_all
 
 

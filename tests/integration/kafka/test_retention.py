@@ -12,6 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 from tests.chaos.system import KafkaSystem
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.fake_nodes import FakeNodes
+from tests.harness.system.rig import context_on, events_of
+from tests.harness.waiting import until
 
 from steepest.app.installation import apply_topics
 from steepest.app.installed_services import installed_services
@@ -32,10 +36,6 @@ from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.rig import context_on, events_of
-from steepest.testing.waiting import until
 
 LAYOUT = Layout(loss_partitions=2)
 CLUSTER, LETTERS = TopicPartition("cluster"), TopicPartition("dead-letters")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.load import Load
+from tests.harness.system.rig import events_of
 from tests.integration.kafka.replicas import Replicas
 
 from steepest.app.installation import apply_topics, open_log
@@ -32,7 +33,6 @@ from steepest.runtime.decision_stream import Found
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.decision_scan import note
-from steepest.testing.system.rig import events_of
 
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0

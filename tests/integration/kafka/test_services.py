@@ -36,7 +36,7 @@ async def test_a_job_is_submitted_run_explained_and_recorded(system: KafkaSystem
     await system.start()
     command = (sys.executable, str(TRAINING), str(tmp_path), "120")
     assert system.ask("submit", "--name", "one", "--", *command)["state"] == "admitted"
-    pid = next(pid for pid, module in system.services().items() if module == "steepest_placer")
+    pid = next(pid for pid, module in system.services().items() if module == "steepest_services.placer")
     os.kill(pid, signal.SIGKILL)
     endless = (sys.executable, str(TRAINING), str(tmp_path), "100000")
     assert system.ask("submit", "--name", "two", "--", *endless)["state"] == "admitted"
@@ -95,7 +95,10 @@ async def test_unreadable_records_become_letters_and_are_sent_again(system: Kafk
     await system.until(lambda: len(listed()) == len(topics) * len(bad) + 1, "a letter about what was sent again")
     shown = json.loads(system.plain("dead-letters", "show", "--json", sent[one["record"]]).stdout)
     assert shown["value"] == one["value"]
-    assert all(module in system.services().values() for module in ("steepest_categorizer", "steepest_worker_monitor"))
+    assert all(
+        module in system.services().values()
+        for module in ("steepest_services.categorizer", "steepest_services.worker_monitor")
+    )
 
 
 @pytest.mark.slow

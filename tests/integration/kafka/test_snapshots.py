@@ -11,6 +11,8 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
+from tests.harness.system.rig import events_of
+from tests.harness.waiting import until
 
 from steepest.app.installation import apply_topics
 from steepest.clock import SystemClock
@@ -31,8 +33,6 @@ from steepest.runtime.recovery import loop_snapshots as kept
 from steepest.runtime.recovery.checksum_marks import marks, why_not
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.system.rig import events_of
-from steepest.testing.waiting import until
 
 AT = TopicPartition(SNAPSHOTS)
 LARGE = bytes(range(256)) * 8192

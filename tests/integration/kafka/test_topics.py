@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from tests.harness.waiting import until
 
 from steepest.app.installation import apply_topics
 from steepest.clock import SystemClock
@@ -27,7 +28,6 @@ from steepest.runtime.decode import received
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.waiting import until
 
 LAYOUT = Layout(loss_partitions=2)
 

@@ -21,7 +21,7 @@ import msgspec
 import psutil
 import pytest
 
-from steepest.kubernetes_lab.layout import LabFolder, default_folder
+from tools.kubernetes_lab.layout import LabFolder, default_folder
 
 READY_S = 180.0
 NAMESPACE = "training"

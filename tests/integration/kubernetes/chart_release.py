@@ -21,9 +21,9 @@ import msgspec
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.pod_processes import process_in
 
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.service_images import BROKER, SERVICES
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.service_images import BROKER, SERVICES
 
 CHART = Path(__file__).parents[3] / "charts" / "steepest"
 USER = 10001

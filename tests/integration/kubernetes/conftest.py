@@ -13,13 +13,13 @@ from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 from tests.integration.kubernetes.opted_in import opened
 from tests.integration.kubernetes.users_gangs import GANG
 
-from steepest.kubernetes_lab.controllers import LabController
-from steepest.kubernetes_lab.job_sets import JobSetController
-from steepest.kubernetes_lab.lab import KubernetesLab, missing, running_lab
-from steepest.kubernetes_lab.layout import NAMESPACE, default_folder
-from steepest.kubernetes_lab.pytorch_jobs import PyTorchJobController
-from steepest.kubernetes_lab.train_jobs import TrainerController
 from steepest.testing.contracts.cluster_harness import ClusterFixture
+from tools.kubernetes_lab.controllers import LabController
+from tools.kubernetes_lab.job_sets import JobSetController
+from tools.kubernetes_lab.lab import KubernetesLab, missing, running_lab
+from tools.kubernetes_lab.layout import NAMESPACE, default_folder
+from tools.kubernetes_lab.pytorch_jobs import PyTorchJobController
+from tools.kubernetes_lab.train_jobs import TrainerController
 
 RIGHTS = Path(__file__).parents[3] / "deploy" / "kubernetes" / "rights.yaml"
 FIGURES = pytest.StashKey[Figures]()

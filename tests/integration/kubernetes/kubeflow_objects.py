@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.integration.kubernetes.opted_in import OPTED_IN, template, training
 
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.layout import NAMESPACE
 
 API = "trainer.kubeflow.org/v1alpha1"
 RUNTIME = "torch-in-the-lab"

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.kubernetes import sized_training
 from tests.integration.kubernetes.moving_system import lab_system
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NODES
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NODES
 
 CPU = "0.1"
 TO_FAR = ("node-a=1:4Gi", "node-b=0.11:4Gi")

@@ -12,13 +12,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.harness.system.running_system import RunningSystem
+
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.kubernetes.sight import pod_of
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 ACCOUNT = f"system:serviceaccount:{NAMESPACE}:steepest"
 CONTROLLER = "system:serviceaccount:kube-system:job-controller"

@@ -10,13 +10,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tests.harness.system.running_system import RunningSystem
+
 from steepest.cluster.kubernetes.job_events import CONTROLLER
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 PATIENCE_S = 60.0
 

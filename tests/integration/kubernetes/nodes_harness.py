@@ -21,11 +21,11 @@ from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.sight import PodRecord, pod_of
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES
 from steepest.testing.contracts import contract_job
 from steepest.testing.contracts.cluster_harness import PATIENCE_S, ClusterHarness
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES
 
 
 class KubernetesHarness(ClusterHarness):

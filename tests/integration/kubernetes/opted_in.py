@@ -19,9 +19,9 @@ from tests.integration.kubernetes.move_parts import ACCOUNT
 from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
 from steepest.cluster.kubernetes.kinds.users_object import is_suspended
 from steepest.errors import ClusterError
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kubernetes"
 OPEN = "steepest.dev/jobs"

@@ -21,8 +21,8 @@ from tests.integration.kubernetes.pod_processes import process_in
 
 from steepest.cluster.output_copy import MISSING
 from steepest.errors import ClusterError
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -77,7 +77,7 @@ def release(lab: KubernetesLab) -> Iterator[Release]:
             {"name": "first", "selector": "kubernetes.io/hostname=node-a"},
             {"name": "second", "selector": "kubernetes.io/hostname=node-b", "queues": ["second"]},
         ],
-        "parameters": {"policy": "none", "interval_ms": 1000},
+        "parameters": {"policy": "spread", "interval_ms": 1000},
         "services": {name: {"replicas": 0} for name in UNNEEDED},
     }
     try:

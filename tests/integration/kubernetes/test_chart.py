@@ -42,8 +42,8 @@ from steepest.cluster.kubernetes.kinds.known import OTHERS
 from steepest.cluster.kubernetes.kinds.users_object import is_suspended
 from steepest.cluster.kubernetes.objects import SCHEDULE
 from steepest.errors import ClusterError
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
 
 pytestmark = pytest.mark.timeout(1200)
 JOBS = ("one", "two", "three")

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from steepest.cli.main import main
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 
 def examined(lab: KubernetesLab, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.hostile.cases import TRIES, innocent
 from tests.hostile.test_local import HOSTILE_S, INNOCENTS, STEP_S, losses_of
 from tests.integration.kubernetes import test_users_jobs
@@ -21,9 +22,8 @@ from tests.integration.kubernetes.moving_system import events_once_there, lab_sy
 from tests.integration.kubernetes.opted_in import users_job
 
 from steepest.events import cluster as c
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 PROGRAMS = (
     *("deep-hello", "deep-reports", "deep-manifest", "pipe-reports", "zero-reports", "sparse", "long-lines"),
@@ -65,7 +65,7 @@ def hostile_jobs() -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def system(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places, with room for some at a time."""
-    with lab_system(lab, kubeconfig, state, ("node-a=1:4Gi", "node-b=0.8:4Gi"), "--policy", "none") as running:
+    with lab_system(lab, kubeconfig, state, ("node-a=1:4Gi", "node-b=0.8:4Gi"), "--policy", "spread") as running:
         yield running
     jobs = (ANNOTATED, TOLERANT, LONG)
     lab.kubectl("-n", NAMESPACE, "delete", "jobs", *jobs, "--ignore-not-found", "--wait=false")

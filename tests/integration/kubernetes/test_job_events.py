@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.moving_system import events_about, events_once_there, finished_move, moving_system
 
@@ -28,10 +29,9 @@ from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 NAME = "opted-in-noted"
 """Named so that other tests that read the audit log know it."""

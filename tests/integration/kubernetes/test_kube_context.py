@@ -33,7 +33,7 @@ from steepest.cluster.kubernetes.contexts import read_context
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events import cluster as c
-from steepest.kubernetes_lab.layout import default_folder
+from tools.kubernetes_lab.layout import default_folder
 
 pytestmark = pytest.mark.timeout(600)
 CHART = Path(__file__).parents[3] / "charts" / "steepest"

@@ -10,7 +10,7 @@ from tests.integration import steady_training
 from tests.integration.kubernetes.moving_system import lab_system
 from tests.integration.making_room import a_short_job_gets_the_place_of_the_last_in_line
 
-from steepest.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.lab import KubernetesLab
 
 
 @pytest.mark.timeout(400)

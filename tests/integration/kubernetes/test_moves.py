@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import ACCOUNT, own_parts_ms
@@ -20,11 +21,10 @@ from tests.integration.kubernetes.moving_system import finished_move, moving_sys
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab import control_plane
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab import control_plane
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 JOBS = ("one", "two", "three")
 GROUPS = 3

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration import exclusive_training
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import lab_system
@@ -18,10 +19,9 @@ from tests.integration.kubernetes.pod_processes import process_in
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab import node
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE, NODES
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab import node
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE, NODES
 
 pytestmark = pytest.mark.timeout(500)
 
@@ -36,7 +36,7 @@ def system(lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places: ``filler`` fills the first node, so that ``there`` runs on the second one."""
     state = lab.folder.volume / f"nodes-{secrets.token_hex(4)}"
     nodes = ("node-a=0.4:1Gi", f"{NODE.name}=0.3:1Gi")
-    with lab_system(lab, kubeconfig, state, nodes, "--policy", "none") as running:
+    with lab_system(lab, kubeconfig, state, nodes, "--policy", "spread") as running:
         source = Path(exclusive_training.__file__).read_text()
         for job, cpu in (("filler", "0.35"), ("there", "0.2")):
             running.submit(job, "python3", "-c", source, "/steepest/checkpoints", options=("--cpu", cpu))

@@ -15,16 +15,16 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import lab_system
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab import node
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE, NODES
 from steepest.testing.contracts import contract_job
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab import node
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE, NODES
 
 pytestmark = pytest.mark.timeout(500)
 

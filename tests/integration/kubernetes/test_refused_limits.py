@@ -13,9 +13,9 @@ from tests.integration.kubernetes.test_selected_nodes import pod_of_others
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import RefusedError
 from steepest.events.common import Resources
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NODES
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NODES
 
 REQUESTED_M, CAP_M = 500, 100
 OTHERS = (3, 300)

@@ -12,8 +12,8 @@ from tests.integration.kubernetes.figures import Figures
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.objects import ClusterNode, Listing
 from steepest.errors import ClusterError, RefusedError
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 NEEDED = (
     ("patch", "jobs.batch", NAMESPACE),

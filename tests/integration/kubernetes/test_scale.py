@@ -13,7 +13,7 @@ from benchmarks.kubernetes.coscheduling import Coscheduling
 from benchmarks.kubernetes.kueue import Kueue
 from benchmarks.kubernetes.run import CONTENDERS
 
-from steepest.kubernetes_lab.layout import default_folder
+from tools.kubernetes_lab.layout import default_folder
 
 NODES, JOBS = 3, 6
 MOST_REQUESTS = 12

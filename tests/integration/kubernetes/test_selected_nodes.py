@@ -14,9 +14,9 @@ from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.nodes.selected_nodes import STEP_CPU_M, resources
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 PATIENCE_S = 60.0
 OTHERS_CPU_M = 300

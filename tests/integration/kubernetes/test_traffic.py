@@ -15,9 +15,9 @@ from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 from steepest.cluster.data_source import data_source
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NODES
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NODES
 
 PART, PARTS = 1 << 20, 64
 PATIENCE_S = 120.0

@@ -39,8 +39,8 @@ from tests.integration.kubernetes.users_gangs import (
 )
 
 from steepest.events import cluster as c
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_gang_runs_where_its_pods_allow(
     leader["template"]["spec"]["template"] = copy.deepcopy(leader["template"]["spec"]["template"])
     leader["template"]["spec"]["template"]["spec"] |= choosing
     nodes = ("node-a=1:4Gi", "node-b=1:4Gi")
-    with lab_system(lab, kubeconfig, open_for_job_sets, nodes, "--policy", "none", "--kind", "JobSet") as system:
+    with lab_system(lab, kubeconfig, open_for_job_sets, nodes, "--policy", "spread", "--kind", "JobSet") as system:
         position = len(system.events())
         lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
         lab.kubectl("create", "-f", "-", content=job)

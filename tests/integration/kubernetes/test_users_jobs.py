@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.move_parts import own_parts_ms
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system, moving_system
@@ -24,9 +25,8 @@ from steepest.cluster.kubernetes.steps.launch import NO_ROOM_S
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 USER = f"system:serviceaccount:{NAMESPACE}:default"
 JOBS = ("opted-in-mine", "opted-in-hers", "opted-in-his")
@@ -107,7 +107,7 @@ TEAM = "test.steepest.dev/team"
 @pytest.fixture
 def placing(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places. The second node, where all jobs would go, is for those that tolerate its taint."""
-    with lab_system(lab, kubeconfig, state, ("node-a=0.2:4Gi", "node-b=1:4Gi"), "--policy", "none") as running:
+    with lab_system(lab, kubeconfig, state, ("node-a=0.2:4Gi", "node-b=1:4Gi"), "--policy", "spread") as running:
         position = len(running.events())
         lab.kubectl("taint", "node", "node-b", f"{TEAM}=us:NoSchedule")
         lab.kubectl("label", "node", "node-b", f"{TEAM}=us")

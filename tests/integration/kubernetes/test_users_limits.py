@@ -15,8 +15,8 @@ from steepest.cluster.kubernetes.objects import GATE, SCHEDULE
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.layout import NAMESPACE
 
 LIMIT_M = 230
 

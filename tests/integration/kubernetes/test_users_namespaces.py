@@ -14,8 +14,8 @@ from tests.integration.kubernetes.test_rights import may
 from tests.integration.kubernetes.users_gangs import GANG, PODS, gives_way_and_goes_on, giving_way, made
 
 from steepest.cli.main import main
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import CLAIM, NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import CLAIM, NAMESPACE
 
 NEEDED = (
     *((verb, "jobs.batch") for verb in ("list", "watch", "patch")),

@@ -28,8 +28,8 @@ from tests.integration.kubernetes.users_gangs import (
     moves_and_goes_on,
 )
 
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 OF_THE_OTHER = "training.kubeflow.org/job-name=bystander"
 

@@ -26,8 +26,8 @@ from tests.integration.kubernetes.users_gangs import (
 )
 
 from steepest.events import cluster as c
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 
 @pytest.fixture

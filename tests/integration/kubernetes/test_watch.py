@@ -15,10 +15,10 @@ import pytest
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector, labelled
-from steepest.kubernetes_lab import control_plane
-from steepest.kubernetes_lab.images import DEMO
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import API_ADDRESS, API_PORT, NAMESPACE
+from tools.kubernetes_lab import control_plane
+from tools.kubernetes_lab.images import DEMO
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import API_ADDRESS, API_PORT, NAMESPACE
 
 _T = TypeVar("_T")
 

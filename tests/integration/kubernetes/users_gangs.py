@@ -13,6 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system
 from tests.integration.kubernetes.opted_in import changes
 
@@ -20,9 +21,8 @@ from steepest.cluster.kubernetes.kinds.known import JOB, OTHERS
 from steepest.cluster.kubernetes.kinds.users_object import is_suspended
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
-from steepest.testing.system.running_system import RunningSystem
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 PODS = 3
 GANG = "opted-in-gang"
@@ -36,7 +36,7 @@ TRAIN = ("python3", "-c", "import time; time.sleep(3600)")
 def giving_way(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str) -> Any:
     """A system on two nodes for two replicas each, in which urgent jobs have others suspended."""
     nodes = ("node-a=0.1:2Gi", "node-b=0.1:2Gi")
-    ways = ("--policy", "none", "--queueing", "priority", "--preempt", "--min-run", "1ms")
+    ways = ("--policy", "spread", "--queueing", "priority", "--preempt", "--min-run", "1ms")
     return lab_system(lab, kubeconfig, state, nodes, *ways, *options)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from tests.harness.scenarios.folded_pool import FoldedPool
+from tests.harness.waiting import until
 from tests.unit.mqtt.messages import envelope
 
 from steepest.app.installation import open_log
@@ -28,8 +30,6 @@ from steepest.events.common import Resources
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.recovery.log_identity import open_partitions
-from steepest.testing.scenarios.folded_pool import FoldedPool
-from steepest.testing.waiting import until
 
 PATIENCE_S = 60.0
 
@@ -84,7 +84,7 @@ class Edge:
         """Start a bridge that may not get to connect."""
         with self._printed.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "steepest_mqtt_bridge"], stdout=output, stderr=output, env=self._env
+                [sys.executable, "-m", "steepest_services.mqtt_bridge"], stdout=output, stderr=output, env=self._env
             )
 
     def end(self, number: int = signal.SIGKILL) -> int:

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.waiting import until
 from tests.integration.mqtt.conftest import Mosquitto, free_port
 from tests.integration.mqtt.edge import Device, Edge
 from tests.unit.mqtt.messages import beat
-
-from steepest.testing.waiting import until
 
 REQUEST = (
     "-x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
@@ -143,7 +142,7 @@ def test_a_bridge_without_a_broker_does_not_start(environ: dict[str, str], names
     edge = Edge(tmp_path / "state", "unused:1")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_MQTT")}
     done = subprocess.run(
-        [sys.executable, "-m", "steepest_mqtt_bridge"],
+        [sys.executable, "-m", "steepest_services.mqtt_bridge"],
         env={**inherited, "STEEPEST_STATE_DIR": str(edge.folder.root), **environ},
         capture_output=True,
         text=True,

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.waiting import until
 from tests.integration.mqtt.conftest import Mosquitto
 from tests.integration.mqtt.edge import Device, Edge
 from tests.unit.mqtt.messages import beat, envelope, loss
 
 from steepest.events.loss import JobWatched, LossReported
-from steepest.testing.waiting import until
 
 EXITED = {"job": "job", "incarnation": 1, "state": "exited", "exit_status": 0}
 """A replica's report that would end the job."""

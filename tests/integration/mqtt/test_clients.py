@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from tests.harness.waiting import until
 from tests.integration.mqtt.conftest import Mosquitto
 
 from steepest.clock import SystemClock
@@ -16,7 +17,6 @@ from steepest.mqtt import agent
 from steepest.mqtt.agent import NO_MATCHING_SUBSCRIBERS, Publisher
 from steepest.mqtt.payload import Envelope
 from steepest.mqtt.settings import MqttSettings
-from steepest.testing.waiting import until
 
 TOPIC = "steepest/edge-1/loss"
 

@@ -45,7 +45,7 @@ async def test_up_on_kafka_runs_the_bridge(tmp_path: Path, mosquitto: Mosquitto,
     finally:
         system.end()
 
-    assert "steepest_mqtt_bridge" in services
+    assert "steepest_services.mqtt_bridge" in services
 
 
 @pytest.mark.slow

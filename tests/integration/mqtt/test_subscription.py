@@ -14,6 +14,7 @@ import aiomqtt
 import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from tests.harness.waiting import until
 from tests.integration.mqtt.conftest import Mosquitto
 
 from steepest.clock import SystemClock
@@ -21,7 +22,6 @@ from steepest.mqtt import subscription as module
 from steepest.mqtt.metric_defs import MqttMetrics
 from steepest.mqtt.settings import MqttSettings
 from steepest.mqtt.subscription import RECEIVE_MAXIMUM, Subscription
-from steepest.testing.waiting import until
 
 TOPIC = "steepest/edge-1/loss"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 from tests.integration.mqtt.conftest import PATIENCE_S, Mosquitto
 from tests.integration.mqtt.edge import Device
 from tests.unit.mqtt.messages import beat
@@ -20,7 +21,6 @@ from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, LossReported
 from steepest.log.base import Record
 from steepest.runtime.decode import received
-from steepest.testing.system.running_system import RunningSystem
 
 STEPS = 200
 REPORTS = f"""

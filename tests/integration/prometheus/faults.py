@@ -9,6 +9,11 @@ from functools import partial
 from itertools import count, cycle, pairwise
 from typing import Any
 
+from tests.harness import waiting
+from tests.harness.system.fake_cluster import FakeCluster, When, refuse
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import AT, POOL, Rig, RigProcess
+
 from steepest.clock import SystemClock
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.errors import LogUnavailableError
@@ -20,10 +25,6 @@ from steepest.log.base import NewRecord
 from steepest.runtime.decode import new_record
 from steepest.runtime.monitoring.probe import Address, probes
 from steepest.runtime.service import Service
-from steepest.testing import waiting
-from steepest.testing.system.fake_cluster import FakeCluster, When, refuse
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import AT, POOL, Rig, RigProcess
 from steepest.view.state import Job
 
 until = partial(waiting.until, within_s=180.0)

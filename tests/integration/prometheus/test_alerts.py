@@ -11,9 +11,9 @@ from contextlib import AsyncExitStack, ExitStack, aclosing
 from pathlib import Path
 
 import pytest
+from tests.harness.system.rig import Rig
 
 from steepest.clock import SystemClock
-from steepest.testing.system.rig import Rig
 
 from .faults import FAULTS, Scene, healthy
 from .prometheus_server import RULES, PrometheusServer

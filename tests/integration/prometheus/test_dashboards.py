@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.fake_cluster import When, refuse
+from tests.harness.system.rig import Rig, RigProcess
+from tests.harness.waiting import until
 
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters, PreemptionLimits, SpeConParameters
 from steepest.runtime.monitoring.probe import Address, probes
-from steepest.testing.system.fake_cluster import When, refuse
-from steepest.testing.system.rig import Rig, RigProcess
-from steepest.testing.waiting import until
 from tools.monitoring.dashboards import generated
 
 from .faults import MEASURED

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, submitted
+from tests.harness.waiting import until
 
 from steepest.clock import SystemClock
 from steepest.pool_metrics.counters import PoolCounters
@@ -19,8 +21,6 @@ from steepest.pool_metrics.gauges import PoolGauges
 from steepest.runtime.monitoring.health import Health
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest.runtime.monitoring.probe import Address, probes
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, submitted
-from steepest.testing.waiting import until
 
 JOBS = 100_000
 QUEUES = 40

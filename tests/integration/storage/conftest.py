@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.demo_jobs.streamed_data import write_features
-from steepest.storage_lab.server import StorageServer, found, running_storage
+from steepest_lab.jobs.streamed_data import write_features
+from steepest_lab.storage.server import StorageServer, found, running_storage
 
 FEATURES = 64
 

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.harness.system.running_system import STEEPEST
 
-from steepest.storage_lab.server import found
-from steepest.testing.system.running_system import STEEPEST
+from steepest_lab.storage.server import found
 
 PATIENCE_S = 500
 EPOCH_ENDS = "its epoch ends first"

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 
-from steepest.demo_jobs.streamed_data import RECORD_BYTES, write_images
 from steepest.events import cluster as c
-from steepest.storage_lab.link import running_link
-from steepest.storage_lab.server import StorageServer
-from steepest.testing.system.running_system import RunningSystem
+from steepest_lab.jobs.streamed_data import RECORD_BYTES, write_images
+from steepest_lab.storage.link import running_link
+from steepest_lab.storage.server import StorageServer
 
 IMAGES = 4800
 EPOCHS = 8
@@ -22,13 +22,13 @@ LIAR = """
 import steepest_sdk
 record = steepest_sdk.Run.record
 steepest_sdk.Run.record = lambda run, step=None, **_: record(run, 10 ** 6, epoch=99, loss=1.0)
-from steepest.demo_jobs import streamed
+from steepest_lab.jobs import streamed
 streamed.main()
 """
 OPTIONS = ("images.bin", "--epochs", str(EPOCHS), "--batch", "64", "--evaluations", "60")
 COMMANDS = {
-    "honest": (sys.executable, "-m", "steepest.demo_jobs.streamed", *OPTIONS),
-    "silent": ("env", "-u", "STEEPEST_CONTROL", sys.executable, "-m", "steepest.demo_jobs.streamed", *OPTIONS),
+    "honest": (sys.executable, "-m", "steepest_lab.jobs.streamed", *OPTIONS),
+    "silent": ("env", "-u", "STEEPEST_CONTROL", sys.executable, "-m", "steepest_lab.jobs.streamed", *OPTIONS),
     "liar": (sys.executable, "-c", LIAR, *OPTIONS),
 }
 

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 from tests.harness.newest_reports import NewestReports
+from tests.harness.waiting import until
 
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders.gang_ports import is_unused
 from steepest.cluster.local.cluster import LocalCluster, LocalNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.demo_jobs.streamed_data import write_images
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
-from steepest.storage_lab.link import running_link
-from steepest.storage_lab.server import StorageServer
-from steepest.testing.waiting import until
+from steepest_lab.jobs.streamed_data import write_images
+from steepest_lab.storage.link import running_link
+from steepest_lab.storage.server import StorageServer
 
-STREAMED = (sys.executable, "-m", "steepest.demo_jobs.streamed")
+STREAMED = (sys.executable, "-m", "steepest_lab.jobs.streamed")
 ALIKE = 0.02
 
 

@@ -18,9 +18,16 @@ from click.testing import CliRunner
 from tests.unit.admission.test_gating import question, users_job
 
 from steepest.admission.webhook import BODY_MOST, PATH
-from steepest_admission_webhook import main
+from steepest_services.admission_webhook import main
 
-ORDER = (sys.executable, "-m", "steepest_admission_webhook", "--claim=shared", "--folder=trial", "--host=127.0.0.1")
+ORDER = (
+    sys.executable,
+    "-m",
+    "steepest_services.admission_webhook",
+    "--claim=shared",
+    "--folder=trial",
+    "--host=127.0.0.1",
+)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from steepest.kubernetes_lab.layout import default_folder
+from tools.kubernetes_lab.layout import default_folder
 
 CHART = Path(__file__).parents[3] / "charts" / "steepest"
 TRIAL: Mapping[str, Any] = {"jobs": {"volumeClaim": "shared"}, "kafka": {"broker": {"enabled": True}}}

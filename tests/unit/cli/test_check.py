@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from tests.harness.scenarios.log_builder import LogBuilder
 
 from steepest.cli.commands.check import check
 from steepest.events import cluster as c
@@ -18,7 +19,6 @@ from steepest.events.registry import encode
 from steepest.invariants import ALL
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.testing.scenarios.log_builder import LogBuilder
 
 
 def recorded(folder: Path, stories: Sequence[LogBuilder], garbage_at: int = -1) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.harness.scenarios.log_builder import LogBuilder
 
 from steepest.app.installation import open_cluster
 from steepest.app.settings.reading import read_settings
@@ -27,7 +28,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
-from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.state import Phase
 
 NODES = tuple(NodeSpec(name, Resources(1_000)) for name in ("n1", "n2"))

@@ -20,7 +20,7 @@ from steepest.events.common import Name
     [
         (("python", "train.py", "--lr", "0.1"), "train"),
         (("/usr/bin/python3.11", "-u", "runs/My Model.py"), "my-model"),
-        (("python", "-m", "steepest.demo_jobs.linear", "--steps", "3"), "linear"),
+        (("python", "-m", "steepest_lab.jobs.linear", "--steps", "3"), "linear"),
         (("python", "-c", "print()"), "python"),
         (("./train.sh", "x.py"), "train"),
         (("___",), "job"),

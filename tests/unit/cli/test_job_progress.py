@@ -10,15 +10,15 @@ import pytest
 from tests.unit.view.test_progress import Trained
 
 from steepest.cli.commands import jobs
+from steepest.cli.live.picture import WITH_TIME_LEFT, picture
 from steepest.cli.pool.stored_pool import StoredPool
 from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
-from steepest.demo.job_progress import in_words, interval, share_done, steps
-from steepest.demo.picture import WITH_TIME_LEFT, picture
-from steepest.demo.run_timeline import RunTimeline
 from steepest.events import cluster as c
+from steepest.read_models.job_progress import in_words, interval, share_done, steps
 from steepest.read_models.job_rows import job_row
 from steepest.read_models.job_timeline import TimelineCollector
+from steepest.read_models.run_timeline import RunTimeline
 from steepest.view.progress import TimeLeft
 
 

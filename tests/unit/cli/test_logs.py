@@ -6,6 +6,7 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 from tests.unit.cli.conftest import Holding
 
 from steepest.app.state_folder import StateFolder
@@ -16,7 +17,6 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.registry import FLAGS, READS
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 SUBMITTED = c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "train.py")))
 ADMITTED = c.JobAdmitted(job="a", request="r")

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from tests.harness.child import child
+from tests.harness.system.running_system import STEEPEST
 
-from steepest.cli.main import COMMANDS, error_line, main
-from steepest.testing.child import child
-from steepest.testing.system.running_system import STEEPEST
+from steepest.cli.main import COMMANDS, OF_THE_LAB, error_line, main
 
 
 def test_help_lists_every_command_without_importing_any() -> None:
@@ -33,7 +33,8 @@ def test_help_lists_every_command_without_importing_any() -> None:
 def test_every_command_helps_with_examples(name: str) -> None:
     """A command is the function of its name, and its help, or that of its group, shows how it is used."""
     module = name.replace("-", "_")
-    command = getattr(importlib.import_module(f"steepest.cli.commands.{module}"), module)
+    package = "steepest_lab" if name in OF_THE_LAB else "steepest.cli"
+    command = getattr(importlib.import_module(f"{package}.commands.{module}"), module)
     assert isinstance(command, click.Command)
     calls = [[name, each] for each in command.commands] if isinstance(command, click.Group) else [[name]]
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
+from tests.harness.scenarios.folded_pool import placement, submitted
 
 import steepest.cli
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
@@ -26,7 +27,6 @@ from steepest.events.dead_letter import DeadLetter
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
-from steepest.testing.scenarios.folded_pool import placement, submitted
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202ename"
 SECRET = "hunter2"  # noqa: S105 - to be looked for

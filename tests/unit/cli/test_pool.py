@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.scenarios.log_builder import LogBuilder
+from tests.harness.system.rig import events_of
 from tests.unit.cli.conftest import Holding
 
 from steepest.app.pool_changes import read_pools
@@ -20,8 +22,6 @@ from steepest.errors import InputError
 from steepest.events.cluster import LogOpened
 from steepest.log.base import TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.testing.scenarios.log_builder import LogBuilder
-from steepest.testing.system.rig import events_of
 
 TWO = """
 [[pool]]

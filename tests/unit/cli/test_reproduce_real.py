@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from steepest.cli.commands.reproduce import PARTS
 from steepest.cli.main import main
-from steepest.sim.reproduce.experiment import Paper
-from steepest.sim.reproduce.measures import MEASURES
-from steepest.sim.workloads.arrivals import PATTERNS
-from steepest.testbed.jobs import KINDS
-from steepest.testbed.papers import PAPERS
-from steepest.testbed.reproduce import only, tasks
-from steepest.testbed.run import runs_of
+from steepest_lab.commands.reproduce import PARTS
+from steepest_lab.sim.reproduce.experiment import Paper
+from steepest_lab.sim.reproduce.measures import MEASURES
+from steepest_lab.sim.workloads.arrivals import PATTERNS
+from steepest_lab.testbed.jobs import KINDS
+from steepest_lab.testbed.papers import PAPERS
+from steepest_lab.testbed.reproduce import only, tasks
+from steepest_lab.testbed.run import runs_of
 
 
 def called(out: Path, *options: str) -> Result:

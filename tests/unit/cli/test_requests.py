@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 from click.testing import CliRunner
+from tests.harness.scenarios.folded_pool import submitted
 from tests.unit.cli.conftest import Holding
 
 from steepest.app.configurator import Configurator
@@ -32,7 +33,6 @@ from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import Log
 from steepest.runtime.decode import LARGEST_REQUEST, new_record
 from steepest.runtime.layout import DEAD_LETTERS
-from steepest.testing.scenarios.folded_pool import submitted
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.harness.system.running_system import STEEPEST
 
 from steepest.cli.main import main
-from steepest.cli.printing.simulate_summary import show_results
-from steepest.sim.policies import names
-from steepest.sim.result import JobResult, SimulationResult
-from steepest.testing.system.running_system import STEEPEST
+from steepest_lab.commands.simulate_summary import show_results
+from steepest_lab.sim.policies import names
+from steepest_lab.sim.result import JobResult, SimulationResult
 
 KEYS = (
     "policy seed jobs finished mean_jct median_jct p90_jct p99_jct mean_t90 left_out late_share late_worst mean_jct_change "

@@ -34,7 +34,7 @@ def refusal(*arguments: str, **changed: str | None) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("policy", "fastest", "there is no policy 'fastest'; name some of spread, steepest, specon, "),
+        ("policy", "fastest", "there is no policy 'fastest'; name some of steepest, spread, specon, "),
         ("policy", "srtf,fastest", "there is no policy 'fastest'"),
         ("policy", "x" * 9_000, f"there is no policy '{'x' * 100}'; "),
         ("policy", ",", "say what to simulate: --workload, --cluster and --policy"),
@@ -148,8 +148,8 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(out: str) 
             "a recording brings its own jobs, nodes and rules; leave those options out",
         ),
         (("--rules", "muri"), "a recording brings its own jobs, nodes and rules"),
-        (("--policy", "srtf"), "a recording is played on by the live policies spread, steepest, specon, "),
-        (("--policy", "procon"), "a recording is played on by the live policies spread, steepest, specon, "),
+        (("--policy", "srtf"), "a recording is played on by the live policies steepest, spread, specon, "),
+        (("--policy", "procon"), "a recording is played on by the live policies steepest, spread, specon, "),
         (("--at", "0"), "--at 0: the recording's positions are 1 to "),
         (("--at", "-5"), "--at -5: the recording's positions are 1 to "),
         (("--at", "999999999"), "--at 999999999: the recording's positions are 1 to "),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tests.harness.scenarios.log_builder import LogBuilder
+
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters, SteepestParameters
 from steepest.events.registry import FLAGS, GANGS_RUN, READS
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
-from steepest.testing.scenarios.log_builder import LogBuilder
 from steepest.view.cluster_view import ClusterView
 
 SPEC = c.JobSpec(command=("train",), requests=Resources(200))

@@ -10,12 +10,12 @@ import subprocess
 import time
 
 import pytest
+from tests.harness.child import child
+from tests.harness.system.running_system import STEEPEST
 from tests.unit.cli.conftest import Holding
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.testing.child import child
-from steepest.testing.system.running_system import STEEPEST
 
 EVENTS = (
     c.NodeJoined(node="n1", capacity=Resources(1_000)),

@@ -9,12 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.harness.set_clock import SetClock
+from tests.harness.waiting import until
 
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.kubernetes.agent.cgroups import ContainerGroups
 from steepest.cluster.kubernetes.agent.node_meter import NodeMeter
 from steepest.cluster.kubernetes.objects import Pod
-from steepest.testing.waiting import until
 
 UID = "498e088b-9a3a-4ebd-92c3-8e4e4b84374b"
 SYSTEMD_UID = UID.replace("-", "_")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.harness.set_clock import SetClock
+from tests.harness.waiting import until
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.kubernetes import output
@@ -25,7 +26,6 @@ from steepest.cluster.kubernetes.agent.node_output import ContainerLog, NodeOutp
 from steepest.cluster.kubernetes.output import TimedLines, complete
 from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
-from steepest.testing.waiting import until
 from steepest.untrusted.files import open_file
 
 from .conftest import SetPace

@@ -29,7 +29,7 @@ from tests.unit.cluster.kinds_objects import (
     users,
 )
 
-from steepest.app.settings.tree import Kind as Named
+from steepest.app.settings.kinds import Kind as Named
 from steepest.cli.options import KINDS
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
+from tests.harness.waiting import until
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.kubernetes import KubernetesCluster
@@ -17,7 +18,6 @@ from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
-from steepest.testing.waiting import until
 
 SPEC = ReplicaSpec(command=("train",), requests=Resources(cpu_m=10))
 SIZE = Resources(1_000, 1_024)

@@ -11,6 +11,7 @@ from typing import cast
 
 import pytest
 from tests.harness.set_clock import SetClock
+from tests.harness.waiting import until
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.kubernetes import output
@@ -19,7 +20,6 @@ from steepest.cluster.kubernetes.output import PodOutput, TimedLines, complete
 from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
 from steepest.errors import UncertainError
-from steepest.testing.waiting import until
 
 from .conftest import SetPace
 

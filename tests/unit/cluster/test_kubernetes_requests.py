@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
+from tests.harness.waiting import until
 
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.api import _pause_s
@@ -20,7 +21,6 @@ from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import NodeTerms, ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
 from steepest.events.common import Resources, Taint
-from steepest.testing.waiting import until
 
 REPLICA = ReplicaId("a")
 UID = "0a1b2c3d-0000-4000-8000-000000000000"

@@ -14,7 +14,10 @@ import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tests.harness.call_count import count_calls
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
+from tests.harness.virtual_time import VirtualLoop
+from tests.harness.waiting import until
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, SpecRecord
 from steepest.cluster.folders.background import AdapterSettings
@@ -32,9 +35,6 @@ from steepest.cluster.output_copy import OutputCopy
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import UncertainError
 from steepest.events.common import Resources
-from steepest.testing.call_count import count_calls
-from steepest.testing.virtual_time import VirtualLoop
-from steepest.testing.waiting import until
 
 SPEC = ReplicaSpec(command=("train",), requests=Resources(cpu_m=10))
 FEW, MANY = 3, 3_000

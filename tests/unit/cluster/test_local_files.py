@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.harness.call_count import count_calls
 
 from steepest.cluster.folders import control_protocol, incarnation_locks
 from steepest.cluster.folders.adapter_folder import (
@@ -22,7 +23,6 @@ from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events.common import CheckpointMode
-from steepest.testing.call_count import count_calls
 
 JOB = ReplicaId("mnist")
 WRONG = [b"", b"{", b"[]", b"null", b'{"checkpoint_mode": "maybe"}', b"\xff\xfe", b'{"request": 7}']

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.waiting import until
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.heartbeat import ReplicaState
-from steepest.testing.waiting import until
 
 JOB = ReplicaId("mnist")
 SLEEP = ReplicaSpec(command=("sleep", "600"))  # a job that writes could fail by itself

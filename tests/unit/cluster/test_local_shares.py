@@ -12,40 +12,13 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder, SpecRecor
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.cluster.local.duty_cycles import DutyCycles
 from steepest.cluster.local.process_roster import LocalTracked
-from steepest.cluster.local.shares import demand, divide, max_min
+from steepest.cluster.local.shares import demand, divide
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
 AMOUNTS = st.floats(min_value=0, max_value=1e6)
 BOUNDS = st.dictionaries(st.integers(), AMOUNTS, max_size=8)
 CLOSE = 1e-6
-
-
-@given(AMOUNTS, BOUNDS)
-def test_nobody_gets_more_than_its_bound_or_the_whole(capacity: float, bounds: dict[int, float]) -> None:
-    """A share is within its bound, and all shares together are within the capacity."""
-    shares = max_min(capacity, bounds)
-
-    assert shares.keys() == bounds.keys()
-    assert all(0 <= shares[key] <= bound for key, bound in bounds.items())
-    assert sum(shares.values()) <= capacity * (1 + CLOSE)
-
-
-@given(AMOUNTS, BOUNDS)
-def test_the_division_conserves_work(capacity: float, bounds: dict[int, float]) -> None:
-    """Either every replica has its bound, or all capacity is assigned."""
-    given_away = sum(max_min(capacity, bounds).values())
-
-    assert given_away == pytest.approx(min(capacity, sum(bounds.values())), rel=CLOSE, abs=CLOSE)
-
-
-@given(AMOUNTS, BOUNDS)
-def test_a_replica_with_less_than_another_has_its_bound(capacity: float, bounds: dict[int, float]) -> None:
-    """Max-min fairness: only its own bound keeps a share below the largest one."""
-    shares = max_min(capacity, bounds)
-
-    for key, share in shares.items():
-        assert share >= max(shares.values()) * (1 - CLOSE) - CLOSE or share == bounds[key]
 
 
 @given(AMOUNTS, BOUNDS, st.data())

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec
-from steepest.cluster.simulated.model import Model
-from steepest.cluster.simulated.node import SimulatedNode
-from steepest.cluster.simulated.nodes import SimulatedNodes
-from steepest.cluster.simulated.timeline import VirtualTimeline
-from steepest.cluster.simulated.training import PEER_LOST, Training
 from steepest.events.common import CheckpointRef, Resources
+from steepest_lab.simulated.model import Model
+from steepest_lab.simulated.node import SimulatedNode
+from steepest_lab.simulated.nodes import SimulatedNodes
+from steepest_lab.simulated.timeline import VirtualTimeline
+from steepest_lab.simulated.training import PEER_LOST, Training
 
 TEN_STEPS = Model(steps=10, step_s=1.0, demand_m=1000)
 

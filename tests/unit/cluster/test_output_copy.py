@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.harness.set_clock import SetClock
+from tests.harness.waiting import until
 
 from steepest import flock
 from steepest.cluster import output_copy
@@ -27,7 +28,6 @@ from steepest.cluster.kubernetes.output import TimedLines
 from steepest.cluster.local import supervisor
 from steepest.cluster.output_copy import MISSING, OutputCopy
 from steepest.cluster.port import ReplicaId
-from steepest.testing.waiting import until
 from steepest.untrusted.allowance import OUTPUT_BURST_BYTES, OUTPUT_BYTES_S
 
 from .conftest import SetPace

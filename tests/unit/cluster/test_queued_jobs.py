@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.harness.json_patches import patched
 from tests.harness.kubernetes_stub import KubernetesStub, Object, adapter_on, served
+from tests.harness.waiting import until
 from tests.unit.cluster.kinds_objects import GANG, UID, indexed, read, template, users
 
 from steepest.cluster.kubernetes import KubernetesCluster
@@ -22,7 +23,6 @@ from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
-from steepest.testing.waiting import until
 
 SIZE = 3
 SAVED = 85

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cluster.simulated.storage import SharedStorage, Transfer
-from steepest.cluster.simulated.timeline import VirtualTimeline
+from steepest_lab.simulated.storage import SharedStorage, Transfer
+from steepest_lab.simulated.timeline import VirtualTimeline
 
 ROUNDED_S = 1e-3
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import msgspec
@@ -11,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec, Stopped
-from steepest.cluster.simulated.model import Delay, Model
-from steepest.cluster.simulated.node import SimulatedNode
-from steepest.cluster.simulated.nodes import SimulatedNodes
-from steepest.cluster.simulated.shares import max_min, share_out, slowdown
-from steepest.cluster.simulated.timeline import VirtualTimeline
-from steepest.cluster.simulated.training import Training, Witness
 from steepest.events.common import Resources
+from steepest_lab.simulated.model import Delay, Model
+from steepest_lab.simulated.node import SimulatedNode
+from steepest_lab.simulated.nodes import SimulatedNodes
+from steepest_lab.simulated.shares import share_out, slowdown
+from steepest_lab.simulated.timeline import VirtualTimeline
+from steepest_lab.simulated.training import Training, Witness
 
 BURN = Model(steps=100, step_s=1.0, demand_m=None)
 
@@ -221,14 +220,6 @@ def test_shares_fit_and_leave_nothing_that_is_wanted(
     assert sum(shares) <= capacity + slack
     assert all(0 <= share <= most + slack for share, most in zip(shares, usable, strict=True))
     assert sum(shares) >= min(capacity, sum(usable)) - slack
-
-
-@given(st.floats(1, 1e5), st.lists(st.floats(0, 1e5), min_size=2, max_size=12))
-def test_nobody_gets_less_than_another_who_may_have_less(capacity: float, ceilings: list[float]) -> None:
-    """Max-min fairness: a higher ceiling never means a smaller share."""
-    shares = max_min(capacity, ceilings)
-    ordered = sorted(zip(ceilings, shares, strict=True))
-    assert all(one[1] <= other[1] + 1e-6 * capacity for one, other in itertools.pairwise(ordered))
 
 
 @given(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.harness.json_patches import patched
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
+from tests.harness.waiting import until
 from tests.unit.cluster.kinds_objects import GANG, SPECS, made_by, read, users
 
 from steepest.cluster.kubernetes import KubernetesCluster
@@ -23,7 +24,6 @@ from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
 from steepest.events.common import Resources
-from steepest.testing.waiting import until
 
 SIZE = 5
 NODES = ("n1", "n2", "n1", "n2", "n1")

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from tests.harness.json_patches import patched
 from tests.harness.kubernetes_stub import OWN, KubernetesStub, adapter_on, served
+from tests.harness.waiting import until
 from tests.unit.cluster.kinds_objects import indexed, read, users
 
 from steepest.cluster.folders import folder_cluster
@@ -33,7 +34,6 @@ from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import Resources
-from steepest.testing.waiting import until
 
 NODES = [("n1", Resources(1_000, 1_024)), ("n2", Resources(1_000, 1_024))]
 TEAMS = ("team-a", "team-b")

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import Rig, events_of
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.loss import LossReported
 from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig, events_of
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import Rig
+from tests.harness.waiting import until
+
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import Rig
+from tests.harness.waiting import until
 
 from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.events import cluster as c
@@ -24,11 +29,6 @@ from steepest.events.registry import FLAGS, READS, STATE_IS_BOUNDED
 from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.policies.placement.standing import Waits, standings
-from steepest.testing.scenarios.folded_pool import FoldedPool
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig
-from steepest.testing.waiting import until
 from steepest.view.progress import time_left, total_steps
 from steepest.view.state import Phase
 

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.fake_cluster import When
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import POOL, Rig, RigProcess, events_of
+from tests.harness.system.simulated_cluster import SimulatedCluster
+from tests.harness.waiting import until
 
 from steepest.cluster.port import MetricsPlace, ReplicaFiles, ReplicaId
-from steepest.cluster.simulated.training import Training
 from steepest.collector import feed, source
 from steepest.collector.losses import LossCollector
 from steepest.errors import ClusterError, RefusedError
@@ -22,12 +26,8 @@ from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossRep
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import SEQUENCE, SOURCE, Received
 from steepest.log.base import NewRecord
-from steepest.testing.system.fake_cluster import When
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
-from steepest.testing.system.simulated_cluster import SimulatedCluster
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
+from steepest_lab.simulated.training import Training
 
 
 async def losses(rig: Rig) -> list[Received[Any]]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.rig import POOL, Rig, RigProcess, events_of
+from tests.harness.waiting import until
+
 from steepest.cluster.port import ReplicaFiles
 from steepest.collector.losses import LossCollector
 from steepest.events.cluster import LogOpened
 from steepest.events.loss import JobUnwatched, LossReported
 from steepest.events.received import SOURCE
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.rig import POOL, Rig, RigProcess, events_of
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 

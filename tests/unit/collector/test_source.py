@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from tests.harness.virtual_time import START_MS, VirtualClock
+from tests.harness.waiting import until
 
 from steepest.collector.source import PIECE_BYTES, STORE_EVERY_S, Source, numbered, read_cursor
 from steepest.events.received import is_number
-from steepest.testing.virtual_time import START_MS, VirtualClock
-from steepest.testing.waiting import until
 from steepest.training_logs.reader import LogReader
 from steepest.training_logs.records import LossRecord
 

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
+from tests.harness.scenarios.folded_pool import FoldedPool
+from tests.harness.waiting import until
 from tests.unit.cluster.kinds_objects import GANG, SPECS, indexed, job_set, made_by, template, users
 
 from steepest.clock import SystemClock
@@ -25,8 +27,6 @@ from steepest.collector.users_jobs import UsersJobs
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS
-from steepest.testing.scenarios.folded_pool import FoldedPool
-from steepest.testing.waiting import until
 
 T = TypeVar("T")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from steepest.demo.run_timeline import RunTimeline
+from tests.harness.scenarios.log_builder import BECAUSE
+from tests.harness.scenarios.log_builder import LogBuilder as Log
+
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.testing.scenarios.log_builder import BECAUSE
-from steepest.testing.scenarios.log_builder import LogBuilder as Log
+from steepest.read_models.run_timeline import RunTimeline
 
 
 def growth(log: Log, job: str, *means: float, category: c.Category = c.Category.PROGRESSING) -> Log:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steepest.demo.engines import cores_of
-from steepest.demo.workload import CAPACITIES_M
+from steepest_lab.demo.engines import cores_of
+from steepest_lab.demo.workload import CAPACITIES_M
 
 
 def test_engines_share_cores_on_which_each_has_all_of_its_cpu() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from steepest.demo.gangs.report import gang_summary, locality, result, scaling_table
-from steepest.demo.gangs.scalings import Scalings
 from steepest.events import cluster as c
+from steepest.read_models.scalings import Scalings
+from steepest_lab.demo.gangs.report import gang_summary, locality, result, scaling_table
 
 BECAUSE = c.Because(rule="a rule")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.demo.gangs.workload import TIME_SCALE, gang_parameters, gang_workload, is_for
 from steepest.events.common import Resources
 from steepest.policies.named import POLICIES, named
+from steepest_lab.demo.gangs.workload import TIME_SCALE, gang_parameters, gang_workload, is_for
 
 
 def test_one_seed_is_one_workload() -> None:

@@ -10,15 +10,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from steepest.cli.commands.reproduce import PICKYMAN_PARTS, reproduce
-from steepest.demo.play import Play
-from steepest.demo.workload import DemoWorkload
 from steepest.events.parameters import PoolParameters
-from steepest.testbed.preemption import kept_runs, trainings
-from steepest.testbed.preemption.kept_runs import COMPLETE, JobsOver, run_once
-from steepest.testbed.preemption.outcomes import Records
-from steepest.testbed.preemption.run import RealPart, parameters
-from steepest.testbed.preemption.trainings import crowded_workload
+from steepest_lab.commands.reproduce import PICKYMAN_PARTS, reproduce
+from steepest_lab.demo.play import Play
+from steepest_lab.demo.workload import DemoWorkload
+from steepest_lab.testbed.preemption import kept_runs, trainings
+from steepest_lab.testbed.preemption.kept_runs import COMPLETE, JobsOver, run_once
+from steepest_lab.testbed.preemption.outcomes import Records
+from steepest_lab.testbed.preemption.run import RealPart, parameters
+from steepest_lab.testbed.preemption.trainings import crowded_workload
 
 
 class Runs:
@@ -58,12 +58,12 @@ def test_a_complete_run_is_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     said: list[str] = []
     with pytest.raises(KeyboardInterrupt):
-        once(1, parameters("none"))
+        once(1, parameters("spread"))
     assert not (folder / COMPLETE).exists()
-    assert once(1, parameters("none")) == 2
-    assert once(1, parameters("none")) == 2
+    assert once(1, parameters("spread")) == 2
+    assert once(1, parameters("spread")) == 2
     assert said == ["run: read from its recording"]
-    assert once(2, parameters("none")) == 3
+    assert once(2, parameters("spread")) == 3
     assert once(2, parameters("pickyman")) == 4
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.unit.demo.run import log, story
 
-from steepest.demo.headline import headline_of, in_words
-from steepest.demo.picture import ARRIVED_MS, clock, picture
-from steepest.demo.run_timeline import RunTimeline
-from steepest.demo.sparkline import BLOCKS, sparkline
-from steepest.demo.svg import most_telling, svg
-from steepest.demo.workload import parameters
+from steepest.cli.live.picture import ARRIVED_MS, clock, picture
+from steepest.cli.live.sparkline import BLOCKS, sparkline
 from steepest.events import cluster as c
+from steepest.read_models.headline import headline_of, in_words
+from steepest.read_models.run_timeline import RunTimeline
+from steepest_lab.demo.svg import most_telling, svg
+from steepest_lab.demo.workload import parameters
 
 
 def drawn(timeline: RunTimeline, width: int = 110, height: int = 40) -> list[str]:

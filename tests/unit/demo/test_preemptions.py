@@ -10,20 +10,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from steepest.demo.preemption.story import PreemptionStory
-from steepest.demo.preemption.streaming import RECIPES, workload
-from steepest.demo.workload import DemoWorkload
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
-from steepest.sim.preemption.jobs import ENOUGH
-from steepest.testbed.preemption import run as real_run
-from steepest.testbed.preemption.outcomes import Records, overheads, predictions, waiting
-from steepest.testbed.preemption.report import FILES, Judged, page, verdicts, write
-from steepest.testbed.preemption.run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
-from steepest.testbed.preemption.trainings import (
+from steepest.read_models.preemptions import PreemptionStory
+from steepest_lab.demo.preemption.streaming import RECIPES, workload
+from steepest_lab.demo.workload import DemoWorkload
+from steepest_lab.sim.preemption.jobs import ENOUGH
+from steepest_lab.testbed.preemption import run as real_run
+from steepest_lab.testbed.preemption.outcomes import Records, overheads, predictions, waiting
+from steepest_lab.testbed.preemption.report import FILES, Judged, page, verdicts, write
+from steepest_lab.testbed.preemption.run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
+from steepest_lab.testbed.preemption.trainings import (
     CROWD,
     NODES,
     OTHERS,

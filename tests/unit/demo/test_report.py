@@ -6,18 +6,18 @@ import io
 
 import msgspec
 import pytest
+from tests.harness.scenarios.log_builder import LogBuilder as Log
 from tests.unit.demo.run import story
 
+from steepest.cli.live.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
 from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
-from steepest.demo.beside.comparison import Pair, compare, comparison_table, verdicts
-from steepest.demo.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
-from steepest.demo.headline import headline_of, t90_ms
-from steepest.demo.report import JOBS_GIVE_WAY, job_table, move_table, result, summary, timeline
-from steepest.demo.run_timeline import JobStory, RunTimeline
-from steepest.demo.workload import parameters
 from steepest.events import cluster as c
-from steepest.testing.scenarios.log_builder import LogBuilder as Log
+from steepest.read_models.headline import headline_of, t90_ms
+from steepest.read_models.run_timeline import JobStory, RunTimeline
+from steepest_lab.demo.beside.comparison import Pair, compare, comparison_table, verdicts
+from steepest_lab.demo.report import JOBS_GIVE_WAY, job_table, move_table, result, summary, timeline
+from steepest_lab.demo.workload import parameters
 
 PC, WC, CC = c.Category
 

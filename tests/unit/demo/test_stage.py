@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.demo.stage import own_folder
 from steepest.errors import InputError, RecordingError
+from steepest_lab.demo.stage import own_folder
 
 
 def test_each_demo_gets_the_next_free_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

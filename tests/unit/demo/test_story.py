@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.unit.demo.run import log, story
 
-from steepest.demo.run_timeline import RunTimeline
 from steepest.events import cluster as c
+from steepest.read_models.run_timeline import RunTimeline
 
 
 def test_story_tells_the_course_of_a_job() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.system.rig import events_of
 from tests.unit.demo.run import story as unfinished
 
-from steepest.demo.beside.lateness import in_words, lateness
-from steepest.demo.beside.what_if import DemoWhatIf, compared, what_if, what_if_table, what_if_words
-from steepest.demo.run_timeline import JobStory, RunTimeline
-from steepest.demo.workload import parameters
 from steepest.events import cluster as c
 from steepest.log.files.file_log import FileLog
-from steepest.testing.system.rig import events_of
+from steepest.read_models.run_timeline import JobStory, RunTimeline
+from steepest_lab.demo.beside.lateness import in_words, lateness
+from steepest_lab.demo.beside.what_if import DemoWhatIf, compared, what_if, what_if_table, what_if_words
+from steepest_lab.demo.workload import parameters
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.demo.workload import JOBS, RECIPES, nodes, pinned, workload
 from steepest.events.common import CheckpointMode
+from steepest_lab.demo.workload import JOBS, RECIPES, nodes, pinned, workload
 
 SEEDS = st.integers(min_value=0, max_value=2**32)
 

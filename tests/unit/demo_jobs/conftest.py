@@ -85,7 +85,7 @@ class Finished(NamedTuple):
 
 def command(name: str, arguments: tuple[str, ...]) -> list[str]:
     """What starts a demo job."""
-    return [sys.executable, "-m", f"steepest.demo_jobs.{name}", *arguments]
+    return [sys.executable, "-m", f"steepest_lab.jobs.{name}", *arguments]
 
 
 @pytest.fixture(autouse=True)

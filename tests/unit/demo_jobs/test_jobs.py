@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import steepest.demo_jobs
-from steepest.demo_jobs.datasets import descriptions, diabetes, digits
+import steepest_lab.jobs
+from steepest_lab.jobs.datasets import descriptions, diabetes, digits
 from steepest_sdk import EXIT_STOPPED
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def test_no_steps_are_a_training_too() -> None:
 import runpy, sys
 sys.argv[1:] = ["--steps", "0"]
 for name in {EVERY}:
-    sys.modules.pop("steepest.demo_jobs." + name, None)  # another one may have imported it
+    sys.modules.pop("steepest_lab.jobs." + name, None)  # another one may have imported it
     try:
-        runpy.run_module("steepest.demo_jobs." + name, run_name="__main__", alter_sys=True)
+        runpy.run_module("steepest_lab.jobs." + name, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         assert not end.code, (name, end.code)
 """
@@ -108,9 +108,9 @@ def test_senseless_argument_is_refused(run_job: Callable[..., Finished], argumen
 
 def test_jobs_start_without_scikit_learn_and_the_list_without_numpy() -> None:
     """A job reads scikit-learn's files without the second that its import takes; the list of jobs needs nothing."""
-    modules = ", ".join(f"steepest.demo_jobs.{name}" for name in EVERY)
+    modules = ", ".join(f"steepest_lab.jobs.{name}" for name in EVERY)
     check = (
-        f"import sys, os, steepest.demo_jobs; assert 'numpy' not in sys.modules; import {modules};"
+        f"import sys, os, steepest_lab.jobs; assert 'numpy' not in sys.modules; import {modules};"
         "assert 'sklearn' not in sys.modules; assert os.environ['OPENBLAS_NUM_THREADS']"
     )
     subprocess.run([sys.executable, "-c", check], check=True)
@@ -118,9 +118,9 @@ def test_jobs_start_without_scikit_learn_and_the_list_without_numpy() -> None:
 
 def test_every_job_is_in_the_list() -> None:
     """The package's docstring lists exactly the modules that can be run."""
-    assert steepest.demo_jobs.__doc__ is not None
-    listed = re.findall(r"^\| ``(\w+)`` \|", steepest.demo_jobs.__doc__, re.MULTILINE)
-    folder = Path(next(iter(steepest.demo_jobs.__path__)))
+    assert steepest_lab.jobs.__doc__ is not None
+    listed = re.findall(r"^\| ``(\w+)`` \|", steepest_lab.jobs.__doc__, re.MULTILINE)
+    folder = Path(next(iter(steepest_lab.jobs.__path__)))
     runnable = [path.stem for path in folder.glob("*.py") if '\nif __name__ == "__main__":\n' in path.read_text()]
     assert sorted(listed) == sorted(runnable) == sorted([*EVERY, "streamed"])
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from steepest.demo_jobs import harness
-from steepest.demo_jobs.birnn import BidirectionalRnn
-from steepest.demo_jobs.charlm import LanguageModel
-from steepest.demo_jobs.datasets import Array
-from steepest.demo_jobs.dynamic_rnn import DynamicRnn
-from steepest.demo_jobs.factorisation import Factorisation
-from steepest.demo_jobs.gru import Gru
-from steepest.demo_jobs.linear import Linear
-from steepest.demo_jobs.mixture import Mixture
-from steepest.demo_jobs.mlp import Perceptron
-from steepest.demo_jobs.rnn import Rnn
-from steepest.demo_jobs.softmax import Softmax
-from steepest.demo_jobs.vae import AutoEncoder
+from steepest_lab.jobs import harness
+from steepest_lab.jobs.birnn import BidirectionalRnn
+from steepest_lab.jobs.charlm import LanguageModel
+from steepest_lab.jobs.datasets import Array
+from steepest_lab.jobs.dynamic_rnn import DynamicRnn
+from steepest_lab.jobs.factorisation import Factorisation
+from steepest_lab.jobs.gru import Gru
+from steepest_lab.jobs.linear import Linear
+from steepest_lab.jobs.mixture import Mixture
+from steepest_lab.jobs.mlp import Perceptron
+from steepest_lab.jobs.rnn import Rnn
+from steepest_lab.jobs.softmax import Softmax
+from steepest_lab.jobs.vae import AutoEncoder
 
 BY_GRADIENT = [Linear, Softmax, Perceptron, AutoEncoder, Gru, Rnn, BidirectionalRnn, DynamicRnn, LanguageModel]
 ALL = [*BY_GRADIENT, Mixture, Factorisation]

@@ -14,8 +14,8 @@ import pytest
 from tests.unit.demo_jobs.conftest import PATIENCE_S
 from tests.unit.demo_jobs.gang_processes import Gangs, ends, free_ports, wait_for
 
-from steepest.demo_jobs.all_reduce import connected
-from steepest.demo_jobs.gangs.star import PeerLost
+from steepest_lab.jobs.all_reduce import connected
+from steepest_lab.jobs.gangs.star import PeerLost
 from steepest_sdk import EXIT_STOPPED
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tests.unit.demo_jobs.conftest import PATIENCE_S
 from tests.unit.demo_jobs.gang_processes import Gangs, ends, free_ports, wait_for
 
-from steepest.demo_jobs.gangs import star
-from steepest.demo_jobs.gangs.star import PeerLost
-from steepest.demo_jobs.gangs.tasks import GradientTask, TaskServer, tasks
+from steepest_lab.jobs.gangs import star
+from steepest_lab.jobs.gangs.star import PeerLost
+from steepest_lab.jobs.gangs.tasks import GradientTask, TaskServer, tasks
 from steepest_sdk import EXIT_STOPPED
 
 SIZE = ("--steps", "20", "--work", "0.5", "--seed", "3")

@@ -12,6 +12,8 @@ from steepest.invariants import ALL
 from tools.docs.markdown import ROOT, anchors, links, local_links, pages, prose, spans
 
 LIBRARY = ROOT / "libs" / "steepest" / "src" / "steepest"
+LAB = ROOT / "libs" / "steepest-lab" / "src"
+BASES = (ROOT, LIBRARY, LAB, LAB / "steepest_lab")
 PAGES = [str(page.relative_to(ROOT)) for page in pages() if not page.is_relative_to(ROOT / "tests" / "data")]
 CODE_LINK = re.compile(r"\[`([\w.]+)`\]\(([^()\s]+\.py)\)")
 """A link from a name of the code to the file that has it."""
@@ -79,13 +81,13 @@ def is_path(span: str) -> bool:
     if not re.fullmatch(r"[\w.-]+/[\w./-]*(::\w+)?", span) or re.search(r"\b[A-Z]{4,}\b", span) or span in EXAMPLES:
         return False
     top = span.partition("/")[0]
-    return top in TREES or (LIBRARY / top).is_dir()
+    return top in TREES or any((base / top).is_dir() for base in BASES[1:3])
 
 
 def found(span: str) -> bool:
-    """Whether it is there, from the repository's root or the library's."""
+    """Whether it is there, from the root of the repository or of a package."""
     path, _, test = span.partition("::")
-    file = next((base / path for base in (ROOT, LIBRARY) if (base / path).exists()), None)
+    file = next((base / path for base in BASES if (base / path).exists()), None)
     return file is not None and (not test or f"def {test}(" in file.read_text())
 
 

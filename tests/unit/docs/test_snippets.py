@@ -9,7 +9,7 @@ import pytest
 
 from tools.docs.markdown import ROOT, blocks, pages
 
-SOURCES = [ROOT / "libs" / "steepest" / "src", ROOT / "libs" / "steepest-sdk" / "src"]
+SOURCES = [*(ROOT / "libs").glob("*/src"), ROOT / "services"]
 PAGES = [
     str(page.relative_to(ROOT))
     for page in pages()

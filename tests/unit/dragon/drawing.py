@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from tests.harness.scenarios.folded_pool import FoldedPool, placement, submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -24,8 +26,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.dragon.running_gangs import DragonState
 from steepest.policies.named import under
-from steepest.testing.scenarios.folded_pool import FoldedPool, placement, submitted
-from steepest.testing.system.driver import DeciderDriver
 
 PLACE_M = 100
 TICK_MS = 1_000

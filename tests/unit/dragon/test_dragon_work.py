@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.call_count import count_calls
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
@@ -10,9 +13,6 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
 from steepest.policies.named import under
-from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 
 STARVED_S = 130
 """Longer than any variant lets a job wait before others are to give up workers for it."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 from tests.unit.dragon.drawing import drawn, planned, spell
 
 from steepest.events import cluster as c
@@ -22,8 +24,6 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS, SURPLUS_LEAVES
 from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
 from steepest.policies.named import under
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 
 ALL = ("dragon", "dragon-paper-era", "dragon-fixed")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from tests.harness.scenarios.folded_pool import START_MS, used
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.testing.scenarios.folded_pool import START_MS, used
-from steepest.testing.system.driver import DeciderDriver
 
 ITVAL_MS = 10_000
 

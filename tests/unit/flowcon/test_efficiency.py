@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import START_MS
 from tests.unit.flowcon.scene import ITVAL_MS, bucket
 
 from steepest.events.parameters import ProgressUnit
 from steepest.policies.flowcon.efficiency import SAMPLES_KEPT, GrowthHistory, efficiency
-from steepest.testing.scenarios.folded_pool import START_MS
 
 SECOND, INTERVAL = ProgressUnit
 

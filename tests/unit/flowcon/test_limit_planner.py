@@ -6,13 +6,13 @@ import itertools
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import START_MS, placement, used
 from tests.unit.flowcon.scene import CL, ITVAL_MS, NL, WL, FlowConPool, bucket
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import ProgressUnit, Resource
 from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.testing.scenarios.folded_pool import START_MS, placement, used
 from steepest.view.cluster_view import ClusterView
 
 

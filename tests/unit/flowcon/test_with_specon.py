@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import category, requested
 from tests.unit.flowcon.scene import CL, ITVAL_MS, NL, WL, FlowConPool
 
 from steepest.events import cluster as c
@@ -11,7 +12,6 @@ from steepest.policies.flowcon.with_specon import NotYet, not_yet, pays
 from steepest.policies.named import POLICIES, named, under
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.scenarios.folded_pool import category, requested
 
 
 def capped(limit_m: int = 200, target_m: int = 1_000) -> FlowConPool:
@@ -158,11 +158,19 @@ def test_rebalancing_asks_whether_it_pays_too() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_have_names(name: str) -> None:
     """What a name switches on is known by that name; what it does not switch stays."""
-    plain = PoolParameters(tick_ms=7, placement="flowcon2")
+    plain = PoolParameters(tick_ms=7)
     after = under(name, plain)
 
     assert named(after) == name
-    assert (after.tick_ms, after.placement) == (7, "flowcon2")
+    assert (after.tick_ms, after.placement) == (7, POLICIES[name].placement or "spread")
+
+
+def test_a_placement_of_its_own_leaves_with_its_policy() -> None:
+    """FlowCon 2.0 brings its placement; one that the pool has by itself stays under any other policy."""
+    own = PoolParameters(placement="flowcon2")
+
+    assert under("spread", under("flowcon2", PoolParameters())).placement == "spread"
+    assert under("specon", own).placement == "flowcon2"
 
 
 def test_the_default_policy_is_specon() -> None:

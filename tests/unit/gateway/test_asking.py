@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import Rig
+from tests.harness.virtual_time import run_virtually
+from tests.harness.waiting import until
 from tests.unit.gateway.in_memory import append, log_of, served_pool
 
 from steepest.clock import SystemClock
@@ -21,10 +25,6 @@ from steepest.gateway.access import AccessRole, Caller, Grants
 from steepest.gateway.answers import Answer, Submission
 from steepest.gateway.asking import SPEC_MOST, Asking
 from steepest.gateway.pools import ServedPool
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig
-from steepest.testing.virtual_time import run_virtually
-from steepest.testing.waiting import until
 
 SUBMITTER = Caller("s" * 20, AccessRole.SUBMIT, has_token=True)
 OTHER = Caller("t" * 20, AccessRole.SUBMIT, has_token=True)

@@ -11,13 +11,13 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.requests import ClientDisconnect
+from tests.harness.waiting import until
 from tests.unit.gateway.in_memory import gateway, log_of, served_pool
 
 from steepest.events import cluster as c
 from steepest.gateway.access import AccessRole, Caller
 from steepest.gateway.pool import folding, past
 from steepest.gateway.shares import AT_ONCE, WAITING_MOST, BusyError, Looks
-from steepest.testing.waiting import until
 
 
 class Fold:

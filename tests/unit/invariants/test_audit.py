@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.scenarios.log_builder import LogBuilder
 
 from steepest.errors import InputError
 from steepest.events import cluster as c
@@ -17,7 +18,6 @@ from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.one_place import OnePlace
 from steepest.invariants.checkers.parameters_in_force import ParametersInForce
 from steepest.invariants.checkers.step_rules import Steps
-from steepest.testing.scenarios.log_builder import LogBuilder
 
 ROOT = Path(__file__).parents[3]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.log_builder import LogBuilder
+from tests.harness.scenarios.verdicts import broken, holds
 
 from steepest.events import cluster as c
 from steepest.invariants.checkers.fair_end import FairEnd
-from steepest.testing.scenarios.log_builder import LogBuilder
-from steepest.testing.scenarios.verdicts import broken, holds
 
 
 def promised(fair_end_ms: int | None) -> LogBuilder:

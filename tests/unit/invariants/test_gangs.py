@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
+from tests.harness.scenarios.verdicts import broken, holds
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -22,8 +24,6 @@ from steepest.invariants.checkers.preemption import (
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.step_rules import Steps
 from steepest.invariants.checkers.valid_plans import ValidPlans
-from steepest.testing.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
-from steepest.testing.scenarios.verdicts import broken, holds
 
 
 def gang(job: str, *nodes: str, cpu_m: int = 100, priority: int = 0) -> tuple[c.ClusterEvent, ...]:

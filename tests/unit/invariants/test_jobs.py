@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.log_builder import LogBuilder, checkpoint
+from tests.harness.scenarios.verdicts import broken, holds
 
 from steepest.events import cluster as c
 from steepest.events.received import ID, LOGIC, PREVIOUS
 from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.decision_ids import DecisionIds
 from steepest.invariants.checkers.steps_lost import StepsLost
-from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
-from steepest.testing.scenarios.verdicts import broken, holds
 
 # --- accounting -----------------------------------------------------------------------------------------------------
 

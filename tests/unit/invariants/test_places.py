@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.log_builder import LogBuilder
+from tests.harness.scenarios.verdicts import broken, holds
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.one_place import OnePlace
-from steepest.testing.scenarios.log_builder import LogBuilder
-from steepest.testing.scenarios.verdicts import broken, holds
 
 # --- one-place ------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 from hypothesis import given
+from tests.harness.scenarios.log_builder import LogBuilder, checkpoint
+from tests.harness.scenarios.verdicts import broken, holds
 from tests.property.node_terms import LABELS, RULES, TAINTS
 
 from steepest.events import cluster as c
@@ -26,8 +28,6 @@ from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.plan_once import PlanOnce
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.valid_plans import ValidPlans
-from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
-from steepest.testing.scenarios.verdicts import broken, holds
 from steepest.view.places.node_rules import is_allowed
 from steepest.view.state import Node
 

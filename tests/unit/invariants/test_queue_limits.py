@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.harness.scenarios.log_builder import BECAUSE, LogBuilder
+from tests.harness.scenarios.verdicts import broken, holds
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -11,8 +13,6 @@ from steepest.events.parameters import PoolParameters, QueueLimits, QueueParamet
 from steepest.events.registry import FLAGS, LIMITS_HOLD, READS
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.queue_limits import QueueLimitsKept
-from steepest.testing.scenarios.log_builder import BECAUSE, LogBuilder
-from steepest.testing.scenarios.verdicts import broken, holds
 
 from .test_gangs import start
 

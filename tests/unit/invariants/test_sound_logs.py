@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, placement, submitted, transition
+from tests.harness.scenarios.log_builder import LogBuilder, checkpoint
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.events.registry import FLAGS
 from steepest.invariants import AnnouncedParameters, Audit, Status, all_with
-from steepest.testing.scenarios.folded_pool import FoldedPool, placement, submitted, transition
-from steepest.testing.scenarios.log_builder import LogBuilder, checkpoint
 
 
 def a_move() -> LogBuilder:

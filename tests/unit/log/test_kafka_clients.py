@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
+from tests.harness.waiting import until
 from tests.integration.kafka.replicas import Replicas
 
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
 from steepest.events.common import Resources
 from steepest.log.kafka import clients
-from steepest.testing.waiting import until
 
 
 @pytest.fixture

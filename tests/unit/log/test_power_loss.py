@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from tests.harness.scenarios.folded_pool import joined, submitted
+from tests.harness.system.rig import events_of
+from tests.harness.waiting import until
 
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
@@ -24,9 +27,6 @@ from steepest.runtime.layout import Layout
 from steepest.runtime.recovery.log_identity import open_partitions
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.scenarios.folded_pool import joined, submitted
-from steepest.testing.system.rig import events_of
-from steepest.testing.waiting import until
 from steepest.view.cluster_view import fold_all
 
 AT = TopicPartition("cluster")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, migration
 from tests.unit.mqtt.messages import beat, envelope, loss
 
 from steepest.events import cluster as c
@@ -14,7 +15,6 @@ from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.mqtt import authorization as authorization_module
 from steepest.mqtt.authorization import Authorization
 from steepest.mqtt.payload import DeviceMessage, RefusedMessageError, parse
-from steepest.testing.scenarios.folded_pool import FoldedPool, migration
 from steepest.view.folds.fold_pool import GONE_MS
 
 REPLICA = {"job": "job", "incarnation": 1, "state": "exited", "exit_status": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool
 from tests.unit.mqtt.messages import envelope, loss
 
 from steepest.events import cluster as c
@@ -12,7 +13,6 @@ from steepest.events.loss import JobUnwatched, JobWatched
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.mqtt.loss_admission import LossAdmission
 from steepest.mqtt.payload import DeviceMessage, RefusedMessageError, parse
-from steepest.testing.scenarios.folded_pool import FoldedPool
 
 
 def message(event: dict[str, Any], **more: Any) -> DeviceMessage:

@@ -6,12 +6,13 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted
+
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, QueueParameters
 from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.preemption_planner import LOOKED_AT, PreemptionPlanner
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted
 
 PER_NODE = 8
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 from tests.unit.pickyman.test_preemption_planner import pool_of, submit
 
 from steepest.events import cluster as c
 from steepest.policies.pickyman.predictor import Predictor, PredictorState
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 
 
 def waiting(pool: DeciderDriver) -> c.RunTimePredicted:

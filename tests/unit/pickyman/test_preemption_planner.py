@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted, transition
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
@@ -23,8 +25,6 @@ from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.pickyman.running import level
 from steepest.policies.pickyman.under_way import UnderWay
 from steepest.policies.placement.placer import CHECKPOINT_TRIES, Placer
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted, transition
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.progress import attained_ms
 from steepest.view.state import Phase
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import START_MS, FoldedPool, placement, submitted
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.reading import AHEAD_MS, JOBS_KEPT, LOST_AFTER, STALE_MS, Readings
-from steepest.testing.scenarios.folded_pool import START_MS, FoldedPool, placement, submitted
 
 LOAD, EPOCH, PAUSE_MS = 4_000_000, 20_000_000, 3_000
 READ_MS = 10_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 from tests.unit.pickyman.test_preemption_planner import pool_of
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PreemptionRule
 from steepest.read_models.job_timeline import TimelineCollector
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.cluster_view import ClusterView
 
 NO_WAY = "its run time is not predicted, so that no running job gives way to it: "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import START_MS, submitted
+from tests.harness.system.driver import DeciderDriver
 from tests.unit.pickyman.test_preemption_planner import pool_of
 
 from steepest.events import cluster as c
@@ -13,8 +15,6 @@ from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import Received
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.pickyman.profiler import Profiler
-from steepest.testing.scenarios.folded_pool import START_MS, submitted
-from steepest.testing.system.driver import DeciderDriver
 
 EPOCH_BYTES, READ_S, EPOCH_S = 8_000_000, 8, 10
 TOTALS = {c.PredictionMethod.TOTALS, c.PredictionMethod.UNKNOWN}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.system.year import STEPS_A_DAY, PoolLife
+from tests.harness.view_promises import check_view
 
 from steepest.events.cluster import Outcome
 from steepest.policies.monitor import facts
 from steepest.policies.specon import categorizer
 from steepest.policies.specon.categorizer import Categorizer
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.system.year import STEPS_A_DAY, PoolLife
 from steepest.view import jobs, lifecycle
 from steepest.view.state import Phase
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, submitted
 
 from steepest.events import cluster as c
 from steepest.events.received import ID, Received
 from steepest.policies.decider import EVERY, Readers, fold_and_decide
 from steepest.policies.unread import AwaitsDecisions
-from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, migration, placement, submitted
 from steepest.view.cluster_view import ClusterView
 
 

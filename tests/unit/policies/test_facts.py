@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import START_MS, checkpoint
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources, Taint
@@ -19,7 +20,6 @@ from steepest.events.registry import CLUSTER, encode
 from steepest.policies.monitor import facts
 from steepest.policies.monitor.facts import JOIN_EVERY_MS, Facts, FactsState
 from steepest.policies.monitor.use import USAGE_EVERY_MS
-from steepest.testing.scenarios.folded_pool import START_MS, checkpoint
 
 RUNNING, EXITED, GONE = ReplicaState.RUNNING, ReplicaState.EXITED, ReplicaState.GONE
 SIZE = Resources(cpu_m=1_000)

@@ -7,10 +7,10 @@ import pytest
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.policies import POOL
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.policies import POOL
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
 
 GANG = "gang"
 NODES = [SimNode(name=f"n{number}", capacity=Resources(cpu_m=4_000)) for number in range(3)]

@@ -7,6 +7,8 @@ from typing import Any
 import click
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import grown, migration
+from tests.harness.system.driver import DeciderDriver
 from tests.unit.view.test_progress import Trained
 
 from steepest.cli.jobs.goal_option import goal_of
@@ -15,8 +17,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.decider import Readers, fold_and_decide
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
-from steepest.testing.scenarios.folded_pool import grown, migration
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase, PlanKind
 
 

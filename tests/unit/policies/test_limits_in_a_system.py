@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import Rig
+from tests.harness.virtual_time import run_virtually
+from tests.harness.waiting import until
+
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueLimits, QueueParameters, SpeConParameters
 from steepest.events.received import Received
 from steepest.replay.replay import Replay
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig
-from steepest.testing.virtual_time import run_virtually
-from steepest.testing.waiting import until
 from steepest.view.state import Phase, PlanStatus
 
 NODES = {"n1": 1000, "n2": 1000}

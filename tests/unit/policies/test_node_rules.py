@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
+
 from steepest.events import cluster as c
 from steepest.events.common import LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.parameters import (
@@ -16,8 +19,6 @@ from steepest.events.requests import Role
 from steepest.policies.pickyman.preemption_planner import CANDIDATES, PreemptionPlanner
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 
 ZONE_A = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))
 

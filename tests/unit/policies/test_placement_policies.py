@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.system.driver import DeciderDriver
 from tests.unit.flowcon.scene import CL, NL, WL
 
-from steepest.app.settings.tree import Policy
-from steepest.cli.options import PLACEMENT_NAMES, POLICY_NAMES
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import POLICIES
+from steepest.policies.names import PlacementName, PolicyName
 from steepest.policies.pending import Pending
 from steepest.policies.placement.flowcon2 import need, reclaimable
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.policies import PLACEMENTS
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.system.driver import DeciderDriver
 
 
 def pool(placement: str = "flowcon2", **nodes_cpu_m: int) -> DeciderDriver:
@@ -121,5 +120,5 @@ def test_an_unknown_policy_is_spread_and_says_so() -> None:
 
 def test_the_command_line_offers_what_there_is() -> None:
     """The names that a command shows without importing a policy are all of them."""
-    assert set(PLACEMENT_NAMES) == set(PLACEMENTS)
-    assert set(POLICY_NAMES) == set(POLICIES) == set(get_args(Policy))
+    assert set(get_args(PlacementName)) == set(PLACEMENTS)
+    assert get_args(PolicyName) == tuple(POLICIES)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.call_count import count_calls
+from tests.harness.scenarios.folded_pool import cancelled, checkpoint, submitted, success
+from tests.harness.scenarios.scenario import check, spell
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.registry import GANGS_RUN, PLACES_END, READS
 from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
-from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, submitted, success
-from steepest.testing.scenarios.scenario import check, spell
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 SCENARIOS = {

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 import pytest
+from tests.harness.call_count import count_calls
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.scenarios.scenario import check, spell
+from tests.harness.system.driver import DeciderDriver
 
-from steepest.cli.options import QUEUE_POLICY_NAMES
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, GANGS_RUN, LIMITS_HOLD, READS
+from steepest.policies.names import QueuePolicyName
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES, queue_policy
-from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.scenarios.scenario import check, spell
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 SCENARIOS = {
@@ -381,7 +383,7 @@ def test_an_unknown_policy_is_fifo_and_says_so() -> None:
 
 def test_the_command_line_offers_what_there_is() -> None:
     """The names that a command shows without importing a policy are all of them."""
-    assert set(QUEUE_POLICY_NAMES) == set(QUEUE_POLICIES)
+    assert set(get_args(QueuePolicyName)) == set(QUEUE_POLICIES)
 
 
 @pytest.mark.parametrize("event", [c.Tick(counted_ms=9_000_000), submitted("small", 150)], ids=["tick", "submission"])

@@ -22,7 +22,7 @@ from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest import steepest_planner
 from steepest.sagas import limit_machine
-from steepest.sim.system import schedule
+from steepest_lab.sim.system import schedule
 
 ON = {c.Tick}
 """What the two planners tell apart only while they are on, and then they are asked about everything."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from tests.harness.scenarios.folded_pool import used
+from tests.harness.scenarios.scenario import check, spell
+from tests.harness.system.driver import DeciderDriver
+
 from steepest.policies.monitor.silence import Silence
-from steepest.testing.scenarios.folded_pool import used
-from steepest.testing.scenarios.scenario import check, spell
-from steepest.testing.system.driver import DeciderDriver
 
 
 def test_a_node_is_lost_after_fifteen_silent_seconds() -> None:

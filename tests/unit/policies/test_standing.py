@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import placement, submitted
+from tests.harness.scenarios.scenario import act, read
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import (
@@ -19,9 +22,6 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.registry import FLAGS, GANGS_RUN, READS
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.standing import Standing, Waits, standings
-from steepest.testing.scenarios.folded_pool import placement, submitted
-from steepest.testing.scenarios.scenario import act, read
-from steepest.testing.system.driver import DeciderDriver
 
 
 def standing(text: str, job: str) -> Standing:

@@ -8,15 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
-
-from steepest.events import cluster as c
-from steepest.events.forecasts import PredictedSpan
-from steepest.events.parameters import PoolParameters, PreemptionLimits
-from steepest.events.received import Received
-from steepest.pool_metrics.counters import PoolCounters
-from steepest.pool_metrics.effector import PoolMetrics
-from steepest.pool_metrics.gauges import PoolGauges
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     FoldedPool,
     cancelled,
     category,
@@ -26,7 +18,15 @@ from steepest.testing.scenarios.folded_pool import (
     submitted,
     transition,
 )
-from steepest.testing.waiting import until
+from tests.harness.waiting import until
+
+from steepest.events import cluster as c
+from steepest.events.forecasts import PredictedSpan
+from steepest.events.parameters import PoolParameters, PreemptionLimits
+from steepest.events.received import Received
+from steepest.pool_metrics.counters import PoolCounters
+from steepest.pool_metrics.effector import PoolMetrics
+from steepest.pool_metrics.gauges import PoolGauges
 
 POOL = "blue"
 

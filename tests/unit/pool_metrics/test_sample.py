@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from prometheus_client import CollectorRegistry
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, submitted, used
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.pool_metrics.counters import PoolCounters
 from steepest.pool_metrics.gauges import PoolGauges
 from steepest.pool_metrics.sample import NODES_MOST, PoolSample, sampling
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, submitted, used
 
 SERIES_MOST = 2_000
 

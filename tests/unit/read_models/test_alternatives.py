@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, placement, submitted
 
 from steepest.events import cluster as c
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.read_models.alternatives import Alternative, Explained, explained
-from steepest.testing.scenarios.folded_pool import FoldedPool, placement, submitted
 
 
 @pytest.fixture

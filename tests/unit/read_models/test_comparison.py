@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, submitted
 
-from steepest.demo.run_timeline import RunTimeline
 from steepest.events import cluster as c
 from steepest.read_models.comparison import POINTS, compared, summed_loss
-from steepest.testing.scenarios.folded_pool import FoldedPool, submitted
+from steepest.read_models.run_timeline import RunTimeline
 
 
 class Run(FoldedPool):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.harness.waiting import until
+
 from steepest.clock import SystemClock
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
@@ -17,7 +19,6 @@ from steepest.runtime.decode import new_record
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import Service
-from steepest.testing.waiting import until
 
 LAYOUT = Layout(pools=("blue", "green"), loss_partitions=1)
 LOSS = TopicPartition("loss")

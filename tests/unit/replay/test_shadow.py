@@ -21,10 +21,10 @@ from steepest.log.base import Record, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.replay.shadow import Shadow, ShadowedJob
 from steepest.replay.shadow_plans import Choice, DifferenceKind, PlanDifference, ShadowPlans
-from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import LIVE
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workloads.arrivals import arrivals
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.policies import LIVE
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workloads.arrivals import arrivals
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 GOLDENS = sorted(folder.parent.name for folder in GOLDEN.glob("*/recording.json"))

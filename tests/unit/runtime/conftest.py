@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.rig import Rig
+from tests.harness.virtual_time import VirtualLoop
 
 from steepest.runtime import pool_loop, stream_loop
-from steepest.testing.system.rig import Rig
-from steepest.testing.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, type[VirtualLoop]]:  # noqa: ARG001 - a hook

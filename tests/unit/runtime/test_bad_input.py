@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.system.rig import AT, POOL, Rig, read_all
 
 from steepest.errors import UndecodableError
 from steepest.events import cluster as c
@@ -22,7 +23,6 @@ from steepest.log.base import NewRecord, TopicPartition
 from steepest.runtime.dead_letters import LETTER_BYTES
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS, Layout
-from steepest.testing.system.rig import AT, POOL, Rig, read_all
 
 SERVICES = ("placer", "categorizer", "worker-monitor")
 PARAMETERS = SpeConParameters(interval_ms=1_000)

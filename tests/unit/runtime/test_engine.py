@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import EPOCH, FoldedPool, joined, submitted
 
 from steepest.errors import LogVersionError
 from steepest.events import cluster as c
@@ -13,7 +14,6 @@ from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.runtime.decision_stream import MintedDecision
 from steepest.runtime.engine import PoolEngine
-from steepest.testing.scenarios.folded_pool import EPOCH, FoldedPool, joined, submitted
 from steepest.view.cluster_view import ClusterView
 
 AT = TopicPartition("cluster")

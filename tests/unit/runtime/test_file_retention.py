@@ -13,6 +13,10 @@ from typing import Any
 
 import pytest
 from tests.harness.examples import scaled
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.rig import AT, POOL, Rig, context_on
+from tests.harness.virtual_time import VirtualLoop
+from tests.harness.waiting import until
 
 from steepest.app.installed_services import installed_services
 from steepest.app.settings.tree import RetentionSettings
@@ -28,10 +32,6 @@ from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.trimming import keep_trimmed
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.rig import AT, POOL, Rig, context_on
-from steepest.testing.virtual_time import VirtualLoop
-from steepest.testing.waiting import until
 
 NAMES = ("placer", "categorizer", "worker-monitor", "node-scorer", "rebalancer", "migrator", "log-collector")
 Limits = Callable[[str, int], tuple[int, float]]

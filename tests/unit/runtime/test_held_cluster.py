@@ -6,13 +6,13 @@ import asyncio
 import inspect
 
 import pytest
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import POOL, Rig
 
 from steepest.app.held_cluster import ACTS, held_cluster
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.runtime.service import HeldPool
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import POOL, Rig
 
 LOOKS = {"lookup", "wait_for_step", "heartbeats", "node_terms", "silence_s", "files", "close"}
 """The calls that change nothing."""

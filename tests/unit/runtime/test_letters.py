@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.harness.system.rig import AT, POOL, Rig, RigProcess, events_of, read_all
+from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
@@ -19,8 +21,6 @@ from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.dead_letters import LETTER_BYTES
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
-from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, events_of, read_all
-from steepest.testing.waiting import until
 
 SPEC = c.JobSpec(command=("x",))
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.system.rig import Rig
+from tests.harness.upgrade_contract import LAYOUT, older, upgrade
+from tests.harness.upgrade_stories import BESIDE_EACH_OTHER, CASES
+from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.log.memory import MemoryLog
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.policies.placement.placer import Placer
 from steepest.runtime.service import Service
-from steepest.testing.contracts.upgrade_contract import LAYOUT, older, upgrade
-from steepest.testing.contracts.upgrade_stories import BESIDE_EACH_OTHER, CASES
-from steepest.testing.system.rig import Rig
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 

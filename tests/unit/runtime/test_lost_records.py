@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.harness.system.rig import AT, Rig, RigProcess, read_all
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.recovery.checksum_marks import RECORDS, Mark, marks, why_not
-from steepest.testing.system.rig import AT, Rig, RigProcess, read_all
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 SERVICES = ("placer", "worker-monitor", "migrator")

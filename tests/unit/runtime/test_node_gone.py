@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.rig import POOL, Rig
+from tests.harness.waiting import until
+
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.events import cluster as c
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.parameters import PoolParameters
 from steepest.runtime.effector import Send
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.rig import POOL, Rig
-from steepest.testing.waiting import until
 
 SERVICES = ("worker-monitor", "placer", "migrator", "categorizer", "node-scorer", "rebalancer")
 

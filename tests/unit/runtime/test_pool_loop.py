@@ -6,6 +6,9 @@ import itertools
 from collections.abc import Callable, Sequence
 
 import pytest
+from tests.harness.system.fake_cluster import Gate, When
+from tests.harness.system.rig import AT, Rig, RigProcess, read_all
+from tests.harness.waiting import until
 
 from steepest.errors import LogEpochError, LogUnavailableError, LogVersionError
 from steepest.events import cluster as c
@@ -16,9 +19,6 @@ from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.effector import Effector
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import Gate, When
-from steepest.testing.system.rig import AT, Rig, RigProcess, read_all
-from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 
 

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from tests.harness.system.rig import events_of
+from tests.harness.waiting import until
 
 from steepest.clock import SystemClock
 from steepest.events.cluster import ClusterEvent, JobAdmitted, JobSpec, JobSubmitted
@@ -19,8 +21,6 @@ from steepest.runtime.effector import Effector, Send
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime
 from steepest.runtime.service import HeldPool, Service
-from steepest.testing.system.rig import events_of
-from steepest.testing.waiting import until
 from steepest.view.cluster_view import ClusterView
 
 LAYOUT = Layout(pools=("blue", "green", "red"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.system.rig import AT, Rig, RigProcess, read_all
+from tests.harness.waiting import until
 
 from steepest.errors import LogEpochError
 from steepest.events import cluster as c
@@ -18,8 +20,6 @@ from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery.log_identity import epoch_of
 from steepest.runtime.recovery.loop_snapshots import SNAPSHOT_AFTER_S, read_pool_snapshot, read_stream_snapshot
 from steepest.runtime.service import Service
-from steepest.testing.system.rig import AT, Rig, RigProcess, read_all
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 INTERVAL_MS = 1_000

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from tests.harness.system.fake_cluster import When
+from tests.harness.system.rig import Rig
+from tests.harness.waiting import until
 
 from steepest.errors import LogUnavailableError
 from steepest.events import cluster as c
@@ -12,9 +15,6 @@ from steepest.log.base import NewRecord
 from steepest.runtime.effector import Effector, Send
 from steepest.runtime.outbox import LONGEST_WAIT_S
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import When
-from steepest.testing.system.rig import Rig
-from steepest.testing.waiting import until
 
 
 class Outage:

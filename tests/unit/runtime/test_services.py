@@ -6,6 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.fake_nodes import FakeNodes
+from tests.harness.system.rig import HELD, POOL, Rig, RigProcess, context_on
+from tests.harness.waiting import until
 
 from steepest.app.configurator import Configurator
 from steepest.app.installed_services import installed_services, refuse_wrong_services, service_programs, wanted_services
@@ -22,10 +26,6 @@ from steepest.log.memory import MemoryLog
 from steepest.mqtt.settings import MqttSettings
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.rig import HELD, POOL, Rig, RigProcess, context_on
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 SERVICES = (
@@ -68,7 +68,9 @@ def test_each_service_gets_a_process_with_the_settings_in_force(tmp_path: Path) 
     found = [read_settings(environ=program.settings) for program in programs]
 
     assert [program.name for program in programs] == ["categorizer", "categorizer-2", "placer"]
-    assert [program.command[-1] for program in programs] == ["steepest_categorizer"] * 2 + ["steepest_placer"]
+    assert [program.command[-1] for program in programs] == ["steepest_services.categorizer"] * 2 + [
+        "steepest_services.placer"
+    ]
     assert [one.metrics.port for one in found] == [9401, 9402, 9403]
     assert {(one.state_dir, one.kafka, one.stop_at_eof) for one in found} == {(str(tmp_path), kafka, True)}
 

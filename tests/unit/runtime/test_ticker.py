@@ -6,6 +6,9 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
+from tests.harness.system.fake_cluster import Gate, When
+from tests.harness.system.rig import Rig, RigProcess
+from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
@@ -13,9 +16,6 @@ from steepest.events.parameters import PoolParameters
 from steepest.log.base import NewRecord
 from steepest.runtime.service import Service
 from steepest.runtime.ticker import Ticker
-from steepest.testing.system.fake_cluster import Gate, When
-from steepest.testing.system.rig import Rig, RigProcess
-from steepest.testing.waiting import until
 from steepest.view.folds.fold_pool import PERIODS_COUNTED
 
 PERIOD_MS = 1_000

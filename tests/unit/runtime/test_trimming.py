@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.rig import AT, POOL, Rig, RigProcess, context_on
+from tests.harness.waiting import until
 
 from steepest.app.installed_services import installed_services
 from steepest.errors import InputError
@@ -11,9 +14,6 @@ from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.trimming import needed_from
 from steepest.runtime.service import Service
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, context_on
-from steepest.testing.waiting import until
 
 NAMES = ("categorizer", "placer", "worker-monitor")
 

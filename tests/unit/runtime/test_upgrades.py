@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import msgspec
 import pytest
+from tests.harness.system.rig import AT, POOL, Rig, RigProcess, read_all
+from tests.harness.waiting import until
 
 from steepest.errors import LogVersionError
 from steepest.events import cluster as c
@@ -17,8 +19,6 @@ from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime import decode
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery import loop_snapshots as kept
-from steepest.testing.system.rig import AT, POOL, Rig, RigProcess, read_all
-from steepest.testing.waiting import until
 from steepest.view import cluster_view
 from steepest.view.cluster_view import fold_all
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.harness.scenarios.folded_pool import FoldedPool, migration, success
+
 from steepest.events import cluster as c
 from steepest.events.received import SOURCE
 from steepest.sagas.migration_machine import MigrationMachine, SendEvent
-from steepest.testing.scenarios.folded_pool import FoldedPool, migration, success
 
 SOURCE_NAME = "migrator-1"
 

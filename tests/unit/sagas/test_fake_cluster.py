@@ -7,16 +7,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.system.fake_cluster import FakeCluster
+from tests.harness.system.fake_nodes import FakeNodes
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.virtual_time import VirtualClock
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.cluster.simulated.training import Training
 from steepest.events.common import Resources
 from steepest.testing.contracts.cluster_contract import ClusterContract
 from steepest.testing.contracts.cluster_harness import ClusterHarness
-from steepest.testing.system.fake_cluster import FakeCluster
-from steepest.testing.system.fake_nodes import FakeNodes
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.virtual_time import VirtualClock
+from steepest_lab.simulated.training import Training
 
 
 class FakeHarness(ClusterHarness):

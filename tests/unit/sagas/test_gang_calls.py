@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted, transition
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
@@ -14,7 +15,6 @@ from steepest.events.parameters import MoveLimits
 from steepest.sagas.calls import GatherCall, StartCall, StopCall
 from steepest.sagas.step_calls import step_calls
 from steepest.sagas.step_task import StepTask, step_task
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted, transition
 
 ROLES = (
     c.Role(name="chief", requests=Resources(cpu_m=200)),

@@ -8,12 +8,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-
-from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
-from steepest.errors import RefusedError, UncertainError
-from steepest.events import cluster as c
-from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     FoldedPool,
     checkpoint,
     migration,
@@ -21,6 +16,11 @@ from steepest.testing.scenarios.folded_pool import (
     submitted,
     success,
 )
+
+from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
+from steepest.errors import RefusedError, UncertainError
+from steepest.events import cluster as c
+from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
 from steepest.view.state import Phase
 
 NODES = {f"w{number}": 1_000 for number in range(20)}

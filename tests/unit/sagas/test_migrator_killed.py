@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
+from tests.harness.scenarios.move_scene import CALLS, Scene, at_append
+from tests.harness.system.fake_cluster import Gate, When, refuse
+from tests.harness.system.rig import RigProcess
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
@@ -12,10 +16,6 @@ from steepest.events.cluster import Step
 from steepest.log.base import NewRecord
 from steepest.sagas.janitor import FORGET_AFTER_MS
 from steepest.sagas.migrator import ACT_WITHIN_S
-from steepest.testing.scenarios.move_scene import CALLS, Scene, at_append
-from steepest.testing.system.fake_cluster import Gate, When, refuse
-from steepest.testing.system.rig import RigProcess
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 STEPS = list(CALLS)

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.harness.scenarios.move_scene import CALLS, LIMITS, Scene
+from tests.harness.system.fake_cluster import Deed, When, hang, refuse, stumble, uncertain
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.cluster import Outcome, Step
 from steepest.sagas.janitor import FORGET_AFTER_MS
-from steepest.testing.scenarios.move_scene import CALLS, LIMITS, Scene
-from steepest.testing.system.fake_cluster import Deed, When, hang, refuse, stumble, uncertain
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 STEPS = list(CALLS)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from tests.harness.scenarios.folded_pool import FoldedPool, cancelled, placement, submitted, success
+
 from steepest.events import cluster as c
 from steepest.events.received import SOURCE
 from steepest.sagas.migration_machine import MigrationMachine, SendEvent
 from steepest.sagas.placing_turns import FIRST, LEAST, MOST, PlacingTurns
-from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, placement, submitted, success
 
 SOURCE_NAME = "migrator-1"
 JOBS = ("a", "b", "c", "d", "e")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.move_scene import Scene
+from tests.harness.system.fake_cluster import Gate, When, hang, refuse, stumble, uncertain
+from tests.harness.system.rig import RigProcess
+from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
 from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.sagas.resizer import LIMIT_S
-from steepest.testing.scenarios.move_scene import Scene
-from steepest.testing.system.fake_cluster import Gate, When, hang, refuse, stumble, uncertain
-from steepest.testing.system.rig import RigProcess
-from steepest.testing.waiting import until
 from steepest.view.state import Limit, Phase
 
 BECAUSE = c.LimitsBecause(rule="a test says so")

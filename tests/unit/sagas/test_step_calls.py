@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import checkpoint
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
@@ -14,7 +15,6 @@ from steepest.events.parameters import MoveLimits
 from steepest.sagas.calls import Calls
 from steepest.sagas.step_calls import release_calls, step_calls
 from steepest.sagas.step_task import StepTask, replica_spec
-from steepest.testing.scenarios.folded_pool import checkpoint
 from steepest.view.state import PlanKind
 
 JOB = ReplicaId("a")

@@ -14,13 +14,13 @@ from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.reading import OTHERS, load, read_settings
 from steepest.app.settings.rows import HIDDEN, Setting, as_environment, rows
 from steepest.app.settings.tables import example
-from steepest.app.settings.tree import Placement, Policy, QueuePolicyName, Settings
+from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import KafkaPlace, StateFolder
 from steepest.cli.commands.up import flags_of, up
-from steepest.cli.options import PLACEMENT_NAMES, POLICY_NAMES, QUEUE_POLICY_NAMES
 from steepest.errors import InputError
 from steepest.events.parameters import QueueLimits
 from steepest.log.kafka.kafka_settings import KafkaSettings
+from steepest.policies.names import PolicyName
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ VALUES = {
     "cluster.link_mbit": st.integers(1, 10**6),
     "parameters.alpha": st.floats(1e-9, 1e9),
     "parameters.interval_ms": st.integers(1, 10**12),
-    "parameters.policy": st.sampled_from(POLICY_NAMES),
+    "parameters.policy": st.sampled_from(get_args(PolicyName)),
     "services.scale": st.lists(st.sampled_from(["placer=2", "categorizer=3"])).map(tuple),
 }
 
@@ -219,13 +219,6 @@ def test_every_option_of_up_is_a_setting() -> None:
     assert {name for parameter in up.params for name in parameter.opts} - {"--config"} == {
         row.flag for row in rows() if row.flag
     }
-
-
-def test_names_of_policies_are_those_of_the_options() -> None:
-    """Help does without the tree, so they stand in two places."""
-    assert get_args(Policy) == POLICY_NAMES
-    assert get_args(Placement) == PLACEMENT_NAMES
-    assert get_args(QueuePolicyName) == QUEUE_POLICY_NAMES
 
 
 @pytest.mark.parametrize(

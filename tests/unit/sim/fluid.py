@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steepest.sim.workload import SimJob
+from steepest_lab.sim.workload import SimJob
 
 
 def completions(

@@ -10,12 +10,12 @@ import pytest
 
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.policies.baselines.tiresias import TiresiasParameters
-from steepest.sim.allocation.simulate import simulate_allocation
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.result import SimulationResult
-from steepest.sim.rules import DEFAULT, MURI, POLLUX, AtRestart, Rules
-from steepest.sim.workload import SimJob, Workload
+from steepest_lab.baselines.tiresias import TiresiasParameters
+from steepest_lab.sim.allocation.simulate import simulate_allocation
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.rules import DEFAULT, MURI, POLLUX, AtRestart, Rules
+from steepest_lab.sim.workload import SimJob, Workload
 
 RULES = msgspec.structs.replace(DEFAULT, overhead=AtRestart(launch_s=10, checkpoint_mib=10_000))
 FREE = msgspec.structs.replace(DEFAULT, overhead=AtRestart(launch_s=0, checkpoint_mib=0.0))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from steepest.sim.allocation.simulate import simulate_allocation
-from steepest.sim.clusters import open_cluster
-from steepest.sim.result import SimulationResult
-from steepest.sim.rules import MURI, POLLUX
-from steepest.sim.workloads.read import read_workload
+from steepest_lab.sim.allocation.simulate import simulate_allocation
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.rules import MURI, POLLUX
+from steepest_lab.sim.workloads.read import read_workload
 
 from .samples import real_data
 
@@ -87,7 +87,7 @@ PUBLISHED = {
 )
 def test_pollux(folder: str, policy: str, number: int, mean_jct: float) -> None:
     """Average completion time as published with the artifact (c793c708, ``results-jobload``), on 16 nodes of 4 GPUs."""
-    pytest.importorskip("scipy", reason="pip install 'steepest[simulate]'")
+    pytest.importorskip("scipy", reason="pip install 'steepest-lab[reports]'")
     workload = read_workload((DATA or Path()) / "pollux" / folder / f"workload-{number}.csv")
 
     summary = simulate_allocation(workload, open_cluster("16x4gpu"), policy, POLLUX, 0).summary()
@@ -99,7 +99,7 @@ def test_pollux(folder: str, policy: str, number: int, mean_jct: float) -> None:
 @pytest.mark.parametrize(("policy", "makespan", "starts"), [("tiresias", 83_751, 190), ("optimus", 72_422, 1_067)])
 def test_pollux_makespan_and_starts(policy: str, makespan: float, starts: int) -> None:
     """The last job ends when it does there, after as many starts and re-allocations."""
-    pytest.importorskip("scipy", reason="pip install 'steepest[simulate]'")
+    pytest.importorskip("scipy", reason="pip install 'steepest-lab[reports]'")
     workload = read_workload((DATA or Path()) / "pollux" / "workloads" / "workload-1.csv")
 
     summary = simulate_allocation(workload, open_cluster("16x4gpu"), policy, POLLUX, 0).summary()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.harness.examples import scaled
 
 from steepest.errors import InputError
-from steepest.sim.allocation.tables import Tables, interpolate
+from steepest_lab.sim.allocation.tables import Tables, interpolate
 
 from .samples import real_data
 
@@ -89,7 +89,7 @@ def test_without_scipy_the_error_names_the_extra(tmp_path: Path, monkeypatch: py
     with pytest.raises(InputError) as caught:
         tables.step((1,) * 6, 8)
     assert caught.value.code == "missing-extra"
-    assert "steepest[simulate]" in caught.value.hint
+    assert "steepest-lab[reports]" in caught.value.hint
 
 
 @given(
@@ -133,7 +133,7 @@ def test_damaged_tables_are_read_or_refused(tmp_path: Path, name: str, place: in
 )
 def test_real_tables(application: str, placement: tuple[int, ...], local: int, expected: tuple[float, float]) -> None:
     """Step and synchronisation as the artifact's program looks them up."""
-    pytest.importorskip("scipy", reason="pip install 'steepest[simulate]'")
+    pytest.importorskip("scipy", reason="pip install 'steepest-lab[reports]'")
 
     tables = Tables((DATA or Path()) / "pollux" / "traces" / application)
 

@@ -8,8 +8,8 @@ import pytest
 
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.sim.cluster_spec import SimNode
-from steepest.sim.clusters import open_cluster, read_cluster
+from steepest_lab.sim.cluster_spec import SimNode
+from steepest_lab.sim.clusters import open_cluster, read_cluster
 
 
 def test_gpu_nodes_have_more_than_the_peers_nodes() -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.sim.losses.curve import Exponential, Inverse, Points, Power, TwoPhase
-from steepest.sim.losses.families import FAMILIES, TASKS, family_of, task_of
-from steepest.sim.losses.noise import normal, stream_of
-from steepest.sim.losses.training import JobLosses
-from steepest.sim.workload import SimJob
+from steepest_lab.sim.losses.curve import Exponential, Inverse, Points, Power, TwoPhase
+from steepest_lab.sim.losses.families import FAMILIES, TASKS, family_of, task_of
+from steepest_lab.sim.losses.noise import normal, stream_of
+from steepest_lab.sim.losses.training import JobLosses
+from steepest_lab.sim.workload import SimJob
 
 
 def job(name: str = "job", **fields: object) -> SimJob:
@@ -142,7 +142,7 @@ def test_a_family_that_does_not_exist() -> None:
 def test_losses_are_the_same_in_every_process() -> None:
     """Neither hash seed nor process changes a bit of them."""
     code = (
-        "from steepest.sim.losses.training import JobLosses; from steepest.sim.workloads.read import open_workload\n"
+        "from steepest_lab.sim.losses.training import JobLosses; from steepest_lab.sim.workloads.read import open_workload\n"
         "jobs = open_workload('thesis:mixed-20', seed=4).jobs\n"
         "print([(j.name, j.submit_s, j.model, JobLosses(j, 3).loss(5)) for j in jobs],"
         " [JobLosses(j, 3).family.name for j in jobs])"

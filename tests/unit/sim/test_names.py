@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steepest.sim.workloads.names import fit_names
+from steepest_lab.sim.workloads.names import fit_names
 
 
 def test_a_name_that_is_fit_stays() -> None:

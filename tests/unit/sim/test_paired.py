@@ -6,14 +6,14 @@ import statistics
 
 import pytest
 
-from steepest.sim.paired import half_width, paired_changes, t_quantile
-from steepest.sim.result import JobResult, SimulationResult, Summary
+from steepest_lab.sim.paired import half_width, paired_changes, t_quantile
+from steepest_lab.sim.result import JobResult, SimulationResult, Summary
 
 
 @pytest.mark.parametrize("freedom", [*range(1, 31), 99, 100, 1_000])
 def test_the_quantile_is_students(freedom: int) -> None:
     """With any degrees of freedom."""
-    special = pytest.importorskip("scipy.special", reason="pip install 'steepest[simulate]'")
+    special = pytest.importorskip("scipy.special", reason="pip install 'steepest-lab[reports]'")
     assert t_quantile(freedom) == pytest.approx(special.stdtrit(freedom, 0.975), rel=1e-9)
 
 

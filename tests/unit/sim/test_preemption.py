@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
 
-from steepest.cli.commands.reproduce import reproduce
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.sim.preemption.experiment import (
+from steepest_lab.commands.reproduce import reproduce
+from steepest_lab.sim.preemption.experiment import (
     GRACE_S,
     LOW_LOAD,
     OURS,
@@ -29,10 +29,10 @@ from steepest.sim.preemption.experiment import (
     run,
     tasks,
 )
-from steepest.sim.preemption.jobs import LAUNCH_S, PreemptibleJob
-from steepest.sim.preemption.report import FILES, write
-from steepest.sim.preemption.simulate import OverheadSeen, PreemptionResult, simulate_preemption
-from steepest.sim.workload import SimJob
+from steepest_lab.sim.preemption.jobs import LAUNCH_S, PreemptibleJob
+from steepest_lab.sim.preemption.report import FILES, write
+from steepest_lab.sim.preemption.simulate import OverheadSeen, PreemptionResult, simulate_preemption
+from steepest_lab.sim.workload import SimJob
 
 JOBS = st.lists(
     st.tuples(st.integers(0, 2_000), st.sampled_from([1, 1, 2, 4]), st.integers(30, 3_000), st.integers(10, 600)),

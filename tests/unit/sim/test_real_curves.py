@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from steepest.errors import InputError
-from steepest.sim.losses.families import FAMILIES
+from steepest_lab.sim.losses.families import FAMILIES
 from tools.real_curves import algoperf_curves, pollux_curves, taskset_curves
 
 from .samples import real_data

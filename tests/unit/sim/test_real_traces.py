@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from steepest.sim.workload import Workload
-from steepest.sim.workloads.read import read_workload
+from steepest_lab.sim.workload import Workload
+from steepest_lab.sim.workloads.read import read_workload
 
 from .samples import real_data
 

@@ -21,22 +21,22 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.cli.commands.reproduce import PAPER_NAMES, _show
 from steepest.cli.main import main
-from steepest.sim.losses.thesis import CONTENTION
-from steepest.sim.reproduce import papers, run
-from steepest.sim.reproduce.course import Course
-from steepest.sim.reproduce.experiment import Experiment, Paper
-from steepest.sim.reproduce.flowcon import FLOWCON
-from steepest.sim.reproduce.forest import forest
-from steepest.sim.reproduce.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
-from steepest.sim.reproduce.placement import Start, first_nodes
-from steepest.sim.reproduce.plots import drawn
-from steepest.sim.reproduce.report import FILES, assumptions, figure, tables, tally, write
-from steepest.sim.reproduce.run import Part, Reproduction
-from steepest.sim.reproduce.specon import SPECON
-from steepest.sim.reproduce.verdict import BAND, Agreement, Estimate, Unit, estimate, verdict
-from steepest.sim.result import JobResult, SimulationResult
+from steepest_lab.commands.reproduce import PAPER_NAMES, _show
+from steepest_lab.sim.losses.thesis import CONTENTION
+from steepest_lab.sim.reproduce import papers, run
+from steepest_lab.sim.reproduce.course import Course
+from steepest_lab.sim.reproduce.experiment import Experiment, Paper
+from steepest_lab.sim.reproduce.flowcon import FLOWCON
+from steepest_lab.sim.reproduce.forest import forest
+from steepest_lab.sim.reproduce.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
+from steepest_lab.sim.reproduce.placement import Start, first_nodes
+from steepest_lab.sim.reproduce.plots import drawn
+from steepest_lab.sim.reproduce.report import FILES, assumptions, figure, tables, tally, write
+from steepest_lab.sim.reproduce.run import Part, Reproduction
+from steepest_lab.sim.reproduce.specon import SPECON
+from steepest_lab.sim.reproduce.verdict import BAND, Agreement, Estimate, Unit, estimate, verdict
+from steepest_lab.sim.result import JobResult, SimulationResult
 
 FIXED_20, FLOWCON_3 = SPECON.experiments[0], FLOWCON.experiments[0]
 
@@ -53,9 +53,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import msgspec
-from steepest.sim.reproduce import report, run
-from steepest.sim.reproduce.flowcon import FLOWCON
-from steepest.sim.reproduce.specon import SPECON
+from steepest_lab.sim.reproduce import report, run
+from steepest_lab.sim.reproduce.flowcon import FLOWCON
+from steepest_lab.sim.reproduce.specon import SPECON
 if __name__ == "__main__":
     three = FLOWCON.experiments[0]
     three = msgspec.structs.replace(three, arms=three.arms[1:2], drawn=0)

@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from steepest.sim.reproduce import dragon, dragon_report
-from steepest.sim.reproduce.dragon import AT_BEST, DEFAULT, POLICIES, GangFigures, GangLoad
+from steepest_lab.sim.reproduce import dragon, dragon_report
+from steepest_lab.sim.reproduce.dragon import AT_BEST, DEFAULT, POLICIES, GangFigures, GangLoad
 
 LOAD = GangLoad(nodes=1, load=1.0)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from steepest.cluster.simulated.network import Network, Place, Rates, loads_of
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.policies import POOL
-from steepest.sim.result import SimulationResult
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
-from steepest.sim.workloads.gang_arrivals import gang_arrivals
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.policies import POOL
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
+from steepest_lab.sim.workloads.gang_arrivals import gang_arrivals
+from steepest_lab.simulated.network import Network, Place, Rates, loads_of
 
 GPU = Resources(cpu_m=1_000, gpus=1)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.virtual_time import run_virtually
 from tests.unit.sim.twins import decided_in_a_rig, decided_in_simulation
 
 from steepest.errors import InputError
@@ -18,14 +19,13 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.invariants import Status, check
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.clusters import open_cluster
-from steepest.sim.policies import POOL, pool_policy, refuse_unfit
-from steepest.sim.result import SimulationResult
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
-from steepest.sim.workloads.arrivals import arrivals
-from steepest.testing.virtual_time import run_virtually
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.policies import POOL, pool_policy, refuse_unfit
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
+from steepest_lab.sim.workloads.arrivals import arrivals
 
 
 def run(

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.simulated.shares import slowdown
 from steepest.errors import InputError
-from steepest.sim.clusters import open_cluster
-from steepest.sim.losses.overlaps import DEFAULT_ENDS_S, FLOWCON_ENDS_S, contention, lengths_s, spells_s
-from steepest.sim.losses.thesis import ASSUMPTIONS, CONTENTION, FLOWCON, MODELS, SPECON, THREE_DEMANDS_M
-from steepest.sim.reproduce.experiment import Experiment
-from steepest.sim.reproduce.papers import PAPERS
-from steepest.sim.reproduce.placement import Start, first_nodes
-from steepest.sim.workloads.arrivals import PATTERNS, arrivals
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.losses.overlaps import DEFAULT_ENDS_S, FLOWCON_ENDS_S, contention, lengths_s, spells_s
+from steepest_lab.sim.losses.thesis import ASSUMPTIONS, CONTENTION, FLOWCON, MODELS, SPECON, THREE_DEMANDS_M
+from steepest_lab.sim.reproduce.experiment import Experiment
+from steepest_lab.sim.reproduce.papers import PAPERS
+from steepest_lab.sim.reproduce.placement import Start, first_nodes
+from steepest_lab.sim.workloads.arrivals import PATTERNS, arrivals
+from steepest_lab.simulated.shares import slowdown
 
 from .fluid import completions
 

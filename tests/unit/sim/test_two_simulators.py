@@ -6,13 +6,13 @@ import pytest
 
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.sim.allocation.simulate import simulate_allocation
-from steepest.sim.cluster_spec import ClusterSpec, SimNode
-from steepest.sim.policies import POOL
-from steepest.sim.result import SimulationResult
-from steepest.sim.rules import DEFAULT
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import SimJob, Workload
+from steepest_lab.sim.allocation.simulate import simulate_allocation
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.policies import POOL
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.rules import DEFAULT
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
 
 START_S = 6.0
 """A start costs 5 s in the allocation engine; in a pool a launch is drawn, and takes less."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.rig import events_of
 
 from steepest.errors import InputError
 from steepest.events import cluster as c
@@ -16,11 +17,10 @@ from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.files.file_log import FileLog
-from steepest.sim.policies import LIVE
-from steepest.sim.whatif.futures import future
-from steepest.sim.whatif.history import CpuUse, JobObservations, RecordedPool, ReplicaWork, read_history
-from steepest.sim.whatif.play import AS_RECORDED, play_on
-from steepest.testing.system.rig import events_of
+from steepest_lab.sim.policies import LIVE
+from steepest_lab.sim.whatif.futures import future
+from steepest_lab.sim.whatif.history import CpuUse, JobObservations, RecordedPool, ReplicaWork, read_history
+from steepest_lab.sim.whatif.play import AS_RECORDED, play_on
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "moves"
 MANY = (1, 40, 333, 700, 1100, 1500, 1900, 2300)

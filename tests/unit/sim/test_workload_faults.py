@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import InputError
-from steepest.sim.workloads.read import read_workload
+from steepest_lab.sim.workloads.read import read_workload
 
 from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, TIRESIAS, written
 
@@ -176,7 +176,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small gzip file may hold very much; no more than the bound is ever taken out of it."""
-    monkeypatch.setattr("steepest.sim.text.LARGEST_BYTES", 2**20)
+    monkeypatch.setattr("steepest_lab.sim.text.LARGEST_BYTES", 2**20)
     packed = gzip.compress(b"0" * 2**24)
 
     assert len(packed) < 2**15

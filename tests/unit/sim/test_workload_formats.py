@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from steepest.events.common import Resources
-from steepest.sim.workload import SimJob
-from steepest.sim.workloads.read import open_workload, read_workload
+from steepest_lab.sim.workload import SimJob
+from steepest_lab.sim.workloads.read import open_workload, read_workload
 
 from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, TIRESIAS, written
 

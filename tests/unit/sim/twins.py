@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from steepest.cluster.simulated.node import SimulatedNode
-from steepest.cluster.simulated.nodes import SimulatedNodes
+from tests.harness.system.fake_training import PROGRAM, model_of
+from tests.harness.system.rig import Rig
+from tests.harness.waiting import until
+
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import TopicPartition
-from steepest.sim.system.pool import SimulatedPool, StartingPoint, engine_of_a_pool
-from steepest.testing.system.fake_training import PROGRAM, model_of
-from steepest.testing.system.rig import Rig
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
+from steepest_lab.sim.system.pool import SimulatedPool, StartingPoint, engine_of_a_pool
+from steepest_lab.simulated.node import SimulatedNode
+from steepest_lab.simulated.nodes import SimulatedNodes
 
 NODES = {"n1": 8000, "n2": 8000}
 FLAGS = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.call_count import count_calls
 
 from steepest.errors import BugError
 from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, LogOpened, ReallocationRequested
@@ -19,7 +20,6 @@ from steepest.policies.specon import category_machine
 from steepest.policies.specon.categorizer import Categorizer, Ignored
 from steepest.policies.specon.category_machine import MOVES, Comparison, compare, move
 from steepest.policies.specon.growth import LARGEST_VALUE
-from steepest.testing.call_count import count_calls
 
 
 def watch(job: str = "a", *, incarnation: int = 1, pool: str = "pool", **parameters: Any) -> JobWatched:

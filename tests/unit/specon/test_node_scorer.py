@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import cancelled, category, requested, used
+from tests.harness.scenarios.scenario import check
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.policies.specon.node_scorer import NODES_NAMED, NodeScorer
-from steepest.testing.scenarios.folded_pool import cancelled, category, requested, used
-from steepest.testing.scenarios.scenario import check
-from steepest.testing.system.driver import DeciderDriver
 
 CC, WC, PC = c.Category.CONVERGED, c.Category.WATCHED, c.Category.PROGRESSING
 

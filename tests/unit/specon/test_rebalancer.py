@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.call_count import count_calls
+from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.scenarios.scenario import act, check, read, spell
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
-from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import submitted
-from steepest.testing.scenarios.scenario import act, check, read, spell
-from steepest.testing.system.driver import DeciderDriver
 
 CC = c.Category.CONVERGED
 

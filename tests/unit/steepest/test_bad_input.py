@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool, joined
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
@@ -17,7 +18,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined
 
 CAPACITY_M = 4_000
 HONEST = "honest"

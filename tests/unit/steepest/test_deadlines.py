@@ -7,15 +7,15 @@ import math
 from pathlib import Path
 
 import pytest
+from tests.harness.system.rig import Rig
+from tests.harness.virtual_time import run_virtually
+from tests.harness.waiting import until
 from tests.unit.steepest.test_in_a_system import SERVICES, of_one
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import under
 from steepest.policies.steepest.job_facts import JobFacts
-from steepest.testing.system.rig import Rig
-from steepest.testing.virtual_time import run_virtually
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 DEADLINE_S = 75

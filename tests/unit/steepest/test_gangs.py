@@ -19,11 +19,11 @@ from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplica
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
-from steepest.sim.clusters import open_cluster
-from steepest.sim.system.simulate import simulate_system
-from steepest.sim.workload import Workload
-from steepest.sim.workloads.read import open_workload
 from steepest.view.cluster_view import ClusterView
+from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import Workload
+from steepest_lab.sim.workloads.read import open_workload
 
 EVERY = 4
 """One job in so many is a gang of two."""
@@ -54,7 +54,7 @@ def completions(policy: str, workload: Workload) -> tuple[dict[str, float], list
 
 def test_gangs_and_others_end_sooner_and_hardly_any_late(workload: Workload) -> None:
     """Beside gangs that nothing limits, the others would get less than under fair sharing."""
-    fair, _ = completions("none", workload)
+    fair, _ = completions("spread", workload)
     ours, log = completions("steepest", workload)
     for replicas in (1, 2):
         of_size = [job.name for job in workload.jobs if job.replicas == replicas]
@@ -116,7 +116,7 @@ def test_gangs_teach_what_other_jobs_of_their_model_are_taken_for(workload: Work
 def test_fair_ends_beside_gangs_are_those_of_a_run_under_fair_sharing(workload: Workload) -> None:
     """Of the gangs too, from the same first nodes: half of them are off by less than half of what jobs may be later."""
     cluster, parameters = open_cluster("2x8cpu"), under("steepest", PoolParameters())
-    fair = simulate_system(workload, cluster, "none", under("none", PoolParameters()), 0)
+    fair = simulate_system(workload, cluster, "spread", under("spread", PoolParameters()), 0)
     log: list[Received[Any]] = []
     first_nodes = {job.name: job.first_node for job in fair.jobs}
     simulate_system(workload, cluster, "steepest", parameters, 0, first_nodes=first_nodes, watch=log.append)

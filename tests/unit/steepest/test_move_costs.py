@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, Reason, choose_moves
 from steepest.policies.steepest.residences import Residence, Residences, Resident
-from steepest.testing.scenarios.folded_pool import FoldedPool
 
 LEFT_S = 300.0
 CHEAP_S, DEAR_S = 6.0, 120.0

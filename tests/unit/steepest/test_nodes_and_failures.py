@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import cancelled, grown, joined, submitted, used
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -12,8 +14,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
-from steepest.testing.scenarios.folded_pool import cancelled, grown, joined, submitted, used
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.folds.fold_pool import GONE_MS
 
 NODE_M = 1_000

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.call_count import count_calls
+from tests.harness.scenarios.folded_pool import FoldedPool, joined
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -13,8 +15,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.steepest.moves import MOST_SOURCES
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
-from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined
 
 PER_NODE = 3
 CAPACITY_M = 3_000

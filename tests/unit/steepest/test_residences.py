@@ -7,10 +7,10 @@ from itertools import islice
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, used
 
 from steepest.events import cluster as c
 from steepest.policies.steepest.residences import Residence, Residences, Resident
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, used
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
 DEEDS = st.lists(

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.harness.system.fake_training import PROGRAM
+from tests.harness.system.rig import Rig
+from tests.harness.virtual_time import run_virtually
+from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -15,10 +19,6 @@ from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.events.received import Received
 from steepest.policies.named import under
 from steepest.replay.replay import Replay
-from steepest.testing.system.fake_training import PROGRAM
-from steepest.testing.system.rig import Rig
-from steepest.testing.virtual_time import run_virtually
-from steepest.testing.waiting import until
 from steepest.view.state import Phase
 
 SERVICES = ("log-collector", "categorizer", "worker-monitor", "placer", "limit-planner", "migrator", "resizer")

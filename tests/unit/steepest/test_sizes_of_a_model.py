@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, joined
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -13,7 +14,6 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined
 
 CORES = 4.0
 EACH_M = 2_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from steepest.testing.virtual_time import VirtualLoop
+from tests.harness.virtual_time import VirtualLoop
 
 
 def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, type[VirtualLoop]]:  # noqa: ARG001 - a hook

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.system.rig import POOL, Rig, events_of
+from tests.harness.waiting import until
 
 from steepest.app.trace_export import trace_effectors
 from steepest.cluster.port import ReplicaId
@@ -21,8 +23,6 @@ from steepest.replay.replay import Replay
 from steepest.runtime.decode import new_record
 from steepest.runtime.effector import Effector
 from steepest.runtime.service import HeldPool, Service
-from steepest.testing.system.rig import POOL, Rig, events_of
-from steepest.testing.waiting import until
 from steepest.trace_context import span_id, trace_id, trace_in
 from steepest.tracing.effector import TraceExport
 from steepest.tracing.spans import Span

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.call_count import count_calls
+from tests.harness.scenarios.folded_pool import FoldedPool, category, grown, used
 
 from steepest.events import cluster as c
-from steepest.testing.call_count import count_calls
-from steepest.testing.scenarios.folded_pool import FoldedPool, category, grown, used
 
 CC, WC = c.Category.CONVERGED, c.Category.WATCHED
 

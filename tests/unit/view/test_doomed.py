@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.harness.scenarios.folded_pool import cancelled, checkpoint, migration, submitted
+from tests.harness.system.driver import DeciderDriver
+from tests.harness.system.replica_processes import ReplicaProcesses
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.policies.placement.placer import Placer
-from steepest.testing.scenarios.folded_pool import cancelled, checkpoint, migration, submitted
-from steepest.testing.system.driver import DeciderDriver
-from steepest.testing.system.replica_processes import ReplicaProcesses
 from steepest.view.state import Job, Phase
 
 Happening = Callable[[ReplicaProcesses], bool]

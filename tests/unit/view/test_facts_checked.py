@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, migration, placement, submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.placement.placer import Placer
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration, placement, submitted
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.state import Phase
 
 Fact = Callable[[str, int, str], c.ClusterEvent]

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-
-from steepest.errors import LogVersionError
-from steepest.events import cluster as c
-from steepest.events.common import LARGEST
-from steepest.events.parameters import PoolParameters, SpeConParameters
-from steepest.events.received import ID, PREVIOUS
-from steepest.events.registry import FACTS_ARE_CHECKED, READS
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     FoldedPool,
     cancelled,
     category,
@@ -25,6 +18,13 @@ from steepest.testing.scenarios.folded_pool import (
     submitted,
     used,
 )
+
+from steepest.errors import LogVersionError
+from steepest.events import cluster as c
+from steepest.events.common import LARGEST
+from steepest.events.parameters import PoolParameters, SpeConParameters
+from steepest.events.received import ID, PREVIOUS
+from steepest.events.registry import FACTS_ARE_CHECKED, READS
 from steepest.view import jobs, lifecycle
 from steepest.view.cluster_view import ClusterView, fold_all
 from steepest.view.state import Phase

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted, transition
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.events.registry import READS
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, placement, submitted, transition
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_forecasts import epochs_done
 from steepest.view.progress_state import EpochsSeen

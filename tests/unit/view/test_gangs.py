@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, cancelled, placement, submitted, transition
+from tests.harness.view_promises import check_view
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import FoldedPool, cancelled, placement, submitted, transition
 from steepest.view.cluster_view import ClusterView
 from steepest.view.plans import Doom
 from steepest.view.state import Job, Phase, PlanKind, PlanStatus

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, migration, used
+from tests.harness.view_promises import check_view
 from tests.unit.flowcon.scene import FlowConPool
 
 from steepest.events import cluster as c
 from steepest.events.registry import STATE_IS_BOUNDED
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, migration, used
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_pool import GONE_MS
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, category, migration, placement, submitted
+from tests.harness.view_promises import check_view
 
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.registry import FLAGS, GANGS_ARE_LIMITED, GANGS_RUN, READS
 from steepest.sagas.limit_machine import LimitMachine
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import FoldedPool, category, migration, placement, submitted
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_limits import HOLD_MS
 from steepest.view.state import Limit

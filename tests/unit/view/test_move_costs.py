@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, migration, success
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration, success
 from steepest.view.cluster_view import ClusterView
 from steepest.view.learned.move_costs import KEPT, MoveCosts, MoveSeen
 

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from steepest.events import cluster as c
-from steepest.events.parameters import FlowConParameters, PoolParameters
-from steepest.invariants import Status, check
-from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.policies.placement.placer import Placer
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     FoldedPool,
     cancelled,
     joined,
@@ -19,8 +12,15 @@ from steepest.testing.scenarios.folded_pool import (
     submitted,
     success,
 )
-from steepest.testing.scenarios.scenario import spell
-from steepest.testing.system.driver import DeciderDriver
+from tests.harness.scenarios.scenario import spell
+from tests.harness.system.driver import DeciderDriver
+from tests.harness.view_promises import check_view
+
+from steepest.events import cluster as c
+from steepest.events.parameters import FlowConParameters, PoolParameters
+from steepest.invariants import Status, check
+from steepest.policies.flowcon.limit_planner import LimitPlanner
+from steepest.policies.placement.placer import Placer
 from steepest.view.state import Heading, Phase, PlanStatus
 
 STEPS = (c.Step.CHECKPOINT, c.Step.STOP, c.Step.START, c.Step.VERIFY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool, migration, placement, submitted, transition
 from tests.property.node_terms import LABELS, REQUIREMENTS, RULES, TAINTS, said
 
 from steepest.events import cluster as c
@@ -20,7 +21,6 @@ from steepest.events.common import (
 )
 from steepest.events.registry import FLAGS, GANGS_CHOOSE, NODES_ARE_CHOSEN, READS, SURPLUS_LEAVES
 from steepest.events.requests import Role
-from steepest.testing.scenarios.folded_pool import FoldedPool, migration, placement, submitted, transition
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import holds, is_allowed, why_not_allowed
 from steepest.view.spec_rules import WrongSpec, what_is_wrong

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, migration, placement, submitted
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
-from steepest.testing.scenarios.folded_pool import FoldedPool, checkpoint, migration, placement, submitted
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import (
     MOST_STEPS,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, migration, placement, submitted, transition
 
 from steepest.events import cluster as c
 from steepest.events.common import MOST_REPLICAS_OF_A_NODE, CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueLimits, QueueParameters
 from steepest.events.registry import FLAGS, LIMITS_HOLD, READS
 from steepest.events.requests import Role
-from steepest.testing.scenarios.folded_pool import FoldedPool, joined, migration, placement, submitted, transition
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import PlanStatus
 from steepest.view.validity import NoRoom, Void

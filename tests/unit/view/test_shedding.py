@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.harness.scenarios.folded_pool import cancelled, placement, submitted, transition
 from tests.unit.view.test_gangs import GangPool
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
-from steepest.testing.scenarios.folded_pool import cancelled, placement, submitted, transition
 from steepest.view.plans import Doom
 from steepest.view.state import Job, Phase, PlanKind, PlanStatus
 from steepest.view.validity import Void

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
-from steepest.events.parameters import MoveLimits, PoolParameters
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     FoldedPool,
     cancelled,
     checkpoint,
@@ -16,6 +12,10 @@ from steepest.testing.scenarios.folded_pool import (
     submitted,
     success,
 )
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode
+from steepest.events.parameters import MoveLimits, PoolParameters
 from steepest.view.plans import FAILURES, RETRY_HOLD_MS
 from steepest.view.state import Heading, Phase, PlanStatus
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.scenarios.folded_pool import FoldedPool, category, grown, joined, placement
+from tests.harness.system.driver import DeciderDriver
+from tests.harness.view_promises import check_view
 
 from steepest.events import cluster as c
 from steepest.events.registry import FLAGS, GROWTH_IS_PROVEN, READS, SILENCE_IS_UNKNOWN
 from steepest.policies.specon.rebalancer import Rebalancer
-from steepest.testing.contracts.view_promises import check_view
-from steepest.testing.scenarios.folded_pool import FoldedPool, category, grown, joined, placement
-from steepest.testing.system.driver import DeciderDriver
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 

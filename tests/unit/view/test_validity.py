@@ -6,10 +6,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-
-from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
-from steepest.testing.scenarios.folded_pool import (
+from tests.harness.scenarios.folded_pool import (
     FoldedPool,
     cancelled,
     checkpoint,
@@ -19,6 +16,9 @@ from steepest.testing.scenarios.folded_pool import (
     stay,
     submitted,
 )
+
+from steepest.events import cluster as c
+from steepest.events.common import CheckpointMode, Resources
 from steepest.view.state import PlanStatus
 
 CC = c.Category.CONVERGED

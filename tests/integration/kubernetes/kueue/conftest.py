@@ -10,9 +10,9 @@ import pytest
 from tests.integration.kubernetes.kueue.queued_jobs import CLUSTER_QUEUES, QUOTA, URGENT, workloads
 from tests.integration.kubernetes.users_gangs import eventually
 
-from steepest.kubernetes_lab.kueue import KueueController
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.kueue import KueueController
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 API = "kueue.x-k8s.io/v1beta2"
 

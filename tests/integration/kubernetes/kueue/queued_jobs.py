@@ -8,8 +8,8 @@ from typing import Any
 from tests.integration.kubernetes.opted_in import changes, template, users_job
 from tests.integration.kubernetes.users_gangs import listed
 
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 QUEUE = "team"
 PREEMPTING = "ranked"

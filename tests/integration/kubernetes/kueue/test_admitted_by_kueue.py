@@ -45,8 +45,8 @@ from tests.integration.kubernetes.users_gangs import (
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 UNLESS_QUEUED = """  - name: not-in-a-queue-of-kueue
     expression: "!('kueue.x-k8s.io/queue-name' in object.metadata.?labels.orValue({}))"

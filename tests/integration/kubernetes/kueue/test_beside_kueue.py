@@ -19,8 +19,8 @@ from tests.integration.kubernetes.moving_system import events_once_there
 from tests.integration.kubernetes.opted_in import users_job
 from tests.integration.kubernetes.users_gangs import eventually, giving_way, job_of, made, placed, pods_of
 
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 
 @pytest.mark.timeout(300)

@@ -13,9 +13,9 @@ import pytest
 from tests.integration.kubernetes.linked_moves import MovingJobs, linked_system
 from tests.integration.kubernetes.sized_training import MIB
 
-from steepest.kubernetes_lab import link
-from steepest.kubernetes_lab.lab import KubernetesLab
-from steepest.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab import link
+from tools.kubernetes_lab.lab import KubernetesLab
+from tools.kubernetes_lab.layout import NAMESPACE
 
 MBIT = 100
 CALIBRATION_MIB = (30, 10, 20)

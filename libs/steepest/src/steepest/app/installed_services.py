@@ -95,7 +95,7 @@ def gateway_program(settings: Settings, metrics_port: int | None) -> Program | N
     if settings.gateway.port is None:
         return None
     refuse_without(
-        ("steepest_gateway", "starlette", "uvicorn"),
+        ("steepest_services.gateway", "starlette", "uvicorn"),
         "the gateway needs",
         "install services/gateway, or run `make setup`",
     )
@@ -108,7 +108,7 @@ def gateway_program(settings: Settings, metrics_port: int | None) -> Program | N
     )
     return Program(
         name="gateway",
-        command=(sys.executable, "-m", "steepest_gateway"),
+        command=(sys.executable, "-m", "steepest_services.gateway"),
         settings=as_environment(own),
         output=settings.folder.services / "gateway.log",
     )

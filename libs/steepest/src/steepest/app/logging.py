@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO
 
 
-def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -> None:
+def configure_logging(level: int = logging.INFO) -> None:
     """Set up structlog for this process."""
     import structlog  # noqa: PLC0415 - it takes long to import, and few commands log
 
-    out = stream or sys.stderr
-    renderer = structlog.dev.ConsoleRenderer() if out.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
+    renderer = (
+        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
+    )
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
@@ -22,5 +22,5 @@ def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -
             structlog.processors.format_exc_info,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(out),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )

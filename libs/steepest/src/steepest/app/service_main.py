@@ -54,9 +54,10 @@ def run_service(build: Build) -> None:
 
 def service_command(build: Build) -> click.Command:
     """The command line of a service."""
-    program = build.__module__.replace("_", "-")
-    about = str(sys.modules[build.__module__].__doc__)
-    return process_command(program, about, partial(_run, build), "70 it was stuck and must be started again")
+    module = sys.modules[build.__module__]
+    name = str(module.__spec__.name if module.__spec__ else module.__name__).rpartition(".")[2].replace("_", "-")
+    about = str(module.__doc__).splitlines()[0]
+    return process_command(name, about, partial(_run, build), "70 it was stuck and must be started again")
 
 
 def process_command(

@@ -43,6 +43,9 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each command's short help; it is the function of that name in the module of that name."""
 
+OF_THE_LAB = ("demo", "reproduce", "simulate")
+"""Commands of the package ``steepest-lab``, which an installation may lack."""
+
 EPILOG = """\b
 Examples:
   steepest up                                  in one terminal
@@ -118,7 +121,12 @@ def _load(name: str) -> click.Command:
     from steepest.cli.quiet import quiet
 
     module = name.replace("-", "_")
-    command: click.Command = getattr(importlib.import_module(f"steepest.cli.commands.{module}"), module)
+    if name in OF_THE_LAB:
+        from steepest.app.extras import refuse_without
+
+        refuse_without(("steepest_lab",), f"`steepest {name}` needs", "install libs/steepest-lab")
+    package = "steepest_lab" if name in OF_THE_LAB else "steepest.cli"
+    command: click.Command = getattr(importlib.import_module(f"{package}.commands.{module}"), module)
     quiet()
     return command
 

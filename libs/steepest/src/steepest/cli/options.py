@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from steepest.app.settings import amounts
 from steepest.app.settings.amounts import Quantity
+from steepest.policies.names import PolicyName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,38 +80,14 @@ def policy_option(default: str | None) -> Callable[[F], F]:
     """``--policy NAME``: what schedules beside the first placement."""
     return click.option(
         "--policy",
-        type=click.Choice(POLICY_NAMES),
+        type=click.Choice(get_args(PolicyName)),
         default=default,
         show_default=default is not None,
         help="Choose the policy that moves jobs, limits their CPU, or suspends them.",
     )
 
 
-POLICY_NAMES = (
-    "steepest",
-    "specon",
-    "specon-adaptive",
-    "flowcon",
-    "specon+flowcon",
-    "dragon",
-    "dragon-paper-era",
-    "dragon-fixed",
-    "pickyman",
-    "predicted-sjf",
-    "predicted-srtf",
-    "preemptive-tiresias",
-    "round-robin",
-    "none",
-)
-"""Those of ``steepest.policies.named``, which a command need not import to be described; a test holds them together."""
-
 KINDS = ("JobSet", "TrainJob", "PyTorchJob")
-
-PLACEMENT_NAMES = ("spread", "flowcon2")
-"""Likewise, those of ``steepest.policies.placement.policies``."""
-
-QUEUE_POLICY_NAMES = ("fifo", "priority", "srtf", "tiresias", "predicted", "sjf")
-"""Likewise, those of ``steepest.policies.queueing.ranks``."""
 
 
 def json_option(command: F) -> F:

@@ -87,8 +87,6 @@ POOL_GAUGES: Mapping[str, GaugeDefinition] = {
 }
 """Gauges of the pool as a whole."""
 
-_NODE = ("node",)
-
 
 class NodeGauge(msgspec.Struct, frozen=True):
     """A gauge of a node: what it means, and its value; ``adds``: whether the sum over several nodes means something."""

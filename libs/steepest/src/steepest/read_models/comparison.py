@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steepest.demo.run_timeline import JobStory, RunTimeline
+from steepest.read_models.run_timeline import JobStory, RunTimeline
 
 POINTS = 120
 """Points of a summed curve."""

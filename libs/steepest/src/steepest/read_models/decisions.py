@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from steepest.demo.run_timeline import SHOWN
 from steepest.describe import sentence
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.read_models.job_timeline import why_void
+from steepest.read_models.run_timeline import SHOWN
 from steepest.view.cluster_view import ClusterView
 
 ENTRIES = (

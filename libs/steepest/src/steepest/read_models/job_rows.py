@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from steepest.demo.job_progress import steps
 from steepest.describe.masking import masked_command
 from steepest.events.growth import Category
 from steepest.events.plans import GrowthList
+from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import TimeLeft, cpu_ms_left, time_left, total_steps
 from steepest.view.state import Job, Phase

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from steepest.demo.job_progress import in_words
 from steepest.describe import (
     CATEGORIES,
     ENDED,
@@ -35,6 +34,7 @@ from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
+from steepest.read_models.job_progress import in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS

@@ -13,8 +13,8 @@ from typing import NoReturn
 import msgspec
 
 from steepest.app.settings.amounts import node
+from steepest.app.settings.kinds import Kind, Namespace
 from steepest.app.settings.toml_file import read_toml
-from steepest.app.settings.tree import Kind, Namespace
 from steepest.app.state_folder import KUBERNETES, Installation, PoolSpec, StateFolder
 from steepest.cluster.data_source import data_source
 from steepest.cluster.folders.ended_jobs import Retention

@@ -15,18 +15,19 @@ from msgspec import Meta
 
 from steepest.app.settings.amounts import node, queue_limits
 from steepest.app.settings.gateway import GatewaySettings
+from steepest.app.settings.kinds import Kind, Namespace, Positive
 from steepest.app.settings.remote import ClientSettings
 from steepest.app.state_folder import StateFolder
 from steepest.events.common import Count, Name
 from steepest.log.base import RETENTION_MS
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.mqtt.settings import MqttSettings
+from steepest.policies.names import PlacementName, PolicyName, QueuePolicyName
 
 MOST_PROCESSES = 64
 """Of one service."""
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
-Positive = Annotated[int, Meta(ge=1, le=10**12)]
 Alpha = Annotated[float, Meta(gt=0)]
 Adapter = Annotated[
     str,
@@ -36,26 +37,6 @@ Adapter = Annotated[
     ),
 ]
 Node = Annotated[str, Meta(examples=["n1=0.5", "n1=2:4Gi"], extra={"check": node})]
-Policy = Literal[
-    "steepest",
-    "specon",
-    "specon-adaptive",
-    "flowcon",
-    "specon+flowcon",
-    "dragon",
-    "dragon-paper-era",
-    "dragon-fixed",
-    "pickyman",
-    "predicted-sjf",
-    "predicted-srtf",
-    "preemptive-tiresias",
-    "round-robin",
-    "none",
-]
-Placement = Literal["spread", "flowcon2"]
-Kind = Literal["JobSet", "TrainJob", "PyTorchJob"]
-Namespace = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$(?!\n)", examples=["team-a"])]
-QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 TopicLimit = Annotated[
     str, Meta(pattern=r"^(cluster|loss|heartbeats|dead-letters)=[0-9]{1,18}$(?!\n)", examples=["loss=604800000"])
 ]
@@ -189,10 +170,10 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         means("What growth is divided by; of a new pool: settled. max, as published, keeps a spike for good."),
     ] = None
     policy: Annotated[
-        Policy | None, means("Who moves jobs, and who limits their CPU; of a new pool: specon.", flag="--policy")
+        PolicyName | None, means("Who moves jobs, and who limits their CPU; of a new pool: specon.", flag="--policy")
     ] = None
     placement: Annotated[
-        Placement | None, means("Which node an arrival gets; of a new pool: spread.", flag="--placement")
+        PlacementName | None, means("Which node an arrival gets; of a new pool: spread.", flag="--placement")
     ] = None
     queueing: Annotated[
         QueuePolicyName | None, means("In which order jobs are placed; of a new pool: fifo.", flag="--queueing")

@@ -171,10 +171,10 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
 
 
 def _cells(row: JobRow) -> list[Cell]:
-    from steepest.demo.colours import CATEGORIES, OUTCOMES
-    from steepest.demo.job_progress import interval
+    from steepest.cli.live.colours import CATEGORIES, OUTCOMES
     from steepest.describe import span
     from steepest.events.facts import Outcome
+    from steepest.read_models.job_progress import interval
 
     phase = row.outcome or row.phase
     style = OUTCOMES[Outcome(row.outcome)] if row.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")

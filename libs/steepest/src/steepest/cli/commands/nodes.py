@@ -103,7 +103,7 @@ def _state(row: NodeRow) -> Cell:
 
 
 def _row(row: NodeRow, *, with_gpus: bool) -> list[Cell]:
-    from steepest.demo.colours import CATEGORIES
+    from steepest.cli.live.colours import CATEGORIES
 
     styles = [*CATEGORIES.values(), ""]
     return [

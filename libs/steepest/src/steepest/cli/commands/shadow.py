@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from steepest.cli.options import PLACEMENT_NAMES, SPAN, installation_options, json_option
+from steepest.cli.options import SPAN, installation_options, json_option
 from steepest.cli.printing.output import give, tell
+from steepest.policies.names import PlacementName
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,7 @@ a fitted threshold change shows in the categories that each job would have passe
 @click.command(epilog=EPILOG)
 @installation_options
 @click.option("--policy", metavar="NAME", help="Run this candidate: a live policy of `steepest simulate --policies`.")
-@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Place arrivals by this policy.")
+@click.option("--placement", type=click.Choice(get_args(PlacementName)), help="Place arrivals by this policy.")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Use this growth threshold α.")
 @click.option("--interval", type=SPAN, help="Use this interval.")
 @click.option("--follow/--no-follow", default=False, help="Compare new decisions as they come, until interrupted.")
@@ -83,16 +84,16 @@ def _change(
 ) -> Callable[[PoolParameters], PoolParameters]:
     import msgspec
 
+    from steepest.policies.named import POLICIES, under
     from steepest.replay.shadow import checked
-    from steepest.sim.policies import LIVE
 
-    if policy is not None and policy not in LIVE:
-        raise click.UsageError(f"there is no live policy {policy!r}; name one of {', '.join(LIVE)}")
+    if policy is not None and policy not in POLICIES:
+        raise click.UsageError(f"there is no live policy {policy!r}; name one of {', '.join(POLICIES)}")
     wanted = {"alpha": alpha, "interval_ms": interval}
     specon = {name: value for name, value in wanted.items() if value is not None}
 
     def changed(parameters: PoolParameters) -> PoolParameters:
-        after = LIVE[policy].parameters(parameters) if policy is not None else parameters
+        after = under(policy, parameters) if policy is not None else parameters
         return checked(
             msgspec.structs.replace(
                 after,

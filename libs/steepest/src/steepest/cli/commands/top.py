@@ -15,8 +15,8 @@ from steepest.cli.printing.output import console, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.demo.run_timeline import RunTimeline
     from steepest.log.base import Log, TopicPartition
+    from steepest.read_models.run_timeline import RunTimeline
 
 EPILOG = """\b
 Examples:
@@ -44,10 +44,10 @@ def top(settings: Settings) -> None:
 async def _top(settings: Settings) -> None:
     import asyncio
 
+    from steepest.cli.live.audience import Lines, Screen
     from steepest.cli.pool.follow import batches
     from steepest.cli.pool.stored_pool import reading
     from steepest.cli.printing.keys import leaving_on_q
-    from steepest.demo.audience import Lines, Screen
     from steepest.errors import UndecodableError
     from steepest.runtime.decode import received
 
@@ -80,7 +80,7 @@ async def _story(settings: Settings, log: Log, at: TopicPartition) -> RunTimelin
         InputError: The log's beginning was removed, and no snapshot reaches so far.
     """
     from steepest.cli.pool.stored_pool import fold
-    from steepest.demo.run_timeline import RunTimeline
+    from steepest.read_models.run_timeline import RunTimeline
 
     if await log.begin(at) == 0 and await log.end(at) <= HISTORY_MOST:
         return RunTimeline()

@@ -6,14 +6,12 @@ It owns how a state folder comes to be. It must never know what runs in the syst
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from steepest.cli.options import (
     KINDS,
-    PLACEMENT_NAMES,
-    QUEUE_POLICY_NAMES,
     SPAN,
     NodeType,
     config_option,
@@ -22,6 +20,7 @@ from steepest.cli.options import (
 )
 from steepest.cli.printing.output import tell
 from steepest.cli.system.node_selection import IMAGE, LOCAL, cluster_option, engines, engines_as, refuse_others
+from steepest.policies.names import PlacementName, QueuePolicyName
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import ClusterSettings, Settings
@@ -145,8 +144,10 @@ CORES_SHARE = 0.8
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Set SpeCon's growth threshold α (0.01).")
 @click.option("--interval", type=SPAN, help="Measure growth over intervals of this length (30s).")
 @policy_option(None)
-@click.option("--placement", type=click.Choice(PLACEMENT_NAMES), help="Place arrivals by this policy (spread).")
-@click.option("--queueing", type=click.Choice(QUEUE_POLICY_NAMES), help="Place waiting jobs in this order (fifo).")
+@click.option("--placement", type=click.Choice(get_args(PlacementName)), help="Place arrivals by this policy (spread).")
+@click.option(
+    "--queueing", type=click.Choice(get_args(QueuePolicyName)), help="Place waiting jobs in this order (fifo)."
+)
 @click.option("--blocking/--no-blocking", default=None, help="Let a job without room hold back those behind it (no).")
 @click.option("--preempt/--no-preempt", default=None, help="Suspend less urgent jobs, under priority (no).")
 @click.option("--min-run", type=SPAN, help="Suspend no job that has run for less than this (1min).")

@@ -12,9 +12,10 @@ import stat
 from collections.abc import Mapping, Sequence
 
 from steepest.cluster.local.process_roster import LocalTracked
-from steepest.cluster.local.shares import demand, divide, max_min
+from steepest.cluster.local.shares import demand, divide
 from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.port import ReplicaId
+from steepest.max_min import max_min
 
 _Key = tuple[ReplicaId, int]
 _SMOOTHING = 0.5  # weight of the newest measurement of parallelism: two heartbeats cover 75 % of a change
@@ -54,9 +55,8 @@ class DutyCycles:
     def first(self, node: str, limit_m: int | None, others: Sequence[LocalTracked]) -> int:
         """The ‰ to start a replica with: its share if every replica on the node uses all that it may."""
         bounds = [self._bound(node, each.limit_m) for each in others if each.node == node and each.runs]
-        own = len(bounds)
-        shares = max_min(self._capacities_m[node], dict(enumerate([*bounds, self._bound(node, limit_m)])))
-        return min(max(round(shares[own]), 1), FULL_SHARE)
+        shares = max_min(self._capacities_m[node], [*bounds, self._bound(node, limit_m)])
+        return min(max(round(shares[-1]), 1), FULL_SHARE)
 
     def divide(self, running: Sequence[LocalTracked], *, measured: bool) -> list[tuple[LocalTracked, int]]:
         """Compute the shares again; return the ‰ of every replica, changed or not.

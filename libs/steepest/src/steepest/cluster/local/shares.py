@@ -1,7 +1,7 @@
 """How a node's CPU is divided among its replicas. Pure: numbers in, numbers out.
 
-Max-min fairness by progressive filling (Bertsekas and Gallager, *Data Networks*, 2nd ed., §6.5.2): every replica gets the
-same share up to its own bound, and the rest goes to the others. It must never know how a share is enforced.
+Every replica gets the same share up to its own bound, and the rest goes to the others (max-min fairness). It must never
+know how a share is enforced.
 """
 
 from __future__ import annotations
@@ -9,29 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
+from steepest.max_min import max_min
+
 _K = TypeVar("_K")
 _HEADROOM = 1.25  # a replica that needs more again grows by a quarter each heartbeat
 _FULL_USE = 0.9  # a replica that uses nine tenths of its share may need more
 _FLOOR_M = 50.0  # an idle replica must be able to wake up and show that it needs more
-
-
-def max_min(capacity: float, bounds: Mapping[_K, float]) -> dict[_K, float]:
-    """Divide ``capacity`` so that no share can grow except at the cost of a smaller one.
-
-    Args:
-        capacity: In any unit, ≥ 0.
-        bounds: The maximum that each can use, in the same unit, ≥ 0.
-
-    Returns:
-        The share of each: at most its bound, and at most ``capacity`` together.
-    """
-    shares = {}
-    left = capacity
-    waiting = sorted(bounds, key=lambda key: bounds[key])
-    for position, key in enumerate(waiting):
-        shares[key] = min(bounds[key], left / (len(waiting) - position))
-        left -= shares[key]
-    return shares
 
 
 def divide(capacity: float, bounds: Mapping[_K, float], demands: Mapping[_K, float]) -> dict[_K, float]:
@@ -44,9 +27,11 @@ def divide(capacity: float, bounds: Mapping[_K, float], demands: Mapping[_K, flo
         bounds: The maximum that each may have.
         demands: The maximum that each can use, as far as is known.
     """
-    used = max_min(capacity, {key: min(bound, demands[key]) for key, bound in bounds.items()})
-    spare = max_min(max(capacity - sum(used.values()), 0.0), {key: bounds[key] - used[key] for key in bounds})
-    return {key: used[key] + spare[key] for key in bounds}
+    used = max_min(capacity, [min(bound, demands[key]) for key, bound in bounds.items()])
+    rest = max_min(
+        max(capacity - sum(used), 0.0), [bound - has for bound, has in zip(bounds.values(), used, strict=True)]
+    )
+    return {key: has + more for key, has, more in zip(bounds, used, rest, strict=True)}
 
 
 def demand(share: float | None, used: float | None) -> float:

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from steepest.clock import SystemClock
-from steepest.demo.run_timeline import RunTimeline
 from steepest.errors import LogUnavailableError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events.dead_letter import DeadLetter
@@ -27,6 +26,7 @@ from steepest.logger import Logger
 from steepest.read_models.decisions import DecisionEntry, decision
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow, node_row
+from steepest.read_models.run_timeline import RunTimeline
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.monitoring.health import Health

@@ -16,7 +16,7 @@ Reconstructed: equal nodes go by their names, where the code leaves it to a dict
 is left out, where the code binds it regardless of room.
 
 It owns the rule. Where the progress comes from is its asker's business: a pool's log does not hold it, so that only a
-simulation can ask (:mod:`steepest.sim.system.progress`).
+simulation can ask (:mod:`steepest_lab.sim.system.progress`).
 """
 
 from __future__ import annotations

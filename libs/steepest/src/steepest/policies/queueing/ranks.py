@@ -8,12 +8,12 @@ Between jobs of equal rank the one that was submitted first is first.
 * ``priority``: by ``JobSpec.priority``, the highest first.
 * ``srtf``, shortest remaining time first: by the steps that are left and the pace measured when the job ran last. Then
   come jobs of which only the steps are known, because they were announced; the fewest first. Jobs of which
-  neither is known come last. (The baseline of the same name knows each length: :mod:`steepest.policies.baselines.shortest`.)
+  neither is known come last. (The baseline of the same name knows each length: :mod:`steepest_lab.baselines.shortest`.)
 * ``predicted``: by ``JobSpec.priority``, then by the predicted remaining time; jobs of which it is unknown come last.
 * ``sjf``, shortest job first: by the run time that was predicted of the whole job, likewise.
 * ``tiresias``: least attained service, in levels (Tiresias, NSDI 2019, §3.2): a job's service is the time for which it held
   GPUs, times their number; jobs below the first limit of ``QueueParameters.service_s`` are first, then those below the
-  second. Of jobs without GPUs, CPU cores are counted. (Its baseline: :mod:`steepest.policies.baselines.tiresias`.)
+  second. Of jobs without GPUs, CPU cores are counted. (Its baseline: :mod:`steepest_lab.baselines.tiresias`.)
 """
 
 from __future__ import annotations

@@ -1,0 +1,182 @@
+"""The results of runs with real gangs: each arm beside the one that scales nothing, and DRAGON without a part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from steepest_lab.demo.gangs.report import locality
+from steepest_lab.sim.reproduce.verdict import estimate
+from steepest_lab.testbed.gang_runs import PARTS, GangRun, StepCost
+
+FILES = ("report.md", "results.json")
+
+CLAIMED = "65 % less completion time and 20 to 30 points more utilisation than under the default Kubernetes scheduler"
+"""What the paper's abstract claims."""
+
+COLUMNS: Mapping[str, str] = {
+    "completion_s": "mean completion, s",
+    "waited_s": "mean wait, s",
+    "makespan_s": "makespan, s",
+    "utilisation": "utilisation, %",
+    "spanning": "times spread over both nodes",
+    "scale_ups": "scaled up",
+    "scale_downs": "scaled down",
+    "steps_lost": "steps lost",
+}
+"""The figures of a run, and what the report calls them."""
+
+CHANGES = ("completion_s", "waited_s", "makespan_s")
+"""Figures whose changes are given."""
+
+
+class GangFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure of an arm: its mean, and the 95 % confidence interval (None: a single run)."""
+
+    arm: str
+    metric: str
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class GangChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean change of a figure under an arm beside another one, with the same seeds, in percent.
+
+    Attributes:
+        low: Of the 95 % confidence interval, as ``high``; None: of a single pair.
+    """
+
+    arm: str
+    beside: str
+    metric: str
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class GangResults(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the runs came to.
+
+    Attributes:
+        link_mbit: The rate of the nodes' links; None: they had none.
+        locality: What the runs say of locality.
+        changes: Of the arms that were run.
+    """
+
+    repetitions: int
+    jobs: int
+    link_mbit: int | None
+    locality: str
+    step: StepCost
+    figures: Sequence[GangFigure]
+    changes: Sequence[GangChange]
+
+
+def results(
+    found: Mapping[str, Sequence[GangRun]], step: StepCost, link_mbit: int | None, why_no_links: str, jobs: int
+) -> GangResults:
+    """What all runs came to."""
+    return GangResults(
+        repetitions=len(next(iter(found.values()))),
+        jobs=jobs,
+        link_mbit=link_mbit,
+        locality=locality(link_mbit, why_no_links),
+        step=step,
+        figures=list(_figures(found)),
+        changes=list(_changes(found)),
+    )
+
+
+def _figures(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangFigure]:
+    for arm, runs in found.items():
+        for metric in COLUMNS:
+            ours = estimate([float(getattr(run, metric)) for run in runs])
+            yield GangFigure(arm=arm, metric=metric, mean=ours.mean, low=_bound(ours.low), high=_bound(ours.high))
+
+
+def _pairs() -> Iterator[tuple[str, str]]:
+    """Which arm is set beside which: each beside the baseline, and ``dragon`` beside itself without a part, the ablation."""
+    baseline, *others = PARTS.values()
+    yield from ((other, baseline) for other in others)
+    yield from ((PARTS["dragon"], PARTS[without]) for without in ("no-scaling", "no-locality"))
+
+
+def _changes(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangChange]:
+    for arm, beside in _pairs():
+        for metric in CHANGES if arm in found and beside in found else ():
+            runs = zip(found[beside], found[arm], strict=True)
+            pairs = [(float(getattr(before, metric)), float(getattr(after, metric))) for before, after in runs]
+            if changes := [100 * (after / before - 1) for before, after in pairs if before]:
+                ours = estimate(changes)
+                yield GangChange(
+                    arm=arm, beside=beside, metric=metric, mean=ours.mean, low=_bound(ours.low), high=_bound(ours.high)
+                )
+
+
+def _bound(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def write(found: GangResults, folder: Path) -> None:
+    """Write the files of the report; others in the folder stay.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.md").write_text(report(found), encoding="utf-8")
+    (folder / "results.json").write_bytes(msgspec.json.format(msgspec.json.encode(found)))
+
+
+def report(found: GangResults) -> str:
+    """The report, in Markdown."""
+    step = found.step
+    about = (
+        f"{found.jobs} distributed trainings on two emulated nodes, {found.repetitions} repetitions of each arm, in real "
+        "seconds. The baseline starts gangs whole, as they are named, and never scales them. It is stronger than the "
+        "paper's baseline, the default Kubernetes scheduler, which places pod by pod."
+    )
+    cost = (
+        f"A step of a server and one worker takes {step.one_node_ms:.1f} ms on one node, "
+        f"and {step.two_nodes_ms:.1f} ms on two."
+    )
+    arms = dict.fromkeys(one.arm for one in found.figures)
+    return "\n".join(
+        [
+            *("# DRAGON with real trainings", "", about, "", found.locality, cost, ""),
+            f"| mean of {found.repetitions} | {' | '.join(COLUMNS.values())} |",
+            f"|---|{'---:|' * len(COLUMNS)}",
+            *(f"| {arm} | {' | '.join(_means(found.figures, arm))} |" for arm in arms),
+            *_side_by_side(found.changes),
+            "",
+        ]
+    )
+
+
+def _means(figures: Sequence[GangFigure], arm: str) -> Iterator[str]:
+    mean = {one.metric: one.mean for one in figures if one.arm == arm}
+    for metric in COLUMNS:
+        yield f"{100 * mean[metric]:.0f}" if metric == "utilisation" else f"{mean[metric]:,.1f}"
+
+
+def _side_by_side(changes: Sequence[GangChange]) -> Iterator[str]:
+    if not changes:
+        return
+    yield from ("", "## What changes", "")
+    yield (
+        "Runs with the same seeds, and the 95 % interval of the mean change: one that contains zero shows no change. "
+        f"The paper claims {CLAIMED}."
+    )
+    yield from ("", "| | beside | mean completion | mean wait | makespan |", "|---|---|---:|---:|---:|")
+    cells = {(one.arm, one.beside, one.metric): _cell(one) for one in changes}
+    for arm, beside in dict.fromkeys((one.arm, one.beside) for one in changes):
+        yield f"| {arm} | {beside} | {' | '.join(cells.get((arm, beside, metric), '') for metric in CHANGES)} |"
+
+
+def _cell(change: GangChange) -> str:
+    interval = "" if change.low is None or change.high is None else f" [{change.low:+.0f}, {change.high:+.0f}]"
+    return f"{change.mean:+.0f} %{interval}"

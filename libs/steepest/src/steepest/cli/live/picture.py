@@ -1,0 +1,344 @@
+"""The live view's picture of a story: nodes with their jobs and scores, jobs with their losses, the decisions in words.
+
+It owns the layout, for any size of terminal. It must never know a terminal, a clock or a log: a story in, a picture out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from steepest.cli.live.colours import CATEGORIES, OUTCOMES
+from steepest.cli.live.sparkline import sparkline
+from steepest.describe import CATEGORIES as NAMES
+from steepest.describe import count, percent, sentence, span
+from steepest.events import cluster as c
+from steepest.policies.placement.standing import Standing, standings
+from steepest.read_models.headline import headline_of
+from steepest.read_models.headline import in_words as in_figures
+from steepest.read_models.job_progress import share_done
+from steepest.read_models.run_timeline import JobStory, RunTimeline, placed_on
+from steepest.view.progress import time_left
+from steepest.view.state import Job, Node, Phase
+
+ARRIVED = "★"
+ARRIVED_MS = 4_000
+"""For how long a job that has just started or arrived on a node is marked there."""
+
+LIMITED = "≤"
+"""Before a job's CPU limit."""
+
+TITLE = "demo"
+
+EVENT_STYLES = {
+    c.MigrationPlanned: "magenta",
+    c.TransitionPlanned: "magenta",
+    c.StayDecided: "magenta",
+    c.LimitsPlanned: "magenta",
+    c.LimitsRefused: "red",
+    c.MigrationFinished: "",
+    c.MigrationFailed: "red",
+    c.JobSuspended: "",
+    c.TransitionFinished: "",
+    c.TransitionFailed: "red",
+    c.JobRejected: "red",
+    c.GoalReached: "green",
+    c.JobEnded: "dim",
+}
+"""The events in words, with their colours: decisions stand out. Changes of category are to be seen at the jobs."""
+
+BAR = 20
+SPARK = 24
+TALL = 20
+"""From this height on, a legend is shown."""
+
+WIDE = 100
+"""From this width on, jobs are shown with their models and longer courses."""
+
+WITH_TIME_LEFT = 130
+"""From this width on, jobs are shown with the time that is left."""
+
+CATEGORY_LETTERS = len("cancelled")
+MOVES_LETTERS = len("n1 → n2 → n3")
+
+MODEL_LETTERS = 20
+"""Most letters of a model; a longer one is cut, so that no other column is."""
+
+QUEUE_MOST = 200
+"""With more waiting jobs, it is not shown how each of them stands: that takes too long for a picture four times a second."""
+
+WORDS_LINES = 8
+WORDS_LEAST = 3
+HEADS = 6
+"""Lines of the picture beside its nodes, jobs and words: the headline, the tables' heads, and rules."""
+
+
+def picture(story: RunTimeline, width: int, height: int, title: str = TITLE) -> RenderableType:
+    """A picture of at most ``height`` lines; where there is little room, jobs that are over go first, then old words."""
+    key = [legend(story, width)] if height >= TALL else []
+    room = max(2, height - HEADS - len(key) - len(list(story.view.nodes)))
+    words = min(WORDS_LINES, max(WORDS_LEAST, room - len(story.jobs)), room - 1)
+    return Group(
+        headline(story, title),
+        Rule(style="dim"),
+        node_table(story, width),
+        *key,
+        Rule(style="dim"),
+        job_table(story, width, room - words),
+        Rule(style="dim"),
+        in_words(story, width, words),
+    )
+
+
+# --- the headline -----------------------------------------------------------------------------------------------------
+
+
+def headline(story: RunTimeline, title: str = TITLE) -> Text:
+    """What is shown and where it is, in one line."""
+    phases = [job.phase for job in story.view.jobs]
+    waiting = phases.count(Phase.WAITING) + phases.count(Phase.SUSPENDED)
+    facts = [
+        f"{phases.count(Phase.RUNNING)} running",
+        *([f"{waiting} waiting"] if waiting else []),
+        f"{story.ended()} over",
+        *filter(None, [in_figures(headline_of(story))]),
+        moves_in_words(story),
+        count(story.stays, "stay"),
+        f"{count(story.steps_lost, 'step')} lost",
+    ]
+    time = clock(story.now_ms - story.began_ms)
+    text = Text.assemble((f"steepest {title}", "bold green"), "  ", (time, "bold"), "  ", " · ".join(facts))
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def moves_in_words(story: RunTimeline) -> str:
+    """``8 moves (3 to rebalance)``: those that arrived."""
+    done = [move for move in story.moves if move.done]
+    rebalances = sum(move.kind is c.MoveKind.REBALANCE for move in done)
+    return count(len(done), "move") + (f" ({rebalances} to rebalance)" if rebalances else "")
+
+
+def clock(ms: int) -> str:
+    """A time of the run: ``1:07``."""
+    minutes, seconds = divmod(max(0, ms) // 1000, 60)
+    return f"{minutes}:{seconds:02d}"
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def node_table(story: RunTimeline, width: int) -> Table:
+    """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories.
+
+    A job that is limited has its limit beside it. Scores are shown where they decide.
+    """
+    table = _table(width)
+    table.add_column("node", no_wrap=True)
+    table.add_column("capacity", justify="right", no_wrap=True)
+    table.add_column("in use", no_wrap=True)
+    scored = _is_scored(story)
+    if scored:
+        table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
+    length = BAR if width >= WIDE else BAR // 2
+    largest = max((node.capacity.cpu_m for node in story.view.nodes), default=0)
+    for node in story.view.nodes:
+        score = [f"{story.view.nodes.score(node):g}"] if scored else []
+        table.add_row(
+            Text(node.name, "bold"),
+            f"{node.capacity.cpu_m}m",
+            bar(node, length, largest),
+            *score,
+            _jobs_on(story, node),
+        )
+    return table
+
+
+def _is_scored(story: RunTimeline) -> bool:
+    """Whether the nodes' scores decide about moves."""
+    return story.view.parameters.moves and not story.view.parameters.steepest.on
+
+
+def bar(node: Node, length: int, largest_m: int) -> Text:
+    """A node's measured use of its capacity, as long as its capacity is beside that of the largest node."""
+    whole_m = node.capacity.cpu_m
+    share = min(1.0, node.used.cpu_m / whole_m) if whole_m else 0.0
+    long = max(1, round(length * whole_m / largest_m)) if largest_m else length
+    filled = round(share * long)
+    rest = ("━" * (long - filled), "bright_black")
+    return Text.assemble(("━" * filled, "cyan"), rest, f"{share:5.0%}", " " * (length - long))
+
+
+def legend(story: RunTimeline, width: int) -> Text:
+    """What the letters, the colours and the score mean."""
+    specon = story.view.parameters.specon
+    weights = (specon.weight_pc, specon.weight_wc, specon.weight_cc)
+    scored = _is_scored(story)
+    text = Text("score: " if scored else "by its loss: ", "dim", no_wrap=True, overflow="ellipsis")
+    for number, (category, style) in enumerate(CATEGORIES.items()):
+        name = NAMES[category] if width >= WIDE else ""
+        between, weight = (" + ", f"{weights[number]:g} ") if scored else (", ", "")
+        text.append(f"{between if number else ''}{weight}")
+        text.append(f"{category.value}{' ' + name if name else ''}", style)
+    text.append(" · lowest takes the next" if scored else f" · {LIMITED}120m CPU limit")
+    text.append(f" · {ARRIVED} just arrived · → moving")
+    return text
+
+
+def _jobs_on(story: RunTimeline, node: Node) -> Text:
+    here = [job for job in story.view.jobs if node.name in job.assigned]
+    if not here:
+        return Text("idle", "dim")
+    return Text("  ").join(
+        Text.assemble((_mark(story, node, job) + job.name, _style(job)), (_limit(node, job), "dim")) for job in here
+    )
+
+
+def _limit(node: Node, job: Job) -> str:
+    """The CPU limit in force of a job that runs there."""
+    limit_m = None if job.limit is None or job.node != node.name else job.limit.in_force_m
+    return "" if limit_m is None else f" {LIMITED}{limit_m}m"
+
+
+def _style(job: Job) -> str:
+    """The colour of a job's category; none where nothing is known of its growth."""
+    return "" if job.unknown else CATEGORIES[job.category]
+
+
+def _mark(story: RunTimeline, node: Node, job: Job) -> str:
+    if job.node != node.name:
+        return "→"
+    arrived_ms = story.jobs[job.name].arrived_ms
+    return ARRIVED if arrived_ms is not None and story.now_ms - arrived_ms < ARRIVED_MS else ""
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def job_table(story: RunTimeline, width: int, most: int) -> Table:
+    """The jobs, in the order of their submission, with the course of their losses; at most ``most`` of them."""
+    wide = width >= WIDE
+    table = _table(width)
+    table.add_column("job", no_wrap=True)
+    if wide:
+        table.add_column("model", no_wrap=True, max_width=MODEL_LETTERS if width < WITH_TIME_LEFT else None)
+    table.add_column("node", no_wrap=True)
+    table.add_column("loss", width=SPARK if wide else SPARK * 2 // 3, no_wrap=True)
+    table.add_column("growth", justify="right", no_wrap=True)
+    table.add_column("cat", no_wrap=True, min_width=CATEGORY_LETTERS if wide else None)
+    shown = _shown(story, most)
+    with_done = any(share_done(story.view.jobs[job.name]) for job in shown if job.outcome is None)
+    if with_done:
+        table.add_column("done", no_wrap=True)
+    table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis", min_width=MOVES_LETTERS if wide else None)
+    standing = _standings(story)
+    for job in shown:
+        done = None if not with_done else _done(job, story.view.jobs[job.name], with_left=width >= WITH_TIME_LEFT)
+        table.add_row(*_job_row(job, story.view.jobs[job.name], standing.get(job.name), wide=wide, done=done))
+    return table
+
+
+def _standings(story: RunTimeline) -> Mapping[str, Standing]:
+    return standings(story.view) if len(story.view.jobs.queue) <= QUEUE_MOST else {}
+
+
+def _job_row(job: JobStory, state: Job, standing: Standing | None, *, wide: bool, done: str | None) -> list[Text]:
+    over = job.outcome is not None
+    style = "dim" if over else _style(state)
+    growth = "" if over or state.growth is None else percent(state.growth)
+    return [
+        Text(job.name, "dim" if over else "bold"),
+        *([Text(job.model, "dim" if over else "")] if wide else []),
+        Text("" if over else _where(state, standing)),
+        Text(sparkline(job.means, SPARK if wide else SPARK * 2 // 3), style),
+        Text(growth),
+        _category(job, state),
+        *([] if done is None else [Text(done)]),
+        Text(_path(job), "dim" if over else "") if standing is None else Text(_why_it_waits(standing), "yellow"),
+    ]
+
+
+def _done(job: JobStory, state: Job, *, with_left: bool) -> str:
+    """The share of its steps that a job has done, and where there is room the time that is left; empty where it is over."""
+    if job.outcome is not None:
+        return ""
+    left = time_left(state) if with_left else None
+    return share_done(state) if left is None else f"{share_done(state)}, {span(left.p50)} left"
+
+
+def _shown(story: RunTimeline, most: int) -> list[JobStory]:
+    """All jobs if there is room; else those that are over give way, the first to end first."""
+    jobs = list(story.jobs.values())
+    ended = sorted((job for job in jobs if job.outcome is not None), key=lambda job: job.ended_ms or 0)
+    gone = [job.name for job in ended[: max(0, len(jobs) - most)]]
+    return [job for job in jobs if job.name not in gone][:most]
+
+
+def _where(job: Job, standing: Standing | None) -> str:
+    position = "" if standing is None else f" {standing.position}/{standing.waiting}"
+    if job.phase is Phase.SUSPENDED:
+        return f"suspended{position}"
+    if job.spec.is_gang and job.nodes:
+        return placed_on(job.nodes)
+    target = next((name for name in job.assigned if name != job.node), None)
+    if job.node is None:
+        return f"→ {target}" if target else f"waits{position}"
+    return f"{job.node} → {target}" if target else job.node
+
+
+def _category(job: JobStory, state: Job) -> Text:
+    if job.outcome is not None:
+        return Text(job.outcome.value, OUTCOMES[job.outcome])
+    return _known_category(state) if job.started_ms is not None else Text()
+
+
+def _known_category(job: Job) -> Text:
+    return Text("● ?" if job.unknown else f"● {job.category.value}", _style(job))
+
+
+def _path(job: JobStory) -> str:
+    return " → ".join(job.path) if len(job.path) > 1 else "stays" if job.stays else ""
+
+
+def _why_it_waits(standing: Standing) -> str:
+    """When a job may start, if that is known, and what it waits for."""
+    start = "" if standing.start_ms is None else f"may start in {span(standing.start_ms)}: "
+    return f"{start}{standing.reason}"
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def in_words(story: RunTimeline, width: int, lines: int) -> Table:
+    """The newest that was decided and what became of it, in words, newest first, on at most ``lines`` lines."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.width = width
+    table.add_column(justify="right", style="dim", no_wrap=True, min_width=4)
+    table.add_column(ratio=1)
+    for at_ms, event, room in _fitting(story, max(20, width - 7), lines):
+        text = Text(sentence(event), EVENT_STYLES[type(event)])
+        text.truncate(room, overflow="ellipsis")
+        table.add_row(clock(at_ms - story.began_ms), text)
+    return table
+
+
+def _fitting(story: RunTimeline, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
+    """The newest events in words that fit on so many lines, each with how many letters it may have."""
+    for at_ms, event in reversed(story.shown):
+        if lines <= 0:
+            return
+        if type(event) in EVENT_STYLES:
+            needed = -(-len(sentence(event)) // (width - 8))  # words do not break at the last letter
+            yield at_ms, event, min(lines, needed) * (width - 8)
+            lines -= needed
+
+
+def _table(width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.width = width
+    return table

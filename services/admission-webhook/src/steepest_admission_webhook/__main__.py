@@ -1,5 +1,0 @@
-"""``python -m steepest_admission_webhook``."""
-
-from steepest_admission_webhook import main
-
-main()

@@ -1,5 +1,0 @@
-"""``python -m steepest_categorizer``."""
-
-from steepest_categorizer import main
-
-main()

@@ -1,5 +1,0 @@
-"""``python -m steepest_gateway``."""
-
-from steepest_gateway import main
-
-main()

@@ -1,5 +1,0 @@
-"""``python -m steepest_migrator``."""
-
-from steepest_migrator import main
-
-main()

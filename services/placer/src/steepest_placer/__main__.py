@@ -1,5 +1,0 @@
-"""``python -m steepest_placer``."""
-
-from steepest_placer import main
-
-main()

@@ -1,5 +1,0 @@
-"""``python -m steepest_rebalancer``."""
-
-from steepest_rebalancer import main
-
-main()

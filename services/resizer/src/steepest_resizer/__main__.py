@@ -1,5 +1,0 @@
-"""``python -m steepest_resizer``."""
-
-from steepest_resizer import main
-
-main()

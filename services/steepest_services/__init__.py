@@ -1,0 +1,1 @@
+"""The services, a module each: what it reads, what it writes, and how it is put together."""

@@ -1,0 +1,47 @@
+"""The worker-monitor: turns heartbeats into facts and epochs, notices silence, writes the pool's clock, has its metrics.
+
+Reads: ``heartbeats``, ``cluster``
+Writes: ``cluster``: ``Tick``, ``NodeJoined``, ``NodeLost``, ``NodeUsage``, ``ReplicaStarted``,
+    ``CheckpointModeDeclared``, ``CheckpointVerified``, ``ReplicaStopped``, ``EpochMeasured``
+Scales by: a pool
+"""
+
+from __future__ import annotations
+
+from steepest.app.context import ServiceContext
+from steepest.app.service_main import run_service
+from steepest.app.trace_export import trace_effectors
+from steepest.policies.monitor.facts import Facts
+from steepest.policies.monitor.silence import Silence
+from steepest.policies.pickyman.profiler import Profiler
+from steepest.pool_metrics.counters import PoolCounters
+from steepest.pool_metrics.effector import PoolMetrics
+from steepest.pool_metrics.gauges import PoolGauges
+from steepest.runtime.service import Service
+from steepest.runtime.ticker import Ticker
+
+
+def build(context: ServiceContext) -> Service:
+    """The service's parts."""
+    registry = context.metrics.registry
+    counters, gauges = PoolCounters(registry), PoolGauges(registry, context.settings.metrics.jobs)
+    traces = trace_effectors(context.settings.tracing.endpoint)
+    return Service(
+        name="worker-monitor",
+        cluster_deciders=(Silence,),
+        stream_deciders=(Facts, Profiler),
+        effectors=lambda held: (
+            Ticker(context.clock),
+            PoolMetrics(counters, gauges, held.pool),
+            *traces(held),
+        ),
+    )
+
+
+def main() -> None:
+    """Run the service alone, until SIGTERM or SIGINT."""
+    run_service(build)
+
+
+if __name__ == "__main__":
+    main()
