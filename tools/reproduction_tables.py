@@ -1,9 +1,8 @@
 # ruff: noqa: INP001 - a tool, not a package
 """Writes the tables of ``docs/reproduction.md`` from the reports that ``make reproduce`` leaves in ``out/reproduce``.
 
-What stands between ``<!-- NAME -->`` and ``<!-- end -->`` is replaced by the report in the folder of that name: verdicts,
-tables and assumptions. A name is a paper's, or ``PAPER-real`` for its runs with real trainings. What has no report stays
-as it is.
+The text between ``<!-- NAME -->`` and ``<!-- end -->`` is replaced by the report in the folder of that name: verdicts and
+tables. A name is a paper's, or ``PAPER-real`` for its runs with real trainings. A block without a report stays as it is.
 
 Run: ``python tools/reproduction_tables.py [FOLDER]``.
 """
@@ -17,7 +16,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
 
-LEFT_OUT = ("How to read a verdict", "The experiments", "Every load")
+LEFT_OUT = (
+    "How to read a verdict",
+    "The experiments",
+    "Every load",
+    "What had to be assumed",
+    "Assumptions",
+    "What was assumed",
+)
 """Sections of a report that the page has in its own words."""
 
 _BLOCK = re.compile(r"<!-- ((?:specon|flowcon|pickyman|dragon)(?:-real)?) -->\n.*?<!-- end -->", re.DOTALL)

@@ -4,7 +4,7 @@
 
     python -m tests.faults.mutate                   # all of them: after how many seeds each is found
     python -m tests.faults.mutate --only no-fence   # one
-    python -m tests.faults.mutate --page            # and write the table of docs/testing.md
+    python -m tests.faults.mutate --page            # and write the table of docs/faults.md
 
 A patch is applied to a copy of the library, which is played in processes of its own. Its first line says what it does.
 Before, the unharmed code is played with probes (``probes.py``): a mutant is hunted only with the seeds with which it acts
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", default="", help="mutants whose names contain this")
-    parser.add_argument("--page", action="store_true", help="write what was found into docs/testing.md")
+    parser.add_argument("--page", action="store_true", help="write what was found into docs/faults.md")
     given = parser.parse_args(arguments)
     if given.page and given.only:
         parser.error("--page needs all mutants")
@@ -139,7 +139,7 @@ def table(mutants: Mapping[Path, Hunted], first: int) -> str:
     found = [one.seeds for one in mutants.values() if one.what]
     lines = [f"{len(found)} of {len(mutants)} are found, within {max(found, default=0):,} seeds from {first} on:", ""]
     lines += [
-        "| What the patch does | found after seeds | of them, with so many it acts differently |",
+        "| What the patch does | found after seeds | of these, seeds where it acts differently |",
         "|---|---|---|",
     ]
     lines += [

@@ -309,9 +309,6 @@ ONE_END = {
     "policies/steepest/planner_fold.py:CHANGES": "a job that is rejected held nothing",
     "pool_metrics/effector.py:PoolMetrics._ended": "forgets both, and counts how long jobs took that ended",
     "read_models": "tells what became of a request",
-    "sim/reproduce": "no job of an experiment is rejected",
-    "testbed": "likewise",
-    "testing": "makes logs, and reads those of tests",
 }
 """Places where one is handled without the other, and why."""
 

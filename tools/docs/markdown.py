@@ -19,6 +19,9 @@ _FENCE = re.compile(r"^( *)(`{3,}|~{3,})(\S*)[^\n]*\n(.*?)^\1\2`*\s*$", re.MULTI
 _LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^()\s>]*(?:\([^()\s]*\))?[^()\s>]*)>?(?:\s+\"[^\"]*\")?\)")
 _HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_ITEM = re.compile(r"^ *(?:[*-]|\d+\.) +")
+_WRITTEN = re.compile(r"<!-- (?!end).*?<!-- end[^\n]*-->", re.DOTALL)
+_FULL_STOP = re.compile(r"(?<=[.!?:;])\)?\*{0,2}\s+(?=[A-Z(`*\d-])")
 _BOLD = re.compile(r"\*\*([^*\n]+)\*\*")
 
 
@@ -45,6 +48,27 @@ def blocks(text: str) -> Iterator[Block]:
     """A page's fenced blocks."""
     for match in _FENCE.finditer(text):
         yield Block(match[3], match[4])
+
+
+def sentences(text: str) -> Iterator[str]:
+    """A page's sentences, list items and cells of tables, without what a tool writes; code spans are an X."""
+    for paragraph in _paragraphs(prose(_WRITTEN.sub("", text))):
+        plain = _SPAN.sub("X", _LINK.sub(lambda match: match[0].partition("](")[0].lstrip("!["), paragraph))
+        yield from _FULL_STOP.split(plain)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Paragraphs, list items and cells, each as one line."""
+    lines: list[str] = []
+    for line in [*text.splitlines(), ""]:
+        is_row = line.lstrip().startswith("|")
+        if lines and (not line.strip() or is_row or line.startswith("#") or _ITEM.match(line)):
+            yield " ".join(lines)
+            lines = []
+        if is_row:
+            yield from (cell.strip() for cell in line.strip().strip("|").split("|"))
+        elif line.strip() and not line.startswith("#"):
+            lines.append(_ITEM.sub("", line).strip())
 
 
 def links(text: str) -> Iterator[str]:

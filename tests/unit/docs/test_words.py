@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from tools.docs.markdown import ROOT, pages, prose
+from tools.docs.markdown import ROOT, pages, prose, sentences
 
 ARCHAIC = {
     "anew": "again",
@@ -28,6 +30,66 @@ IN_CODE = {
     "whatever": "any, or what it does not depend on",
 }
 """Likewise in docstrings, comments, messages and names, where a sentence has less context."""
+
+TRANSLATED = {
+    r"\bin the mean\b": "on average",
+    r"\bso many\b": "that many, as many, the number of",
+    r"\b(is|are|was|were) taken (to be|for)\b": "counts as, is estimated at",
+    r"\b(comes? to|coming to|came to)\b": "reaches, is, amounts to",
+    r"^Not there\b": "… is not simulated, not implemented",
+    r"\bto spare\b": "remaining",
+    r"\bbut for\b": "except",
+    r"\bbeside\b": "compared with, next to",
+    r"\b(is|are) so[.,;]": "what is true, in a word",
+    r"\bstands? (at|in|on|under|before|between)\b": "is",
+    r"\bto and fro\b": "back and forth",
+    r"^(It|They) as\b": "the noun",
+    r"^What\b.*[^?]$(?<=\.)": "the noun, as the subject",
+}
+"""Phrases that are translated word by word, and what English says instead."""
+
+MOST_WORDS = 35
+"""In a sentence, or in what a colon or a semicolon leaves of it."""
+
+TO_BE_REWRITTEN = {
+    "docs/compose.md",
+    "docs/docker.md",
+    "docs/events.md",
+    "docs/gateway.md",
+    "docs/helm-values.md",
+    "docs/kafka.md",
+    "docs/kubernetes.md",
+    "docs/log-formats.md",
+    "docs/metrics.md",
+    "docs/queue.md",
+    "docs/recordings.md",
+    "docs/sdk.md",
+    "docs/settings.md",
+    "docs/specon.md",
+    "services/README.md",
+    "tests/golden/README.md",
+}
+"""Pages that the rules about phrases and lengths do not hold yet."""
+
+CODE_TO_BE_REWRITTEN = (
+    "libs/steepest/src/steepest/app/",
+    "libs/steepest/src/steepest/cli/",
+    "libs/steepest/src/steepest/client/",
+    "libs/steepest/src/steepest/cluster/",
+    "libs/steepest/src/steepest/collector/",
+    "libs/steepest/src/steepest/events/",
+    "libs/steepest/src/steepest/gateway/",
+    "libs/steepest/src/steepest/invariants/",
+    "libs/steepest/src/steepest/log/",
+    "libs/steepest/src/steepest/policies/",
+    "libs/steepest/src/steepest/testing/",
+    "libs/steepest/src/steepest/training_logs/",
+    "libs/steepest/src/steepest/untrusted/",
+)
+"""Packages whose docstrings the rule about phrases does not hold yet."""
+
+QUOTED = {"docs/invariants.md": "## The checkers"}
+"""Headings of parts that repeat docstrings word by word, up to the next heading of their level."""
 
 TERMS = {
     "log/files/atomic_write.py": (".aside",),  # part of a file name that earlier versions wrote
@@ -60,6 +122,65 @@ def test_no_page_uses_an_archaic_word() -> None:
     ]
 
     assert found == []
+
+
+def _rewritten() -> Iterator[tuple[str, str]]:
+    """The sentences of the pages that hold all rules, each with its page."""
+    for page in pages():
+        name = page.relative_to(ROOT).as_posix()
+        if name not in TO_BE_REWRITTEN and not name.startswith("tests/data/"):
+            text = page.read_text()
+            if quoted := QUOTED.get(name):
+                text = re.sub(rf"^{quoted}\n.*?(?=^## )", "", text, flags=re.MULTILINE | re.DOTALL)
+            yield from ((name, sentence) for sentence in sentences(text))
+
+
+def test_no_page_is_translated_word_by_word() -> None:
+    """Each phrase has a plain one."""
+    found = [
+        f"{name}: {match[0]}: write {instead}: {sentence}"
+        for name, sentence in _rewritten()
+        for phrase, instead in TRANSLATED.items()
+        if (match := re.search(phrase, sentence, re.IGNORECASE))
+    ]
+
+    assert found == []
+
+
+def test_no_sentence_is_too_long() -> None:
+    """A sentence is understood on first reading."""
+    found = [f"{name}: {sentence}" for name, sentence in _rewritten() if len(sentence.split()) > MOST_WORDS]
+
+    assert found == []
+
+
+def _docstrings(file: Path) -> Iterator[str]:
+    """The paragraphs of each docstring, of attributes too, each as one line."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield from (" ".join(one.split()) for one in re.split(r"\n\s*\n|\n(?=\s+\w+: )", text))
+
+
+def test_no_docstring_is_translated_word_by_word() -> None:
+    """Each phrase has a plain one, in docstrings too."""
+    found = [
+        f"{name}: {match[0]}: write {instead}: {paragraph}"
+        for top in ("libs", "services")
+        for file in sorted((ROOT / top).rglob("*.py"))
+        if not (name := file.relative_to(ROOT).as_posix()).startswith(CODE_TO_BE_REWRITTEN)
+        for paragraph in _docstrings(file)
+        for phrase, instead in TRANSLATED.items()
+        if not phrase.startswith("^What") and (match := re.search(phrase, paragraph, re.IGNORECASE))
+    ]
+
+    assert found == []
+
+
+def test_pages_to_be_rewritten_are_there() -> None:
+    """A page or package that was removed leaves the lists."""
+    listed = sorted({*TO_BE_REWRITTEN, *QUOTED, *CODE_TO_BE_REWRITTEN})
+    assert [name for name in listed if not (ROOT / name).exists()] == []
 
 
 def test_no_code_uses_an_archaic_word() -> None:

@@ -35,10 +35,10 @@ PAGE = Path(__file__).parents[3] / "docs" / "plan-machine.md"
 BLOCK = re.compile(r"(?<=<!-- drawn -->\n).*(?=<!-- end -->)", re.DOTALL)
 REFUSALS = re.compile(r"(?<=<!-- refusals -->\n).*(?=<!-- end of refusals -->)", re.DOTALL)
 ASKED: dict[str, Iterable[Refusal]] = {
-    "a placement": (*PLACEMENT, Void.NO_ROOM_COMING, NoRoom.UNKNOWN_NODE, *NO_ROOM),
-    "a migration": (*STALE_MOVE, *IMMOVABLE, *MOVE, NoRoom.UNKNOWN_NODE, *NO_ROOM),
-    "a suspension": (*STALE_MOVE, *IMMOVABLE, *TRANSITION, *SUSPENSION),
-    "scaling or moving a gang": (*STALE_MOVE, *IMMOVABLE, *TRANSITION, *REARRANGEMENT, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+    "placement": (*PLACEMENT, Void.NO_ROOM_COMING, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+    "migration": (*STALE_MOVE, *IMMOVABLE, *MOVE, NoRoom.UNKNOWN_NODE, *NO_ROOM),
+    "suspension": (*STALE_MOVE, *IMMOVABLE, *TRANSITION, *SUSPENSION),
+    "scale, move": (*STALE_MOVE, *IMMOVABLE, *TRANSITION, *REARRANGEMENT, NoRoom.UNKNOWN_NODE, *NO_ROOM),
 }
 SPECIAL = {Result.DONE_TARGET_GONE: Result.DONE, Result.FAILED_STOPPED: Result.FAILED}
 """Results that need no word of their own where their plain form leads to the same stage."""
@@ -63,20 +63,29 @@ def edges(kind: PlanKind, first: Stage) -> Iterator[tuple[str, str, str]]:
 
 
 def draw() -> str:
-    """One diagram for each way to begin."""
-    parts = []
+    """One diagram for the ways to begin that lead through the same steps."""
+    alike: dict[tuple[str, ...], list[str]] = {}
     for (kind, mode), first in BEGINNINGS.items():
-        lines = [f"    {a} --> {b}" + (f": {word}" if word else "") for a, word, b in edges(kind, first)]
-        title = f"### {kind}" + (f", {mode}" if mode else "")
-        parts.append("\n".join((title, "", "```mermaid", "stateDiagram-v2", *lines, "```", "")))
+        lines = tuple(f"    {a} --> {b}" + (f": {word}" if word else "") for a, word, b in edges(kind, first))
+        alike.setdefault(lines, []).append(f"{kind}, {mode}" if mode else str(kind))
+    parts = [
+        "\n".join((f"### {'; '.join(titles)}", "", "```mermaid", "stateDiagram-v2", *lines, "```", ""))
+        for lines, titles in alike.items()
+    ]
     return "\n" + "\n".join(parts) + "\n"
 
 
 def list_refusals() -> str:
-    """What makes each kind of plan void, in the order in which it is asked."""
-    lines = ["| of | code | sentence |", "|---|---|---|"]
+    """What makes each kind of plan void, with the place of each reason in the order in which they are checked."""
+    places: dict[tuple[str, str], dict[str, int]] = {}
     for kind, refusals in ASKED.items():
-        lines += [f"| {kind} | `{refusal}` | {plain(refusal.sentence)} |" for refusal in refusals]
+        for place, refusal in enumerate(refusals, 1):
+            places.setdefault((str(refusal), plain(refusal.sentence)), {})[kind] = place
+    lines = [f"| code | sentence | {' | '.join(ASKED)} |", "|---|---|" + "---:|" * len(ASKED)]
+    lines += [
+        f"| `{code}` | {sentence} | {' | '.join(str(of.get(kind, '')) for kind in ASKED)} |"
+        for (code, sentence), of in places.items()
+    ]
     return "\n".join(("", *lines, "", ""))
 
 

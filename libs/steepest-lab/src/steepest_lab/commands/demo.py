@@ -146,7 +146,7 @@ def demo(
 
 
 class Asked(NamedTuple):
-    """What is asked of a run.
+    """The options of a run.
 
     Attributes:
         pairs: Of runs, to compare; 0: none.
@@ -181,7 +181,7 @@ def _why_no_links() -> str:
 
 @contextlib.contextmanager
 def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
-    """The workload on the nodes that were asked for."""
+    """The workload on the requested nodes."""
     from steepest_lab.demo import engines
 
     if cluster == DOCKER:
@@ -381,7 +381,7 @@ def _finish(
 
 
 def _tell_beside(beside: DemoComparison | DemoWhatIf) -> None:
-    """The figures that count, beside those of fair sharing."""
+    """Prints the figures compared with fair sharing."""
     from steepest_lab.demo.beside import lateness, what_if
     from steepest_lab.demo.beside.comparison import DemoComparison, comparison_table, verdicts
 

@@ -1,4 +1,4 @@
-"""``steepest reproduce``: the published experiments again, in virtual time or in earnest, beside what was published.
+"""``steepest reproduce``: the published experiments again, simulated or real, compared with the published results.
 
 Owns the command's options and its outputs. Must never know an experiment.
 """
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from steepest_lab.testbed.run import RunResult, RunTask
 
 PAPER_NAMES = ("specon", "flowcon")
-"""Those of ``steepest_lab.sim.reproduce.papers``, which a described command need not import; a test compares them."""
+"""The papers of ``steepest_lab.sim.reproduce.papers``, named here to save the import; a test compares them."""
 
 PICKYMAN = "pickyman"
 """Its claims are no effects on published workloads, so its experiments have a form of their own."""
 
 PICKYMAN_PARTS = ("run-times", "overheads", "cluster")
-"""Those of ``steepest_lab.testbed.preemption.run.RealPart``; a test compares them."""
+"""The parts of ``steepest_lab.testbed.preemption.run.RealPart``; a test compares them."""
 
 GANGS = "dragon"
 """Its claims are about loads that it does not state: they are stated here, and have a report of their own."""
 
 GANG_PARTS = ("not-scaled", "dragon", "no-scaling", "no-locality", "fixed")
-"""Those of ``steepest_lab.testbed.gang_runs.PARTS``; a test compares them."""
+"""The parts of ``steepest_lab.testbed.gang_runs.PARTS``; a test compares them."""
 
 SPECON_PARTS = ("fixed-20", "mixed-20")
 FLOWCON_PARTS = ("flowcon-3", "flowcon-5", "flowcon-10", "flowcon-15", "flowcon2-20")
@@ -188,7 +188,7 @@ def _real(name: str, count: int, out: Path, parts: Sequence[str]) -> Reproductio
 
 
 def _reporter(total: int) -> OnRun:
-    """Say after each run what came out, and how long the rest will take if it goes on so."""
+    """Print after each run its result, and an estimate of the remaining time."""
     import statistics
     import time
 

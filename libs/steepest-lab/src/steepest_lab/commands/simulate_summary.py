@@ -1,4 +1,4 @@
-"""What ``steepest simulate`` gives back: tables for people, and files.
+"""Output of ``steepest simulate``: tables for people, and files.
 
 Owns the words and the columns. Must never know how a result came about.
 """
@@ -137,7 +137,7 @@ def _mean_t90(runs: Sequence[Summary]) -> str:
 
 
 def _changes(by_policy: Mapping[str, Sequence[Summary]]) -> list[PairedChanges]:
-    """What each policy changes against the first one of its kind, but for those first ones."""
+    """Changes of each policy against the first one of its kind, except of these first ones."""
     firsts: dict[str, str] = {}
     for policy in by_policy:
         firsts.setdefault(_kind(policy), policy)
@@ -168,7 +168,7 @@ def _kind(policy: str) -> str:
 
 
 def _notes(results: Sequence[SimulationResult]) -> Iterable[str]:
-    """What the figures do not tell, each once."""
+    """Notes on the figures, each once."""
     policies = list(dict.fromkeys(result.policy for result in results))
     kinds = list(dict.fromkeys(map(_kind, policies)))
     if len(kinds) > 1:

@@ -22,7 +22,7 @@ PYTHON = "python3"
 
 @contextlib.contextmanager
 def own_engines(given: DemoWorkload) -> Iterator[DemoWorkload]:
-    """The workload on engines of one's own, each as large as the node it stands for.
+    """The workload on its own engines, one for each node and of the node's size.
 
     Raises:
         InputError: What they need is missing.

@@ -1,4 +1,4 @@
-"""What a run came to: tables for people and one object for programs, both made of its story. Pure."""
+"""The result of a run: tables for people and one object for programs, both from its timeline. Pure."""
 
 from __future__ import annotations
 

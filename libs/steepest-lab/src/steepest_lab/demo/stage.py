@@ -25,7 +25,7 @@ def refuse_without_libraries() -> None:
 
 
 def own_folder(asked: Path | None) -> Path:
-    """An empty folder: the one asked for, or the next free ``.steepest/demo-<n>``.
+    """An empty folder: the requested one, or the next free ``.steepest/demo-<n>``.
 
     Raises:
         InputError: The folder asked for holds something.

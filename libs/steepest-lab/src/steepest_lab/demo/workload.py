@@ -1,4 +1,4 @@
-"""What the demo runs: uneven nodes, and trainings that arrive over time. Pure: one seed, one workload.
+"""The demo's workload: uneven nodes, and trainings that arrive over time. Pure: one seed, one workload.
 
 It owns sizes and times, which were tuned so that a run shows what its policies do and ends within three minutes on two
 cores. It must never know how jobs are run or shown.
@@ -34,7 +34,7 @@ CORES = 2
 
 JOBS = 12
 REQUEST = Resources(cpu_m=50)
-"""What a job reserves: little, so that it is the growth of jobs that decides where they go, and not their requests."""
+"""A job's reservation: little, so that the growth of jobs decides where they go, and not their requests."""
 
 START_CORE_S = 0.2
 """CPU time that a job needs before its first step."""
@@ -63,7 +63,7 @@ MIN_RUN_MS = 4_000
 """How long a job of the demo runs before it may be suspended."""
 
 GANG_REQUEST = Resources(cpu_m=125)
-"""What each replica of the gang reserves: both together as much as the urgent job lacks on the largest node."""
+"""Reservation of each replica of the gang: both together as much as the urgent job lacks on the largest node."""
 
 URGENT_REQUEST = Resources(cpu_m=400)
 """More than is free on any node while the gang runs."""
@@ -120,8 +120,8 @@ LINE_UP = (
     "vae",
     "softmax",
 )
-"""Kinds in the order of their arrival. ``spread`` puts the first, fourth and seventh on the largest node: one that cannot
-be checkpointed and converges soon, beside two that learn for long, so that it asks for another place and has to stay."""
+"""Kinds in the order of their arrival. ``spread`` puts the first, fourth and seventh on the largest node. One of them
+cannot be checkpointed and converges soon, and two learn for long, so it requests another place and must stay."""
 
 
 PRIORITIES = {named.name: named.priority for named in PRIORITY_CLASSES}
@@ -133,7 +133,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: Seconds from the beginning of the demo, or from the time when ``after`` jobs have ended.
         core_s: CPU time that it needs on the machine that the recipes were measured on.
-        after: So many jobs end before it is submitted.
+        after: Number of jobs that end before it is submitted.
     """
 
     at_s: float

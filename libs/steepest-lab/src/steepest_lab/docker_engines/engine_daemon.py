@@ -28,7 +28,7 @@ START_S = 60.0
 """An engine starts in 3 s on two idle cores."""
 
 STOP_S = 5.0
-"""A daemon with connected clients does not exit by itself; it has no state worth waiting for."""
+"""A daemon with connected clients does not exit on its own; it has no state worth waiting for."""
 
 _LONGEST_SOCKET = 107
 _PERIOD_US = 100_000
@@ -150,7 +150,7 @@ class DockerEngine:
         self._daemon = None
 
     def _unmount(self) -> None:
-        """Unmount what is left: a daemon that was started after a killed one does not unmount its folder."""
+        """Unmount left-over mounts: a daemon that starts after a killed one does not unmount its folder."""
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for mount in reversed(mounts):
             if Path(mount).is_relative_to(self.folder):

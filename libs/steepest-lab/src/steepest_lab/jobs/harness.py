@@ -75,7 +75,7 @@ def options(name: str, *, steps: int, batches: int) -> Options:
 
 
 def gang_options(name: str, *, steps: int, batches: int) -> tuple[Options, GangOptions]:
-    """Likewise for a job of a server and workers, with how they work together."""
+    """Parses the command line of a job with a server and workers."""
     parser = _parser(name, steps)
     parser.add_argument("--asynchronous", action="store_true", help="no worker waits for another one")
     parser.add_argument("--patience", type=float, default=300.0, help="seconds to wait for peers that start later")

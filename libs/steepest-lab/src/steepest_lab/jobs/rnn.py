@@ -57,7 +57,7 @@ class Recurrence:
 
 
 class RowReader:
-    """Classifies noisy digits by the last states of one recurrence or several, of which each reads the rows in its way."""
+    """Classifies noisy digits by the last states of recurrences, each of which reads the rows in its own order."""
 
     def __init__(self, seed: int, directions: Sequence[int], *, shortest: int = ROWS) -> None:
         """Draw the parameters.
@@ -65,7 +65,7 @@ class RowReader:
         Args:
             seed: Of the parameters.
             directions: For each recurrence 1 (from the first row on) or −1 (from the last one).
-            shortest: Each digit keeps at least so many of its first rows; how many, is drawn.
+            shortest: Each digit keeps at least this many of its first rows; the number is drawn.
         """
         self._images, self._labels = digits()
         self._directions, self._shortest = directions, shortest

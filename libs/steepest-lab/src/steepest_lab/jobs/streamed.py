@@ -41,7 +41,7 @@ _BUFFER_BYTES = 1 << 17
 
 @dataclass(frozen=True)
 class StreamedOptions:
-    """What to train, and for how long.
+    """Options of the training: data, model and length.
 
     Attributes:
         data: Path of the images on the server.
@@ -91,7 +91,7 @@ class DataServer:
         return self._ask("GET", path).read()
 
     def pieces(self, path: str, first: int, count: int, length: int) -> Iterator[bytes]:
-        """So many pieces of a file, each of ``length`` bytes, the first one from byte ``first`` on.
+        """``count`` pieces of a file, each of ``length`` bytes, from byte ``first`` on.
 
         Raises:
             OSError: The server does not send them all.

@@ -1,4 +1,4 @@
-"""The data sets of the job ``streamed``: handwritten digits, enlarged and with noise, as many as are asked for.
+"""The data sets of the job ``streamed``: any number of handwritten digits, enlarged and with noise.
 
 A record is a label and the grey values of an image, a byte each. The features' projection is a matrix of single-precision
 numbers, pixels × features.
@@ -29,7 +29,7 @@ def enlarged_digits() -> tuple[Array, Labels]:
 
 
 def write_images(path: Path, count: int, seed: int = 0) -> None:
-    """Writes a data set of so many images."""
+    """Writes a data set of ``count`` images."""
     images, labels = enlarged_digits()
     rng = np.random.default_rng(seed)
     with path.open("wb") as file:
@@ -43,7 +43,7 @@ def write_images(path: Path, count: int, seed: int = 0) -> None:
 
 
 def write_features(path: Path, features: int, seed: int = 0) -> None:
-    """Writes a random projection to so many features."""
+    """Writes a random projection to ``features`` features."""
     rng = np.random.default_rng(seed)
     projection = rng.standard_normal((PIXELS, features), np.float32) / np.float32(PIXELS**0.5)
     path.write_bytes(projection.tobytes())

@@ -43,7 +43,7 @@ class MeanChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PairedChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy beside another one under the same seeds; None where a figure is unknown.
+    """A policy compared with another one under the same seeds; None where a figure is unknown.
 
     Attributes:
         against: The other policy.
@@ -69,7 +69,7 @@ def paired_changes(runs: Sequence[Summary], against: str) -> PairedChanges:
     """What a policy changes.
 
     Args:
-        runs: Its runs, at least one, each summed up beside the run of the other policy under the same seed.
+        runs: Its runs, at least one, each summed up with the run of the other policy under the same seed.
         against: The other policy.
     """
     shares = [run.late_share for run in runs if run.late_share is not None]

@@ -4,7 +4,7 @@ Two kinds. The *live* ones are parameters of a pool: the deciders, the view and 
 (:mod:`steepest_lab.sim.system`). The *allocation* policies are published baselines that decide at each event who runs and
 with how much (:mod:`steepest_lab.sim.allocation`); they have no live wiring, so that there is one implementation of each.
 
-ProCon is of the first kind in all but one thing: what its placement goes by stands in no pool's log, so that only a
+ProCon is of the first kind in all but one thing: the inputs of its placement are in no pool's log, so that only a
 simulated pool can have it.
 """
 
@@ -57,7 +57,7 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LIVE: Mapping[str, PoolPolicy] = {name: PoolPolicy(about=each.about, switches=name) for name, each in POLICIES.items()}
-"""Those that `steepest up` runs, by name."""
+"""The policies that `steepest up` runs, by name."""
 
 POOL: Mapping[str, PoolPolicy] = {
     **LIVE,

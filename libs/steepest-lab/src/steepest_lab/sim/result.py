@@ -125,9 +125,9 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
     scale_downs: int = 0
     partial_gang_ms_max: int = 0
 
-    def summary(self, beside: SimulationResult | None = None) -> Summary:
-        """Compute the summary figures; ``beside``: the run of the same jobs that this one is compared with."""
-        others = [] if beside is None else beside.jobs
+    def summary(self, other: SimulationResult | None = None) -> Summary:
+        """Compute the summary figures; ``other``: the run of the same jobs that this one is compared with."""
+        others = [] if other is None else other.jobs
         both, learned = _in_both(self.jobs, others, "end_s"), _in_both(self.jobs, others, "learned_s")
         later = [job.jct_s / other.jct_s - 1 for job, other in both if other.jct_s > 0]
         jcts, makespan, t90s = _jcts(self.jobs), _makespan(self.jobs), _t90s(self.jobs)
@@ -142,7 +142,7 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True):
             p90_jct=_quantile(jcts, 0.9),
             p99_jct=_quantile(jcts, 0.99),
             mean_t90=_mean(t90s) if t90s else None,
-            left_out=None if beside is None else len(self.jobs) - len(both),
+            left_out=None if other is None else len(self.jobs) - len(both),
             late_share=sum(one > LATE for one in later) / len(later) if later else None,
             late_worst=max(later) if later else None,
             mean_jct_change=_change(both, lambda jobs: _mean(_jcts(jobs))),

@@ -23,7 +23,8 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         replicas: Number of replicas; a job of n GPUs in a trace without replicas is one replica.
         min_replicas: The fewest that it can run with; 0: ``replicas``.
         max_replicas: The most that it can make use of; 0: ``replicas``.
-        servers: Parameter servers beside the replicas; each requests the CPU and memory of a replica, and no GPU.
+        servers: Parameter servers in addition to the replicas; each requests the CPU and memory of a replica, and no
+            GPU.
         exchanged_mib: What each replica exchanges with the others at each iteration, in MiB.
         asynchronous: Whether surplus replicas may leave while the others train on.
         work_s: Seconds from start to end if it runs alone, with all it requests, on a node of speed 1.

@@ -37,11 +37,11 @@ class LockstepMember(Protocol):
 
     @property
     def may_leave(self) -> bool:
-        """Whether the others go on without it."""
+        """Whether the others continue without it."""
 
     @property
     def exchanged_mib(self) -> float:
-        """What each worker of its gang exchanges at a step, in MiB."""
+        """Exchange of each worker of its gang at a step, in MiB."""
 
     @property
     def runs_on(self) -> LockstepNode:

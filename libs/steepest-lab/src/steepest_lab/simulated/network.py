@@ -52,14 +52,14 @@ class Network:
         self._loads: dict[Hashable, Mapping[Link, float]] = {}
 
     def join(self, user: Hashable, loads: Mapping[Link, float]) -> Sequence[Hashable]:
-        """Somebody uses links, by so many MiB at each step; whose share becomes smaller by that."""
+        """Add a user of links, with its MiB on each at every step; return the users whose share becomes smaller."""
         self._loads[user] = loads
         for link, load in loads.items():
             self._users.setdefault(link, {})[user] = load
         return self._beside(user, loads)
 
     def leave(self, user: Hashable) -> Sequence[Hashable]:
-        """Somebody uses no link any more; whose share becomes larger by that."""
+        """Remove a user of links; return the users whose share becomes larger."""
         loads = self._loads.pop(user, {})
         for link in loads:
             del self._users[link][user]
@@ -82,7 +82,7 @@ class Network:
 
 
 def loads_of(members: Sequence[Place], exchanged_mib: float) -> dict[Link, float]:
-    """What a gang loads its links with at each step, in MiB."""
+    """The load of a gang on its links at each step, in MiB."""
     workers: dict[str, int] = {}
     servers: dict[str, int] = {}
     for member in members:

@@ -151,7 +151,7 @@ class SimulatedNode:
         self.retime()
 
     def _wanted(self, trainings: Sequence[CpuConsumer]) -> tuple[list[int], list[int | None]]:
-        """What each can use, and its limit."""
+        """The CPU that each replica can use, and its limit."""
         demands = [self._gives_m if one.model.demand_m is None else one.model.demand_m for one in trainings]
         return demands, [one.limit_m for one in trainings]
 

@@ -32,7 +32,7 @@ class End(Protocol):
     """Called when a wait is over."""
 
     def __call__(self, *, in_time: bool) -> None:
-        """``in_time``: the condition came to hold before the timeout."""
+        """``in_time``: the condition held before the timeout."""
 
 
 _STATES = {

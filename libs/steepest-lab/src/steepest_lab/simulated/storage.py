@@ -10,11 +10,11 @@ from collections.abc import Callable
 from steepest_lab.simulated.timeline import Timeline, Timer
 
 LEFT_MIB = 1e-9
-"""What rounding may leave of a transfer that is over."""
+"""Rounding error of a finished transfer."""
 
 
 class Transfer:
-    """So many MiB on their way to or from the storage."""
+    """A transfer to or from the storage."""
 
     __slots__ = ("_storage", "done", "left_mib", "most_mib_s", "rate_mib_s")
 
@@ -34,7 +34,7 @@ class SharedStorage:
     """A volume with one bandwidth for all. A transfer that begins or ends costs O(transfers under way)."""
 
     def __init__(self, timeline: Timeline, mib_s: float) -> None:
-        """A volume that moves so many MiB a second, to and from all nodes together."""
+        """A volume that moves ``mib_s`` MiB a second, to and from all nodes together."""
         self._timeline = timeline
         self._mib_s = mib_s
         self._under_way: dict[Transfer, None] = {}

@@ -240,7 +240,7 @@ class Training:
             self._node.retime()
 
     def exit(self, status: int) -> None:
-        """Exit by itself."""
+        """Exit without a request."""
         self._finish(ReplicaPhase.EXITED, status)
 
     def kill(self) -> None:

@@ -35,7 +35,7 @@ class SharedBandwidth:
         self._lock = threading.Lock()
 
     def take(self, count: int) -> None:
-        """Wait until so many bytes may pass. Each connection waits with one chunk, so they take turns."""
+        """Wait until ``count`` bytes may pass. Each connection waits with one chunk, so they take turns."""
         with self._lock:
             self._free_s = max(self._free_s, time.monotonic()) + count / self._bytes_s
             until_s = self._free_s

@@ -1,4 +1,4 @@
-"""What a training's start and each of its steps cost in CPU time, measured before an experiment, on one of its nodes.
+"""CPU time of a training's start and of each step, measured before an experiment on one of its nodes.
 
 Lengths are in CPU time, so that the ratios of lengths and arrivals are those of the experiment on any machine.
 """
@@ -30,7 +30,7 @@ _PROBE = (
 _TIMEOUT_S = 120
 
 Probe = Callable[[str, int], float]
-"""The CPU time in seconds of a training of some kind with so many steps, alone on its node."""
+"""The CPU time in seconds of a training, by its kind and number of steps, alone on its node."""
 
 
 def costs(nodes: Testbed, models: Iterable[str], step: Sequence[str] = ONE_BATCH) -> dict[str, Cost]:

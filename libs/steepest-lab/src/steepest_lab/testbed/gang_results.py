@@ -1,4 +1,4 @@
-"""The results of runs with real gangs: each arm beside the one that scales nothing, and DRAGON without a part."""
+"""Results of runs with real gangs: each arm against the one that scales nothing, and DRAGON without a part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steepest_lab.testbed.gang_runs import PARTS, GangRun, StepCost
 FILES = ("report.md", "results.json")
 
 CLAIMED = "65 % less completion time and 20 to 30 points more utilisation than under the default Kubernetes scheduler"
-"""What the paper's abstract claims."""
+"""The claims of the paper's abstract."""
 
 COLUMNS: Mapping[str, str] = {
     "completion_s": "mean completion, s",
@@ -44,7 +44,7 @@ class GangFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GangChange(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean change of a figure under an arm beside another one, with the same seeds, in percent.
+    """The mean change of a figure under an arm compared with another one, with the same seeds, in percent.
 
     Attributes:
         low: Of the 95 % confidence interval, as ``high``; None: of a single pair.
@@ -59,7 +59,7 @@ class GangChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GangResults(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the runs came to.
+    """The results of all runs.
 
     Attributes:
         link_mbit: The rate of the nodes' links; None: they had none.
@@ -79,7 +79,7 @@ class GangResults(msgspec.Struct, frozen=True, kw_only=True):
 def results(
     found: Mapping[str, Sequence[GangRun]], step: StepCost, link_mbit: int | None, why_no_links: str, jobs: int
 ) -> GangResults:
-    """What all runs came to."""
+    """The results of all runs."""
     return GangResults(
         repetitions=len(next(iter(found.values()))),
         jobs=jobs,
@@ -99,7 +99,7 @@ def _figures(found: Mapping[str, Sequence[GangRun]]) -> Iterator[GangFigure]:
 
 
 def _pairs() -> Iterator[tuple[str, str]]:
-    """Which arm is set beside which: each beside the baseline, and ``dragon`` beside itself without a part, the ablation."""
+    """Which arms are compared: each with the baseline, and ``dragon`` with itself without a part, the ablation."""
     baseline, *others = PARTS.values()
     yield from ((other, baseline) for other in others)
     yield from ((PARTS["dragon"], PARTS[without]) for without in ("no-scaling", "no-locality"))

@@ -31,7 +31,7 @@ from steepest_lab.demo.play import Play
 
 JOBS = 12
 MINUTES = 3
-"""What a run takes, about."""
+"""The approximate duration of a run."""
 
 PARTS: Mapping[str, str] = {
     "not-scaled": "gangs, not scaled",
@@ -47,7 +47,7 @@ _PROBE_S = 300.0
 
 
 class GangRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run came to, in real seconds.
+    """The result of one run, in real seconds.
 
     Attributes:
         completion_s: Mean time from a job's submission to its end.
@@ -68,7 +68,7 @@ class GangRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has ended, beside its recording, so that a part of the runs can be made at another time.
+    """An ended run, stored with its recording, so that the other runs can be made at another time.
 
     Attributes:
         made_of: What was run: another number, length or link is another run.
@@ -80,7 +80,7 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepCost(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step of a server and one worker takes, in milliseconds: on one node, and on two."""
+    """Duration of a step of a server and one worker, in milliseconds: on one node, and on two."""
 
     one_node_ms: float
     two_nodes_ms: float
@@ -114,7 +114,7 @@ def runs(
 
     Args:
         repetitions: Of each arm, with seeds from 0.
-        folder: For the recordings and what each came to; a run of the same jobs that has ended there is not repeated.
+        folder: For the recordings and their results; a run of the same jobs that has ended there is not repeated.
         link_mbit: The rate of the nodes' links; None: there are none.
         on_run: Is called after each run that was made with its arm and seed.
         jobs: How many.
@@ -173,7 +173,7 @@ def _result_of(state: Path) -> Path:
 
 
 def _kept(state: Path, made_of: tuple[int, float, int | None]) -> GangRun | None:
-    """What a run of these jobs came to that has ended; None: it was not made, or its file cannot be read."""
+    """The result of an ended run of these jobs; None if it was not made, or its file cannot be read."""
     try:
         kept = msgspec.json.decode(_result_of(state).read_bytes(), type=KeptRun)
     except (OSError, msgspec.DecodeError):

@@ -13,7 +13,7 @@ PAPERS: Mapping[str, Paper] = {paper.name: paper for paper in (specon.PAPER, flo
 """By name."""
 
 ON_ENGINES = (flowcon.PAPER.name,)
-"""Those that set limits, which emulated nodes have as caps only."""
+"""Papers that need soft limits; emulated nodes have only hard caps."""
 
 
 @contextlib.contextmanager

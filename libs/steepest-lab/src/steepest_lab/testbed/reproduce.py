@@ -26,7 +26,7 @@ OnRun = Callable[[RunTask, RunResult], None]
 
 
 def tasks(paper: Paper, count: int) -> list[RunTask]:
-    """Every run of so many repetitions."""
+    """Every run of ``count`` repetitions."""
     return [task for one in paper.experiments for seed in range(count) for task in runs_of(one, seed)]
 
 
@@ -65,7 +65,7 @@ def repetitions(paper: Paper, count: int, folder: Path, on_run: OnRun) -> Iterat
 
 
 def interruptions(paper: Paper, count: int) -> list[Pause]:
-    """What saving and resuming costs, in so many repetitions; nothing for a paper that moves no job.
+    """The costs of saving and resuming, in ``count`` repetitions; empty for a paper that moves no job.
 
     Raises:
         ClusterError: A training failed, or did not save or resume in time.

@@ -109,7 +109,7 @@ def repetition(
         nodes: Where it runs.
         folder: For the recordings.
         on_run: Is called after each run.
-        most_jobs: Only so many jobs, the first ones.
+        most_jobs: At most this many jobs, the first ones.
 
     Raises:
         ClusterError: A job failed.

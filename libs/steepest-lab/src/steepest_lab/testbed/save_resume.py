@@ -1,4 +1,4 @@
-"""What saving and resuming costs a training, by how far it has come (thesis §3.2, Figures 3.2 and 3.3).
+"""The cost of saving and resuming a training, by its progress (thesis §3.2, Figures 3.2 and 3.3).
 
 A training of each kind runs alone on two emulated nodes by turns. At each point it saves on request, is stopped, and resumes
 on the other node from what it saved. Its cost is the time from the request to the first step after it, in real seconds.
@@ -29,7 +29,7 @@ POINTS = (0.2, 0.4, 0.6, 0.8)
 """Shares of the training at which it is interrupted."""
 
 LENGTH_S = 5.0
-"""CPU time of each training: what is saved does not depend on it."""
+"""CPU time of each training; the size of its checkpoint does not depend on it."""
 
 NODE_M = 800
 TIMEOUT_S = 60.0

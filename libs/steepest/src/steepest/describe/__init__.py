@@ -140,7 +140,7 @@ def _submitted(event: c.JobSubmitted) -> str:
 
 
 def _asked(spec: c.JobSpec) -> str:
-    """What a job requests: ``300m CPU``, or of a gang ``300m CPU for each of 2 replicas (worker)``."""
+    """A job's request: ``300m CPU``, or of a gang ``300m CPU for each of 2 replicas (worker)``."""
     if not spec.is_gang:
         return format_resources(spec.chief_requests)
     return ", ".join(
@@ -285,7 +285,7 @@ def fair_standing(job: c.FairStanding, at_ms: int) -> str:
 
 
 def fair_ends(job: c.FairStanding, at_ms: int) -> list[str]:
-    """When it would end under fair sharing, and when it is due, seen from that time; what is unknown is left out."""
+    """A job's fair end and due time, relative to that time; unknown ones are left out."""
     found = []
     for what, when_ms in (("ends under fair sharing", job.fair_end_ms), ("is due", job.due_ms)):
         if when_ms is not None:

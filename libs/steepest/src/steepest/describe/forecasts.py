@@ -1,4 +1,4 @@
-"""Sentences for what is measured of a job's epochs, and for what is predicted of its run time and of preemptions."""
+"""Sentences for a job's measured epochs, its predicted run time, and predicted preemptions."""
 
 from __future__ import annotations
 

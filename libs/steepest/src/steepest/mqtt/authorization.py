@@ -26,7 +26,7 @@ DEVICES_MOST = 1_000
 
 
 class Authorization:
-    """What each device may report.
+    """The reports that each device may send.
 
     Attributes:
         agents_of: The agents on whose nodes a job is or was, by job.
@@ -51,7 +51,7 @@ class Authorization:
             self._note(event.job, event.node)
 
     def restore(self, saved: dict[str, list[str]]) -> None:
-        """Add what is known so far to what was saved, and keep both in ``saved``."""
+        """Add the knowledge so far to the saved one, and keep both in ``saved``."""
         known, self.agents_of = self.agents_of, saved
         for job, nodes in known.items():
             for node in nodes:

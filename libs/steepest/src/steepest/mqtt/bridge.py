@@ -39,7 +39,7 @@ from steepest.view.cluster_view import ClusterView
 logger = Logger()
 
 SAVE_EVERY_S = 10.0
-"""A restart reads the log of about this long again, to find what was appended last."""
+"""A restart reads about this much of the log again, to find the last appends."""
 
 VIEW_WAIT_S = 5.0
 """The first report of a job may arrive before the view has the job. A job that is still unknown after this is refused."""
@@ -239,7 +239,7 @@ class MqttBridge(Effector):
         return self._admission.admit(self._view, message)
 
     async def _view_is_current(self) -> None:
-        """Wait until the view holds what is on the pool's log now."""
+        """Wait until the view has reached the present end of the pool's log."""
         if self._partition is None:
             return
         async for attempt in patiently():

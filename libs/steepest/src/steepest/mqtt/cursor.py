@@ -50,7 +50,7 @@ def origin(message: DeviceMessage) -> str:
 
 
 class BridgeCursor:
-    """What the bridge remembers of messages and jobs, saved in a file and completed from the log.
+    """The bridge's memory of messages and jobs, saved in a file and completed from the log.
 
     Attributes:
         deduplication: The last messages of each device.

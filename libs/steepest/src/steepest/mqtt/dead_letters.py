@@ -16,7 +16,7 @@ from steepest.runtime.decode import new_record
 from steepest.runtime.layout import DEAD_LETTERS
 
 TOPIC = "mqtt"
-"""Stands for the source topic; the letter's key is the topic at the broker."""
+"""Name in the place of the source topic; the letter's key is the topic at the broker."""
 
 MAX_A_MINUTE = 100
 """Letters. Refusals beyond that are only counted and logged, so that a device that floods the bridge fills no disk."""
@@ -53,5 +53,5 @@ class MessageDeadLetters:
 
 
 def _name(topic: str, payload: bytes) -> int:
-    """Stands for the offset that a message does not have."""
+    """A digest in the place of the offset that a message does not have."""
     return int(hashlib.sha256(topic.encode() + b"\0" + payload).hexdigest()[:NAME_DIGITS], 16)

@@ -37,7 +37,7 @@ class SequenceCheck(enum.Enum):
 
 
 class DeviceStream(msgspec.Struct):
-    """What is remembered of a stream.
+    """The remembered messages of a stream.
 
     Attributes:
         last: Its highest number.
@@ -49,7 +49,7 @@ class DeviceStream(msgspec.Struct):
 
 
 class Deduplication:
-    """What is remembered of all streams.
+    """The remembered messages of all streams.
 
     Attributes:
         streams: By name; the stream of the last message is at the end.

@@ -1,4 +1,4 @@
-"""The format of messages over MQTT: topics and payloads to events, and what is refused.
+"""The format of messages over MQTT: from topics and payloads to events or refusals.
 
 Pure. It owns the format and every check that needs only the message. It must never know the broker, the log, or earlier
 messages.

@@ -33,7 +33,7 @@ MAX_BATCH = RECEIVE_MAXIMUM
 """Messages that are handled together."""
 
 MAX_PACKET_BYTES = 2**20
-"""The broker itself drops what is larger. What is smaller and still too large becomes a dead letter."""
+"""The broker itself drops larger messages. A smaller one that is still too large becomes a dead letter."""
 
 SESSION_NEVER_EXPIRES = 0xFFFF_FFFF
 

@@ -1,4 +1,4 @@
-"""Values of a label that users or nodes choose: only so many become series."""
+"""Bounds the number of series of a label whose values users or nodes choose."""
 
 from __future__ import annotations
 

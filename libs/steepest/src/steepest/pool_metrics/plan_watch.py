@@ -48,7 +48,7 @@ class PlanWatch:
         self._left: dict[str, dict[str, None]] = {}
 
     def begin(self, view: ClusterView) -> None:
-        """Go on from what the view holds; what ended before was not seen."""
+        """Begin with the view's state; plans that ended before are not counted."""
         self._flying = {plan.id: WatchedPlan(plan, plan.resumes) for plan in view.in_flight.values()}
         self._left = {job: left for job, left in self._left.items() if job in view.jobs}
 

@@ -27,7 +27,7 @@ NODES_MOST = 50
 """Nodes that have series of their own, by name; the sums of all others are one node more, ``other``."""
 
 QUEUES_MOST = 16
-"""Likewise queues."""
+"""Queues with their own series, by name; the sums of all others are the queue ``other``."""
 
 MIB = 1024 * 1024
 UNKNOWN = "unknown"
@@ -49,7 +49,7 @@ class PoolSample(msgspec.Struct):
 
 
 class GaugeDefinition(msgspec.Struct, frozen=True):
-    """A gauge: what it means, and its labels beside the pool."""
+    """A gauge: its meaning, and its labels in addition to the pool."""
 
     about: str
     labels: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ NODE_GAUGES: Mapping[str, NodeGauge] = {
 
 
 class JobGauge(msgspec.Struct, frozen=True):
-    """A gauge of a job that an operator asked for: what it means, and its value, None where that is unknown."""
+    """A gauge of single jobs: its meaning, and its value, None if that is unknown."""
 
     about: str
     value: Callable[[Job], float | None]

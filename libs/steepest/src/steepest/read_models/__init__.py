@@ -1,1 +1,1 @@
-"""What programs and people are shown of a pool: rows of jobs and nodes, stories, explanations, comparisons. Pure."""
+"""Views of a pool for programs and people: rows of jobs and nodes, timelines, explanations, comparisons. Pure."""

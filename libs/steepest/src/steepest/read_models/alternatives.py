@@ -1,4 +1,4 @@
-"""What else could have been decided, why it was not, and what would have to be different for it to be.
+"""Alternatives to a decision: why each was not chosen, and what would have to change for it to be.
 
 It owns the formulas and these sentences, for every kind of decision; a kind that it does not know is explained by its rule
 and its inputs alone. Pure: a function of the event and of the view that has folded it. Algorithms 4 and 5 are SpeCon's,
@@ -23,14 +23,14 @@ NODES_MOST = 16
 """Nodes that are named as alternatives."""
 
 NAMED_MOST = 4
-"""Other jobs on its node that are named beside a job's limit."""
+"""Number of other jobs on the node that are named with a job's limit."""
 
 ENOUGH_M = round(1000 * ENOUGH)
-"""A job that gets the CPU that it can use but for this is not limited by the policy ``steepest``."""
+"""The policy ``steepest`` does not limit a job that lacks at most this much of the CPU that it can use."""
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
-    """What was not decided.
+    """An alternative that was not decided.
 
     Attributes:
         option: A node, a move, a limit, or the void plan itself.
@@ -87,7 +87,7 @@ FAIR_FORMULA = (
 
 
 def explained(view: ClusterView, event: c.ClusterEvent, job: str, void: str = "") -> Explained:
-    """What explains a decision about a job.
+    """The explanation of a decision about a job.
 
     Args:
         view: The pool, which has just folded the event.
@@ -371,7 +371,7 @@ def _without_limit(view: ClusterView, event: c.LimitsPlanned, me: c.FairStanding
 
 
 def _turn(view: ClusterView, one: c.FairStanding) -> tuple[int, float, str]:
-    """In which order what is to spare is given away: ascending."""
+    """Key of the order in which jobs get slack, ascending."""
     return -_priority(view, one), -_index(one), one.job
 
 
@@ -394,7 +394,7 @@ def _worth(one: c.FairStanding) -> str:
 
 
 def _due(one: c.FairStanding, me: c.FairStanding) -> str:
-    """What a job needs now, and how its due time stands to that of another one."""
+    """The minimum that a job needs now, and its due time relative to another job's."""
     needs = f"{one.must_m}m CPU of {one.job}"
     if one.due_ms is None or me.due_ms is None:
         return needs

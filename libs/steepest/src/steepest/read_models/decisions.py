@@ -1,4 +1,4 @@
-"""What was decided, and what became of it, one entry an event: for the API and the live page.
+"""Decisions and their outcomes, one entry an event: for the API and the live page.
 
 It owns which events are entries. Pure: a function of the log.
 """
@@ -26,7 +26,7 @@ ENTRIES = (
     c.NodeGone,
     c.StepFailed,
 )
-"""The events that are entries: those of the terminal's view, and what was asked for."""
+"""The events that are entries: those of the terminal's view, and requests."""
 
 
 class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

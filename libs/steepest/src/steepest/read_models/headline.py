@@ -1,4 +1,4 @@
-"""What a run comes to in four figures: when its jobs end, how long all of it takes, and when they have learned. Pure.
+"""Four figures of a run: mean and median completion, makespan, and the time until jobs have learned most. Pure.
 
 T90 is the time from a job's submission until 90 % of its own loss reduction is done: of the difference between the means of
 its first and its last interval. It is what a policy that schedules by growth improves first: a job that has learned and

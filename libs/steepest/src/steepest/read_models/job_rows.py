@@ -138,7 +138,7 @@ def job_row(
         pool: What the job is in.
         job: The job.
         progress: Its newest report, where one is known that is newer than the pool's facts.
-        standing: Where it stands in the queue, if it waits.
+        standing: Its position in the queue, if it waits.
     """
     stopped, limit, command = pool.has_stopped(job), job.limit, masked_command(job.spec.command)
     return JobRow(
@@ -225,7 +225,7 @@ def running_ms(job: Job, now_ms: int) -> int | None:
 
 
 def _time_left(pool: PoolMoment, job: Job) -> TimeLeft | None:
-    """What PickyMan predicts where it plans; else what the job's pace says."""
+    """PickyMan's prediction if it plans, else the estimate from the job's pace."""
     from steepest.policies.pickyman.running import predicted_left  # noqa: PLC0415 - few commands need it
 
     if pool.view.parameters.pickyman.on and (predicted := predicted_left(job, pool.view.counted_ms)) is not None:

@@ -1,4 +1,4 @@
-"""The story of a job: what was decided about it, from which inputs, and what it waits for now.
+"""The timeline of a job: the decisions about it, their inputs, and why it waits now.
 
 It owns what belongs to the timeline. Pure: a function of the log and the view; printing is the caller's.
 """
@@ -59,7 +59,7 @@ STEPS = (
 """Events that carry a decision out, or say what a process does."""
 
 OTHERS_SHOWN = 4
-"""Of the jobs that a node was divided among, beside the job itself."""
+"""Number of other jobs of a divided node that are shown with a job."""
 
 
 class TimelineEntry(msgspec.Struct, kw_only=True):
@@ -158,7 +158,7 @@ class TimelineCollector:
             self._entries.append(_limits_entry(view, event, mine, received))
 
     def story(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
-        """The story up to where the view stands."""
+        """The job's timeline up to the view's position."""
         job = view.jobs[self._job]
         does = _does(view, job, _why_there(view, job, self._standing, self._at_ms))
         return JobTimeline(
@@ -289,11 +289,11 @@ BEING = {
     PlanKind.CANCEL: "cancelled on",
     PlanKind.CLEAR: "stopped, because a replica ended, on",
 }
-"""What a plan in flight does to its job, as a part of a sentence."""
+"""The effect of a plan in flight on its job, as a part of a sentence."""
 
 
 def _does(view: ClusterView, job: Job, why_there: str) -> str:
-    """What a job does or waits for, and why."""
+    """The job's activity or the reason why it waits."""
     plan = view.plan_of(job)
     if job.phase is Phase.ENDED:
         return f"{job.name} has ended: {_how_over(job)}"
@@ -360,13 +360,13 @@ def _why_not_on(node: Node, job: Job) -> str:
 
 
 def _why_not_allowed(node: Node, job: Job) -> str:
-    """What keeps a job away from a node that takes jobs; empty where nothing does."""
+    """Why a job may not run on a node that takes jobs; empty if it may."""
     why = why_not_allowed(job.spec.node_rule, node) if node.is_open else ""
     return f"the job may not run on node {node.name}: {why}" if why else ""
 
 
 def _on_lost_nodes(view: ClusterView, job: Job) -> Iterator[str]:
-    """What frees a job of which a node is lost."""
+    """What frees a job that is on a lost node."""
     plan = view.plan_of(job)
     planned = (*plan.sources, *plan.targets) if plan is not None else ()
     held = () if job.phase is Phase.ENDED else (*job.nodes, *planned)
@@ -429,7 +429,7 @@ def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_
 
 
 def _under_steepest(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
-    """What the newest plan of its node says of it."""
+    """The job in the newest plan of its node."""
     if not is_managed(job) and not is_divided(view, job):
         return "steepest neither limits nor moves it, because it is a gang or uses GPUs"
     if standing is None:

@@ -1,4 +1,4 @@
-"""The timeline of a run: what the cluster log says of each job, folded record by record. Pure.
+"""The timeline of a run: each job's records in the cluster log, folded one by one. Pure.
 
 It owns what people want to know and the view does not remember: the course of the categories and losses, the moves and
 their cost. The live view, the report and the picture are made of it, so that all of them say what the recording says.
@@ -144,7 +144,7 @@ class RunTimeline:
 
     @classmethod
     def resumed(cls, view: ClusterView, now_ms: int) -> RunTimeline:
-        """The story from a view on: what was before is known of each job only as far as the view remembers it."""
+        """The timeline from a view on. Of earlier records it knows only the view's memory of each job."""
         story = cls()
         story.view = view
         story.began_ms = story.now_ms = now_ms

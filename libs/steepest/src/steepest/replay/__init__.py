@@ -1,1 +1,1 @@
-"""Recordings folded through the deciders again, and what was decided then compared with what is decided now."""
+"""Folds recordings through the deciders again, and compares the recorded decisions with the new ones."""

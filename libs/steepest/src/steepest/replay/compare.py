@@ -1,4 +1,4 @@
-"""What was decided then beside what is decided now: stream by stream, id by id, byte by byte.
+"""Compares recorded decisions with new ones: stream by stream, id by id, byte by byte.
 
 It owns what counts as a difference. Explanations (``because``) are compared only where the recorded ``logic`` is today's; a
 decision beyond the last recorded one of its stream is *not yet recorded*, because the process may have been stopped between
@@ -48,7 +48,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay found.
+    """The result of a replay.
 
     Attributes:
         decisions: How many decisions were made again and compared.

@@ -18,7 +18,7 @@ from steepest.runtime.decode import received
 from steepest.runtime.layout import Layout
 
 FROM_OUTSIDE = (PoolConfigured, JobSubmitted, JobCancelRequested)
-"""What people write on ``cluster``. All of the other topics comes from outside."""
+"""Events that people write to ``cluster``. All records of the other topics come from outside."""
 
 TOPICS = ("cluster", "loss", "heartbeats")
 

@@ -16,7 +16,7 @@ from steepest.log.files.file_log import FileLog
 
 
 async def record(source: Log, into: FileLog, *, follow: bool = False) -> AsyncIterator[int]:
-    """Copy what is in the source's topics beyond what the recording has; give the number copied after each batch.
+    """Copy the records of the source's topics that the recording lacks; yield the number copied after each batch.
 
     What comes meanwhile is left for the next call, unless it is followed. The topics' ends are looked up in their order,
     that of decisions first: so a recording of a system that runs has all that they were decided about.
@@ -120,7 +120,7 @@ async def replace_recording(source: Log, folder: Path, partitions: Mapping[str, 
     """Copy all that is in the source's topics, and put it in the place of the recording that is in a folder.
 
     That one stays as it is until the copy is complete; where copying fails it stays for good. A death between the two
-    renames that change them leaves the earlier one beside it, and the next call puts it back first.
+    renames that change them leaves the earlier one next to it, and the next call puts it back first.
 
     Args:
         source: Any log that has these topics.
@@ -169,7 +169,7 @@ def _change_places(folder: Path, copy: Path, before: Path) -> None:
 
 
 def _check_only_a_recording(folder: Path) -> None:
-    """What is not the recorder's is nothing that it may remove."""
+    """Refuse a folder with files that the recorder did not write, because it may not remove them."""
     for path in sorted(folder.rglob("*")):
         of_partition = path.suffix in {".jsonl", ".lock"} and path.stem.isdecimal() and path.parent.parent == folder
         of_recording = path.name in {"recording.json", "recording.lock"} and path.parent == folder

@@ -24,7 +24,7 @@ from steepest.view.cluster_view import ClusterView
 BATCH = 10_000
 
 ANY_POOL = TopicPartition("cluster")
-"""Stands for the output partition of a decision about another topic: only ids and values are compared."""
+"""Placeholder for the output partition of a decision about another topic: only ids and values are compared."""
 
 
 class Replay:
@@ -65,7 +65,7 @@ class Replay:
     # --- the three kinds of topic ----------------------------------------------------------------------------------------
 
     async def _note_refused(self, at: TopicPartition) -> None:
-        """What live readers could not read, they passed over; so does the replay.
+        """Note records that live readers could not read, so that the replay skips them too.
 
         That is the record with the letter's bytes: after a loss of the newest records, another one may have its offset.
         """
@@ -183,7 +183,7 @@ class Replay:
 
 
 def _sound(record: Record) -> Record:
-    """A record that was changed by hand is folded as it stands, so that its consequences are seen."""
+    """A record that was changed by hand is folded unchanged, so that its consequences are seen."""
     return msgspec.structs.replace(record, damage="") if record.damage else record
 
 

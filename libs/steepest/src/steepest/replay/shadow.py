@@ -1,4 +1,4 @@
-"""A candidate policy beside the live one, which decides the same and does nothing.
+"""Runs a candidate policy on the live log: it decides and performs nothing.
 
 It owns which records go to whom, and the report job by job. It must never append anything.
 """

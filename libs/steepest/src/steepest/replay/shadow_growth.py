@@ -1,4 +1,4 @@
-"""A candidate beside the live categorizer: the same losses under other parameters, and where that leads elsewhere.
+"""Compares a candidate with the live categorizer: the same losses under other parameters, and the differences.
 
 It owns what is compared: for each job, when it passed into which category, and when it asked for another place. What the
 live categorizer has not decided yet is not compared.
@@ -28,7 +28,7 @@ class GrowthStep(msgspec.Struct, frozen=True):
 
 
 class CategoryHistory(msgspec.Struct, kw_only=True):
-    """What one categorizer made of one job.
+    """The categories that one categorizer gave to one job.
 
     Attributes:
         steps: Its passages, in order.

@@ -1,4 +1,4 @@
-"""A candidate beside the live deciders of a pool: asked at every record what it would do in their place.
+"""Compares a candidate with the live deciders of a pool: at every record, what it would plan in their place.
 
 It owns what the candidate sees, and what counts as a difference. Two sets of deciders read one log. The live ones, with
 the live parameters, decide again what they decided (``steepest replay`` proves that). The candidates see the same history
@@ -49,11 +49,11 @@ GANGS = len(ASKED)
 """The gang-scheduler's place among the deciders."""
 
 OWN_TIMES = ("passed_counted_ms", "acted_counted_ms", "served")
-"""What the candidate's gang-scheduler remembers of itself."""
+"""The state of the candidate's gang-scheduler."""
 
 
 class DifferenceKind(enum.StrEnum):
-    """What is decided about a job."""
+    """The kind of a decision about a job."""
 
     PLACE = "place"
     MOVE = "move"

@@ -1,4 +1,4 @@
-"""What both loops do around a batch: wait for its records, and report what was decided in it."""
+"""Steps around a batch that both loops share: wait for its records, and report its decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 
 
 async def poll_or_stop(reader: Reader, stopped: asyncio.Task[Any], max_records: int) -> Sequence[Record]:
-    """The next records; none once ``stopped`` has ended. What is not read now is read the next time."""
+    """The next records; none once ``stopped`` has ended. Unread records are read the next time."""
     return await unless_stopped(reader.poll(max_records=max_records), stopped) or ()
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: each record that could not be read, reported once, with its place and the reason. The reader goes on.
+"""Dead letters: each unreadable record is reported once, with its position and the reason. The reader continues.
 
 It owns the letter's size and id. Every process that meets the same record writes the same letter under the same id, so a
 reader of letters counts it once; and a process that starts again does not write a letter that is there.
@@ -21,10 +21,10 @@ from steepest.runtime.monitoring.metric_defs import Metrics
 logger = Logger()
 
 WRITER = "reader"
-"""Stands for the decider in the id of a letter."""
+"""Name in the place of the decider in a letter's id."""
 
 LETTER_BYTES = 64 * 1024
-"""A letter keeps this much of its record's value, and of its key and headers; what is longer was never meant to be read."""
+"""A letter keeps this much of its record's value, key and headers."""
 
 
 class DeadLetters:

@@ -1,4 +1,4 @@
-"""What a decider made, with the headers under which it is appended: ids by cause, the chain of predecessors, nothing twice.
+"""A decider's decisions with the headers of their records: ids by cause, the chain of predecessors, nothing twice.
 
 It owns the first of the three writers' rules, and is the only place that makes a decision's id: an id is ``(decider, epoch,
 topic, partition, offset, index)`` of its cause, and names the id before it on the same output partition. After a restart
@@ -37,7 +37,7 @@ class MintedDecision(msgspec.Struct, frozen=True, gc=False):
 
 
 class StreamInLog(msgspec.Struct):
-    """What a scan has found of one stream in one output partition.
+    """The decisions of one stream that a scan has found in one output partition.
 
     Attributes:
         newest: The newest decision.
@@ -51,7 +51,7 @@ class StreamInLog(msgspec.Struct):
 
 
 Found = dict[tuple[str, TopicPartition], StreamInLog]
-"""What is in the log, by stream and output partition."""
+"""The scanned streams in the log, by stream and output partition."""
 
 
 class DecisionStream:
@@ -120,7 +120,7 @@ class DecisionStream:
     # --- what is in the log already ------------------------------------------------------------------------------------
 
     def fence(self, found: Found) -> None:
-        """Leave out what is in the log already."""
+        """Leave out decisions that are already in the log."""
         self._found = {
             (stream, to): one
             for (stream, to), one in found.items()
@@ -149,7 +149,7 @@ class DecisionStream:
         return bool(self._found)
 
     def newest_cause(self, epoch: str) -> tuple[int, int | None] | None:
-        """Position and time of the newest record of an epoch that was decided about, as far as what was found says."""
+        """Position and time of the newest record of an epoch that caused one of the found decisions."""
         causes = [(one.newest.offset, one.at_ms) for one in self._found_of(epoch)]
         return max(causes, key=lambda cause: (cause[0], cause[1] is not None), default=None)
 
@@ -199,7 +199,7 @@ class DecisionStream:
         return False
 
     def _leave(self, stream: str, to: TopicPartition, newest: DecisionId) -> None:
-        """What follows is new. Its predecessor is what is in the log, also where another version decided that.
+        """Treat the next decisions as new. Their predecessor is the newest one in the log, also one of another version.
 
         A scan may find no more than a late copy of a decision that is older than the newest one of the snapshot.
         """

@@ -66,7 +66,7 @@ def minted_record(minted: MintedDecision) -> NewRecord:
 
 
 def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int, trace: str = "") -> NewRecord:
-    """What a user asks for as a record to append, which every reader can read.
+    """A user's request as a record to append, which every reader can read.
 
     A request belongs to the trace of its caller, if ``trace`` is its ``traceparent``; otherwise its name begins one.
 

@@ -1,4 +1,4 @@
-"""What an effector is: it follows a pool's log, acts on the world, and reports facts.
+"""Effectors: they follow a pool's log, act on the world, and report facts.
 
 ``caught_up`` and ``observe`` are called in the log's order and must not wait; ``run`` does the waiting. An effector acts on
 nothing that it has not read from the log, and its reports are accepted once, also where it is restarted in between.

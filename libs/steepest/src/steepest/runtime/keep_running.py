@@ -19,7 +19,7 @@ logger = Logger()
 
 
 class Loop(Protocol):
-    """What follows a log."""
+    """A loop that follows a log."""
 
     @property
     def name(self) -> str:

@@ -140,7 +140,7 @@ class PoolLoop:
         self._live_from = await self._log.end(self.at)
 
     def _check_reaches(self, begin: int) -> None:
-        """Refuse a log whose beginning was removed where no snapshot stands for it."""
+        """Refuse a log whose beginning was removed if no snapshot covers the removed records."""
         if self.view.position < begin:
             raise LogEpochError(
                 f"{self.at} is kept from {begin} on, and no usable snapshot of it reaches so far: the pool cannot be known",

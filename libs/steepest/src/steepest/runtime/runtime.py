@@ -63,7 +63,7 @@ class Runtime:
             metrics: Where they are counted.
             pool_share: Which of the pools are this process's, while others run the same service; None: all.
             shares: Likewise the share of a stream decider's topic; None: all partitions.
-            upkeep: What else runs beside the loops, until they are to stop.
+            upkeep: What else runs with the loops, until they stop.
         """
         self.health = Health(clock)
         self.metrics = metrics or Metrics()

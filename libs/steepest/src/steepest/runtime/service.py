@@ -1,4 +1,4 @@
-"""What a service is: the deciders and effectors that one composition root puts together. Data only; the runtime runs it."""
+"""A service: the deciders and effectors that one composition root combines. Data only; the runtime runs it."""
 
 from __future__ import annotations
 

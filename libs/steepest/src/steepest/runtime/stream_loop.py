@@ -79,7 +79,7 @@ class PartitionLoop(msgspec.Struct):
 
 
 class DueSnapshot(msgspec.Struct):
-    """A lane's snapshot, on its way to the log behind the outputs that it stands for.
+    """A lane's snapshot, to be kept after the outputs that it covers are in the log.
 
     Attributes:
         is_settled: Whether it is beyond all that a scan has found, so that the next scan need not look for that again.
@@ -135,11 +135,11 @@ class StreamLoop:
         await follow_assignments(self._share, stop, self._follow, self._wait, self._idle)
 
     def _wait(self) -> None:
-        """What there is to follow is not dealt yet."""
+        """Report that no partitions are assigned yet."""
         self._health.wait(self.name)
 
     def _idle(self) -> None:
-        """There is nothing to follow, and nothing is wrong with that."""
+        """Report that there is nothing to follow, which is no fault."""
         self._health.progress(self.name, 0, 0, ready=True)
 
     async def _follow(self, partitions: Sequence[TopicPartition], stop: asyncio.Event) -> None:
@@ -206,7 +206,7 @@ class StreamLoop:
         return lane
 
     def _pass_over_removed(self, lane: PartitionLoop, begin: int) -> None:
-        """Begin behind what was removed: it can no longer be decided about, and the rest can."""
+        """Begin behind the removed records, about which nothing can be decided any more."""
         missed = begin - lane.position
         if missed > 0:
             self._metrics.missed.labels(self.name).inc(missed)
@@ -214,7 +214,7 @@ class StreamLoop:
             lane.position = begin
 
     async def _next(self, reader: Reader, stopped: asyncio.Task[Any]) -> Sequence[Record]:
-        """The next records. What is being appended is waited for before them, unless they are there already."""
+        """The next records. Wait first for running appends, unless records are already there."""
         if self._keeping is not None:
             if records := await reader.poll(max_records=CHUNK, timeout_s=0):
                 return records
@@ -222,7 +222,7 @@ class StreamLoop:
         return await poll_or_stop(reader, stopped, CHUNK)
 
     async def _batch(self, reader: Reader, records: Sequence[Record]) -> None:
-        """Decide about these and what else is there already, and append what was decided."""
+        """Decide about these records and all that are already there, and append the decisions."""
         out: list[NewRecord] = []
         count = 0
         first = records[0] if records else None
@@ -246,7 +246,7 @@ class StreamLoop:
     async def _keep(
         self, out: Sequence[NewRecord], snapshots: Sequence[DueSnapshot], first: Record | None = None
     ) -> None:
-        """Append the outputs of a batch that begins with ``first``, and then keep the snapshots that stand for them."""
+        """Append the outputs of a batch that begins with ``first``, and then keep the snapshots that cover them."""
         if out:
             await self._log.append(out)
             if first is not None and first.offset >= self._lanes[first.at].live_from:
@@ -264,7 +264,7 @@ class StreamLoop:
             self._metrics.snapshots.labels(self.name).inc()
 
     async def _kept(self) -> None:
-        """Wait until what is being appended is in the log.
+        """Wait until running appends are in the log.
 
         Raises:
             LogUnavailableError: It may not be: run again.
@@ -309,7 +309,7 @@ class StreamLoop:
         self._health.progress(self.name, position, lag, ready=ready)
 
     def _due(self, after: int) -> list[DueSnapshot]:
-        """Snapshots, as of now, of the lanes whose last ones are old, or so many records behind."""
+        """Snapshots, as of now, of the lanes whose last one is old or ``after`` records behind."""
         due, now = [], self._clock.monotonic()
         for lane in self._lanes.values():
             if lane.position - lane.saved < after and now - lane.saved_at < SNAPSHOT_AFTER_S:

@@ -25,7 +25,7 @@ class Ticker(Effector):
         self._caught_up = asyncio.Event()
 
     def caught_up(self, view: ClusterView) -> None:
-        """Go on from the counted time that the log holds."""
+        """Continue from the counted time of the log."""
         self._period_ms = view.parameters.tick_ms
         self._counted_ms = max(self._counted_ms, view.counted_ms)
         self._caught_up.set()

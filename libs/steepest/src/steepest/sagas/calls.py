@@ -15,7 +15,7 @@ START_S = 60.0
 """How long a node may take to accept a process."""
 
 SLACK_S = 15.0
-"""What a call may take beyond its own limit: SIGKILL, say, and a slow disk."""
+"""Time that a call may take beyond its own limit, for SIGKILL or a slow disk."""
 
 LOOK_UP_S = 10.0
 """How long looking up may take, which changes nothing and reads little."""
@@ -77,7 +77,7 @@ OneCall = CheckpointCall | ReleaseCall | StopCall | StartCall | WaitCall | Looku
 
 
 class GatherCall(msgspec.Struct, frozen=True):
-    """Calls for several replicas side by side; answered by a tuple of their answers, errors among them.
+    """Concurrent calls for several replicas; the answer is a tuple of their answers and errors.
 
     Attributes:
         timeout_s: Of each.
@@ -88,6 +88,6 @@ class GatherCall(msgspec.Struct, frozen=True):
 
 
 Call = OneCall | GatherCall
-"""What a step asks its shell for."""
+"""A call that a step asks its shell to make."""
 
 Calls = Generator[Call, Any, c.ClusterEvent]

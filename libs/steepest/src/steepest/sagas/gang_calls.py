@@ -43,7 +43,7 @@ from steepest.sagas.step_task import (
 from steepest.view.state import PlanKind
 
 Answers = Sequence[Any]
-"""What each replica answered, in the order of the task's members: a result, or a ``ClusterError``."""
+"""Each replica's answer, in the order of the task's members: a result, or a ``ClusterError``."""
 
 
 def start(task: StepTask) -> Calls:

@@ -1,4 +1,4 @@
-"""Removes from the cluster what is not needed any more: jobs that are over, and processes that should not run.
+"""Removes ended jobs, and processes that should not run, from the cluster.
 
 It owns the tidying. It must never know plans: those are the migrator's.
 
@@ -47,7 +47,7 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What runs of a job by the log.
+    """The running processes of a job, by the log.
 
     Attributes:
         replicas: Each with its node; none of a job that does not run.
@@ -95,7 +95,7 @@ class Janitor:
         self._behind_plans: dict[str, int] = {}  # jobs to look up once no plan is about them, and which incarnation
 
     def caught_up(self, view: ClusterView) -> None:
-        """What ended while no janitor ran may be there still."""
+        """Begin with the view's jobs: those that ended while no janitor ran may still be on the cluster."""
         over = [job.name for job in view.jobs if job.phase is Phase.ENDED and job.incarnation]
         self._over = {name: self._over.get(name, view.counted_ms) for name in over}
         for plan in view.in_flight.values():
@@ -110,7 +110,7 @@ class Janitor:
                 self._work.put_nowait(Ended(_replicas(job)))
 
     def observe(self, view: ClusterView, event: c.ClusterEvent, *, accepted: bool = True) -> None:
-        """Notice what is over, and what is astray; ``accepted``: whether the event counts."""
+        """Notice ended jobs and stray processes; ``accepted``: whether the event counts."""
         match event:
             case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
                 self._starts.pop(name, None)

@@ -1,4 +1,4 @@
-"""Which CPU limits are to be set: those of the newest plans, and those that may not be in force.
+"""Decides which CPU limits to set: those of the newest plans, and those that may not be in force.
 
 A limit is a value that is set and not a step that is taken, so nothing fences it: setting it twice is setting it once, the
 call names the incarnation, and the newest plan holds. A resizer that starts sets every limit of its log again, because one
@@ -23,7 +23,7 @@ OF_LIMITS = frozenset({c.LimitsPlanned, c.LimitsApplied, c.LimitsRefused})
 
 
 class LimitTask(msgspec.Struct, frozen=True):
-    """A limit that an incarnation is to have.
+    """A limit to set for an incarnation.
 
     Attributes:
         indices: Its replicas that run, each of which is to have it.
@@ -137,6 +137,6 @@ def _refused(task: LimitTask, error: ClusterError) -> c.LimitsRefused:
 
 
 def _differs(job: Job, outcome: c.LimitsApplied) -> bool:
-    """Whether an outcome that does not count shows that a running job has another limit than it is to have."""
+    """Whether an outcome that does not count shows that a running job has another limit than the planned one."""
     limit = job.limit
     return limit is not None and outcome.incarnation == job.incarnation and outcome.cpu_m != limit.cpu_m

@@ -1,4 +1,4 @@
-"""What the migrator does next about the plans in flight: begin a step, act on one that was read back, or conclude.
+"""Decides the migrator's next action for plans in flight: begin a step, act on one that was read back, or conclude.
 
 It owns the rules of the saga. A step is begun once, and acted on only where its ``StepBegun`` is read back and the view
 still holds the plan. A step whose migrator is gone is taken over under a new attempt, which makes any later report of the
@@ -38,10 +38,10 @@ class SendEvent(msgspec.Struct, frozen=True):
 
 
 class PlanProgress(msgspec.Struct):
-    """What this migrator has done about a plan in flight, and seen of it.
+    """This migrator's actions for a plan in flight, and its observations.
 
     Attributes:
-        sent: The attempts that it has begun; a conclusion after attempt n stands under −1 − n.
+        sent: The attempts that it has begun; a conclusion after attempt n has the number −1 − n.
         acting: The attempt of its own that is acted on, until its outcome is in the log.
         first_start: The attempt of its own that is the first START of an incarnation.
         attempt: The newest beginning seen that counts, of any migrator.
@@ -78,7 +78,7 @@ class MigrationMachine:
         self._turns = PlacingTurns(placed_at_once) if placed_at_once is not None else None
 
     def caught_up(self, view: ClusterView, now_ms: int) -> None:
-        """Take over what is under way and not in this migrator's hands. ``now_ms`` is the time of the wall clock."""
+        """Take over running plans that this migrator does not handle yet. ``now_ms`` is the time of the wall clock."""
         self._plans = {plan: progress for plan, progress in self._plans.items() if plan in view.in_flight}
         for progress in self._plans.values():
             # What was sent may have been read as history, where it did not count and nothing took it back.
@@ -161,7 +161,7 @@ class MigrationMachine:
             self.due.append(action)
 
     def _take_back(self, _: ClusterView, begun: c.StepBegun, *, ours: bool) -> None:
-        """Forget a beginning that does not count: a record before it has changed what is due, under the same number."""
+        """Forget a begun step that does not count: an earlier record has changed the due step."""
         if ours and (progress := self._plans.get(begun.plan)) is not None:
             progress.sent.pop(begun.attempt, None)
 

@@ -46,7 +46,7 @@ class Migrator(Effector):
     # --- following the log (nothing here waits) ------------------------------------------------------------------------
 
     def caught_up(self, view: ClusterView) -> None:
-        """Take over what is under way and not in our own hands."""
+        """Take over running plans that this migrator does not handle yet."""
         self._machine.caught_up(view, self._clock.now_ms())
         self._queue_due(view)
         self._janitor.caught_up(view)
@@ -81,7 +81,7 @@ class Migrator(Effector):
     # --- doing ---------------------------------------------------------------------------------------------------------
 
     async def run(self, send: Send) -> None:
-        """Do what was queued; steps of different plans run side by side."""
+        """Do the queued steps; steps of different plans run concurrently."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._janitor.run(send))
             while True:

@@ -1,4 +1,4 @@
-"""What the migrator must do next about a plan: the pure part of its saga.
+"""Decides the migrator's next action for a plan: the pure part of its saga.
 
 It reads the view and decides nothing that the view does not hold, so a migrator that restarts goes on where the log
 ends. How a plan moves on when an outcome is folded is in :mod:`steepest.view.plans`.

@@ -1,4 +1,4 @@
-"""Which first placements may begin, where many are planned together: so many at a time, and the others in turn.
+"""Limit how many first placements begin at the same time; the others take turns.
 
 A placement has a limit of time from its beginning. If all began together, a cluster that is slower than the queue is long
 would meet none of these limits, and would do work that is given up. So the number follows what the cluster achieves, as the
@@ -54,7 +54,7 @@ class PlacingTurns:
         return plan in self._queue
 
     def note(self, event: c.ClusterEvent, in_flight: Container[str]) -> None:
-        """Take in what a record says of the plans that have a turn; a failed one waits before it is tried again."""
+        """Update the plans that have a turn from a record; a failed plan waits before it is tried again."""
         if isinstance(event, c.Tick):  # a plan may also end by an event that does not name it
             self._begun = {plan: None for plan in self._begun if plan in in_flight}
             return

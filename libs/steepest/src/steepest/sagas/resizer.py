@@ -20,7 +20,7 @@ LIMIT_S = 15.0
 
 
 class Resizer(Effector):
-    """Sets CPU limits, of one job one after the other, of several side by side."""
+    """Sets CPU limits: of one job in order, of several jobs concurrently."""
 
     name = "resizer"
 
@@ -49,7 +49,7 @@ class Resizer(Effector):
         self._machine.due.clear()
 
     async def run(self, send: Send) -> None:
-        """Set what is due."""
+        """Set the due limits."""
         async with asyncio.TaskGroup() as group:
             while True:
                 job = await self._work.get()

@@ -42,7 +42,7 @@ from steepest.sagas.step_task import (
 from steepest.view.state import Plan
 
 PATIENCE = 3
-"""Halves of a predicted wait that a save is given beside its own limit."""
+"""Halves of a predicted wait that a save gets in addition to its own limit."""
 
 
 def call_limit_s(step: c.Step, limits: MoveLimits) -> float:

@@ -34,7 +34,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.
         saver: The replica that saves for all.
-        gang: Of a gang, the replicas that are acted on: all of them or those that leave, but for those that have ended.
+        gang: Of a gang, the replicas of the step: all of them or those that leave, except ended ones.
         sizes: Of a gang that is started, how many replicas of each role it has.
         stop_step: Of a gang, the last step that is known of replicas which have ended.
         trace: The ``traceparent`` of its beginning and of its outcome; what it starts gets it.
@@ -61,7 +61,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, first_start: bool = False) -> StepTask:
-    """The step as it stands where it was read back."""
+    """The step at the position where it was read back."""
     is_gang = job.spec.is_gang
     trace = step_trace(plan, begun.attempt)
     members = _members(job, trace) if is_gang else ()
@@ -113,7 +113,7 @@ def _members(job: Job, trace: str) -> tuple[Member, ...]:
 
 
 def request_of(plan: str, failures: int = 0, unclear: int = 0) -> str:
-    """The name under which a plan asks for a checkpoint after so many failures."""
+    """The name of a plan's checkpoint request after these failures and unclear attempts."""
     return f"{plan}.{failures}.{unclear}"
 
 
@@ -123,7 +123,7 @@ def step_trace(plan: Plan, attempt: int) -> str:
 
 
 def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
-    """What a start of the job runs."""
+    """The specification with which a replica starts."""
     return ReplicaSpec(
         command=spec.command,
         working_dir=spec.working_dir,
@@ -136,7 +136,7 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
 
 
 def step_wanted(task: StepTask) -> int:
-    """The step that proves that the job goes on from where it was saved."""
+    """The step that proves that the job continues from its checkpoint."""
     return task.restore.step if task.restore else 0
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from steepest.errors import InputError
 
 WAITING = 256
-"""Connections that the kernel keeps until they are accepted; so many may be accepted at a time."""
+"""Connections that the kernel keeps until they are accepted, and the most that are accepted at a time."""
 
 OTHER_FILES = 2 * WAITING
 """Open files that a process keeps for everything but its connections."""

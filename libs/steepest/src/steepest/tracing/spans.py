@@ -1,4 +1,4 @@
-"""A pool's log as spans: what began a trace, what was decided in it, its plans with their steps.
+"""A pool's log as spans: the first record of a trace, its decisions, its plans with their steps.
 
 It owns which records make a span, and how spans hang together. Ids and parents come from the records' headers and from the
 ids of decisions, so two processes that read the same log make the same spans. It must never know who takes them.
@@ -64,7 +64,7 @@ class SpanReader:
         self._begun: dict[str, Received[c.StepBegun]] = {}
 
     def begin(self, view: ClusterView) -> None:
-        """Go on from what the view holds: what a plan in flight follows from was not seen."""
+        """Begin with the view's state: the causes of plans in flight are unknown."""
         self._parents = {
             name: self._parents.get(name, "") for name, plan in view.in_flight.items() if plan.kind not in ASKED
         }
@@ -102,7 +102,7 @@ class SpanReader:
             self._causes.popitem(last=False)
 
     def _parent(self, decision: DecisionId, trace: str, at_ms: int) -> tuple[str, list[Span]]:
-        """What a decision follows from, and the span of that, where it is not given yet."""
+        """The cause of a decision, and its span if that was not given yet."""
         place = f"{decision.topic}/{decision.partition}/{decision.offset}"
         cause = self._causes.get(place)
         if cause is None:

@@ -1,1 +1,1 @@
-"""The one projection of a pool's log. Everybody folds with it: deciders, effectors, the command line, the simulator."""
+"""The one projection of a pool's log. All readers share it: deciders, effectors, the command line, the simulator."""

@@ -115,7 +115,7 @@ class ClusterView(Projection):
         return True
 
     def _is_in_the_log(self, previous: str) -> bool:
-        """Whether a predecessor is. Another logic beside this one may have decided more about the same records meanwhile."""
+        """Whether a predecessor is in the log. Another logic may have decided more about the same records meanwhile."""
         named = DecisionId.parse(previous)
         return named is None or named.position <= self.state.streams.get(named.stream, (-1, -1))
 

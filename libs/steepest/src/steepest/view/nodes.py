@@ -1,4 +1,4 @@
-"""The nodes of a view: what is taken of them, their scores, and the orders in which deciders look at them.
+"""The nodes of a view: their allocations, scores, and the orders in which deciders look at them.
 
 It owns the accounting and keeps every order up to date as it changes, so that no decider has to scan. It must never know
 why something is taken.
@@ -18,7 +18,7 @@ from steepest.view.orders.order import Order
 from steepest.view.state import Job, Node
 
 Holding = tuple[int, Resources]
-"""What a job holds on a node: places of replicas, and how much they take."""
+"""A job's holding on a node: the number of replicas, and their resources."""
 
 NOTHING: Holding = (0, Resources())
 
@@ -74,7 +74,7 @@ class Nodes:
         return node is None or node.lost
 
     def score(self, node: Node) -> float:
-        """S(w) of a node as it stands."""
+        """The present score S(w) of a node."""
         progressing, watched, converged = node.replicas
         return score(progressing, watched, converged, self._specon, node.unknown)
 
@@ -207,7 +207,7 @@ class Nodes:
         self._fill(node)
 
     def held(self, job: Job, name: str) -> Resources:
-        """What ``job`` holds on a node."""
+        """The resources that ``job`` holds on a node."""
         if name in job.held:
             return job.held[name]
         return job.spec.chief_requests.times(job.holds.get(name, 0))

@@ -1,6 +1,6 @@
 """How a plan moves on, step by step, until it is done or has failed.
 
-Rules: all that moves a plan lives in this file; what follows from a step's result stands in :data:`MOVES`; and the file
+Rules: all that moves a plan lives in this file; what follows from a step's result is in :data:`MOVES`; and the file
 does not know who carries a plan out. Which plans are valid is in :mod:`steepest.view.validity`.
 
 Theory. A valid plan is *in flight* from its record to the event that concludes it. Each of its steps is *due*, then *begun*
@@ -9,9 +9,9 @@ because its executor is gone, outdates all that its earlier beginning may still 
 
 A step's result is its outcome and the condition that decides what follows (:class:`Result`). A step whose effect is unclear
 is due again after a hold, for as long as it takes. A step that surely had no effect is tried ``tries`` times; its failure's
-code may say that another try cannot help (:data:`FAILURES`). A cancel is never given up while its job may run. What is
-given up fails, but for a migration that has stopped its job: it turns *back*, and starts the job again at its source. At
-DONE or FAILED, the plan waits only for the event that concludes it.
+code may say that another try cannot help (:data:`FAILURES`). A cancel is never given up while its job may run. A plan
+that is given up fails, except a migration that has stopped its job: it turns *back*, and starts the job again at its
+source. At DONE or FAILED, the plan waits only for the event that concludes it.
 
 A job that ends by itself or is cancelled *dooms* its plan: the plan is abandoned as soon as no step is under way, and no
 further step may begin. Only a START whose effect is unclear is begun again first, or a process might run unnoticed.
@@ -58,7 +58,7 @@ class Stage(enum.StrEnum):
 
 
 class Result(enum.StrEnum):
-    """What became of a step, and the condition that decides what follows."""
+    """The result of a step, and the condition that decides the next stage."""
 
     DONE = "done"
     DONE_TARGET_GONE = "done, target gone"  # an operator declared its node gone
@@ -95,7 +95,7 @@ FAILURES: Mapping[str, Meaning] = {
     StepFailure.UNKNOWN_NODE: Meaning.FINAL,
     StepFailure.STEP_TIMEOUT: Meaning.FINAL,
 }
-"""What each code says; every other one is ``PASSING``."""
+"""Meaning of each code; every other code is ``PASSING``."""
 
 BEGINNINGS: Mapping[tuple[PlanKind, CheckpointMode | None], Stage] = {
     (PlanKind.PLACE, None): Stage.START,
@@ -214,7 +214,7 @@ AT: Mapping[Stage, tuple[Heading, Step | None]] = {
     Stage.DONE: (Heading.DONE, None),
     Stage.FAILED: (Heading.FAILED, None),
 }
-"""What a plan's ``heading`` and ``step`` are at each stage."""
+"""A plan's ``heading`` and ``step`` at each stage."""
 
 UNSAVED = frozenset({PlanKind.PLACE, PlanKind.SHED, *CLEARING})
 """The kinds of plans that ask for no checkpoint."""
@@ -242,17 +242,17 @@ _STEPS: Mapping[tuple[PlanKind, Stage], tuple[Step, ...]] = {
 
 
 def begin_walk(plan: Plan, mode: CheckpointMode) -> None:
-    """A new plan stands at its first step."""
+    """Put a new plan at its first step."""
     _enter(plan, BEGINNINGS[plan.kind, None if plan.kind in UNSAVED else mode])
 
 
 def turn_back(plan: Plan) -> None:
-    """The job is stopped and cannot go on at its target: it is started again where it was."""
+    """Turn a plan back: its job is stopped, cannot continue at its target, and is started again at its source."""
     _enter(plan, Stage.START_BACK)
 
 
 def stage_of(plan: Plan) -> Stage:
-    """Where a plan stands."""
+    """The stage of a plan."""
     return _STAGES[plan.heading, plan.step]
 
 

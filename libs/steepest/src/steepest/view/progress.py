@@ -29,14 +29,14 @@ MOST_STEPS = 1_000_000_000
 """Steps, from which on a total says that the training has no end."""
 
 MOST_EPOCHS = 1_000_000
-"""Likewise epochs."""
+"""Epochs, from which on a total says that the training has no end."""
 
 QUANTILE = 10
-"""The interval of the time left leaves out one pace in so many at each end."""
+"""The range of the time left leaves out one of this many paces at each end."""
 
 
 class TimeLeft(msgspec.Struct, frozen=True):
-    """Time until a job is trained, if it goes on as in the last minutes, in milliseconds."""
+    """Time until a job is trained at the pace of the last minutes, in milliseconds."""
 
     p50: int
     low: int

@@ -1,4 +1,4 @@
-"""What a view remembers of how far a job has come, by its reports and by its epochs, as plain data.
+"""A job's progress as a view remembers it, from reports and epochs; plain data.
 
 It owns no rule: :mod:`steepest.view.folds.fold_progress` and :mod:`steepest.view.folds.fold_forecasts` change it,
 :mod:`steepest.view.progress` says what follows.
@@ -12,7 +12,7 @@ from steepest.events.cluster import RunTimePredicted
 
 
 class ReplicaCourse(msgspec.Struct, omit_defaults=True):
-    """What a replica of the current incarnation has reported.
+    """The reports of a replica of the current incarnation.
 
     Attributes:
         step: The largest step that it reported.
@@ -24,7 +24,7 @@ class ReplicaCourse(msgspec.Struct, omit_defaults=True):
 
 
 class ProgressHistory(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What a job's pace is computed from.
+    """The data from which a job's pace is computed.
 
     Attributes:
         replicas: The replicas of the current incarnation that have reported, by index.

@@ -1,4 +1,4 @@
-"""What a view holds and how it is looked at: the state of a pool, with its orders kept beside it.
+"""The state of a pool, and the orders that are kept up to date with it.
 
 It owns no rule and folds nothing: the ``fold_…`` modules change it, :class:`~steepest.view.cluster_view.ClusterView` calls
 them in the log's order.

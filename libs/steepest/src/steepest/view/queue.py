@@ -49,7 +49,7 @@ class Queue:
         return bool(self._ready)
 
     def ready(self) -> Iterator[Job]:
-        """Those that may be placed now, in no order that means anything."""
+        """The jobs that may be placed now, in an arbitrary order."""
         return iter(self._ready.values())
 
     def find_ready(self, name: str) -> Job | None:
@@ -80,7 +80,7 @@ class Queue:
             self._enter(job)
 
     def advance(self, counted_ms: int) -> None:
-        """Time has gone on: some holds are over."""
+        """Advance the time, which ends some holds."""
         self._counted_ms = counted_ms
         while self._held and self._held.peekitem(0)[0][0] <= counted_ms:
             _, job = self._held.popitem(0)

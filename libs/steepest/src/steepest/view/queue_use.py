@@ -67,7 +67,7 @@ class QueueUse:
 
 
 def holdings(spec: JobSpec, sizes: Sequence[int] = ()) -> Resources:
-    """What a job holds with so many replicas of each role; empty: with all that it names."""
+    """What a job holds with this number of replicas of each role; empty: with all that it names."""
     held = Resources()
     for role, count in zip(spec.all_roles, sizes or spec.counts(), strict=True):
         held += role.requests.of_a_replica.times(count)

@@ -1,8 +1,8 @@
 """Refusals: why something must not be, as a code for programs and a sentence for people.
 
-A *kind* of refusal is an enum whose members stand in the order in which they are asked; beside it, a table says when each
-one applies. The first that applies is given, None where there is none. Codes name metrics and may not change; sentences
-stand in logs (``PlanAbandoned.message``, ``NodeScore.rejected``), so one that a decider writes may not change either.
+A *kind* of refusal is an enum whose members are in the order in which they are checked; a table says when each one
+applies. The first that applies is given, None where there is none. Codes name metrics and may not change; sentences
+are in logs (``PlanAbandoned.message``, ``NodeScore.rejected``), so one that a decider writes may not change either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is wrong with a job as its user describes it, regardless of nodes and other jobs.
+"""Faults in a job's specification, regardless of nodes and other jobs.
 
 It owns these rules. The command line asks them before it submits, and the placer again, because a log may hold anything.
 One of them is gone in pools with the flag ``GANGS_CHOOSE``.

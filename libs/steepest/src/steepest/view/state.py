@@ -1,4 +1,4 @@
-"""What a view remembers: nodes, jobs and plans as plain data, so that a snapshot of them is the whole view.
+"""A view's state: nodes, jobs and plans as plain data, so that a snapshot of them is the whole view.
 
 It owns no rule. Times named ``…_counted_ms`` are the pool's counted time; the others are the wall clock of records.
 """
@@ -22,7 +22,7 @@ CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
 
 
 class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A node, what is taken of it, and whom it counts in its score.
+    """A node, its allocation, and the jobs that count in its score.
 
     Attributes:
         allocated: Requests of the replicas that run here and of those that valid plans reserve a place for.
@@ -68,12 +68,12 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def free(self) -> Resources:
-        """What can still be reserved."""
+        """The resources that can still be reserved."""
         return self.capacity - self.allocated
 
 
 class Phase(enum.StrEnum):
-    """Where a job stands."""
+    """The phase of a job."""
 
     WAITING = "waiting"  # for a place
     SUSPENDED = "suspended"  # for a place too, to resume from where it was suspended: no process, no place
@@ -151,7 +151,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         measured: Whether any growth was measured.
         unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.
         growth_counted_ms: When its growth was measured last; 0 where silence says nothing of it.
-        growth_every_ms: Time between its last two measurements, as it is taken to be.
+        growth_every_ms: An estimate of the time between its last two measurements.
         converged_counted_ms: When it became CC.
         migrated: Algorithm 4 has decided about it (moved or stayed): its category is frozen.
         rebalanced: Algorithm 5 has moved it.
@@ -280,7 +280,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class PlanKind(enum.StrEnum):
-    """What a plan does to its job. All of these exclude each other."""
+    """The kind of a plan. A job has at most one plan in flight, of any kind."""
 
     PLACE = "place"
     MIGRATE = "migrate"
@@ -303,7 +303,7 @@ CLEARING = frozenset({PlanKind.CANCEL, PlanKind.CLEAR})
 
 
 class PlanStatus(enum.StrEnum):
-    """Where a plan stands."""
+    """The status of a plan."""
 
     IN_FLIGHT = "in flight"
     VOID = "void"

@@ -1,4 +1,4 @@
-"""Which plans are valid where they stand in the log, and why the others are void.
+"""Which plans are valid at their position in the log, and why the others are void.
 
 Rules: all that makes a plan void is in these tables, in the order in which it is asked; and a plan is judged by nothing but
 the view at its place in the log.
@@ -93,7 +93,7 @@ OUTDATED: Mapping[Void, Callable[[Planned, Job], bool]] = {
     Void.CANCELLED: lambda _, job: bool(job.cancel),
     Void.PLAN_IN_FLIGHT: lambda _, job: bool(job.plan),
 }
-"""What makes any plan void that was made before the view changed."""
+"""Reasons that make any plan void that was made before the view changed."""
 
 PLACEMENT: Mapping[Void, Callable[[PlacementPlanned, Job], bool]] = {
     Void.NOT_WAITING: lambda _, job: not job.is_queued,
@@ -101,7 +101,7 @@ PLACEMENT: Mapping[Void, Callable[[PlacementPlanned, Job], bool]] = {
     Void.OTHER_SIZES: lambda event, job: not job.spec.allows(event.sizes),
     Void.OTHER_REPLICAS: lambda event, job: len(event.nodes) != sum(job.spec.counts(event.sizes)) or not event.nodes,
 }
-"""What makes a placement void; then :data:`NO_ROOM`, for each of its nodes."""
+"""Reasons that make a placement void; then :data:`NO_ROOM`, for each of its nodes."""
 
 STALE_MOVE: Mapping[Void, Callable[[MigrationPlanned | TransitionPlanned, Job], bool]] = {
     Void.NOT_RUNNING: lambda _, job: job.phase is not Phase.RUNNING,
@@ -125,7 +125,7 @@ TRANSITION: Mapping[Void, Callable[[TransitionPlanned, Job, Nodes], bool]] = {
     Void.OTHER_SOURCES: lambda event, job, _: event.sources != job.running_on,
     Void.A_SOURCE_LOST: lambda event, _, nodes: any(nodes.is_lost(node) for node in event.sources),
 }
-"""What makes a transition void after :data:`STALE_MOVE` and :data:`~steepest.view.movable.IMMOVABLE`."""
+"""Reasons that make a transition void, after :data:`STALE_MOVE` and :data:`~steepest.view.movable.IMMOVABLE`."""
 
 SUSPENSION: Mapping[Void, Callable[[TransitionPlanned, Job, Projection], bool]] = {
     Void.HAS_TARGETS: lambda event, _, __: bool(event.nodes or event.sizes),
@@ -137,7 +137,7 @@ SUSPENSION: Mapping[Void, Callable[[TransitionPlanned, Job, Projection], bool]] 
         event.room_for in job.made_room_for and view.jobs[event.room_for].spec.priority < job.spec.priority
     ),
 }
-"""What makes a suspension void after :data:`TRANSITION`: the rules that protect a job, whichever policy plans."""
+"""Reasons that make a suspension void, after :data:`TRANSITION`: rules that protect a job under any policy."""
 
 REARRANGEMENT: Mapping[Void, Callable[[TransitionPlanned, Job], bool]] = {
     Void.OTHER_SIZES: lambda event, job: not job.spec.allows(event.sizes),
@@ -162,7 +162,7 @@ NO_ROOM: Mapping[NoRoom, Callable[[Resources, Node, bool], bool]] = {
 
 
 def void_placement(event: PlacementPlanned, job: Job | None, view: Projection) -> Refused | None:
-    """Why a placement is void where it stands; None if it is valid."""
+    """Why a placement is void at its position; None if it is valid."""
     if job is None:
         return Refused(Void.NOT_WAITING, Void.NOT_WAITING.sentence)
     if void := first(PLACEMENT, event, job):
@@ -171,7 +171,7 @@ def void_placement(event: PlacementPlanned, job: Job | None, view: Projection) -
 
 
 def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, counted_ms: int) -> Refused | None:
-    """Why a migration is void where it stands, at that counted time; None if it is valid."""
+    """Why a migration is void at its position, at that counted time; None if it is valid."""
     if job is None:
         return Refused(Void.NOT_RUNNING, Void.NOT_RUNNING.sentence)
     if void := first(STALE_MOVE, event, job) or immovable(job) or first(MOVE, event, job, nodes, counted_ms):
@@ -183,7 +183,7 @@ def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, count
 
 
 def void_transition(event: TransitionPlanned, job: Job | None, view: Projection) -> Refused | None:
-    """Why a transition is void where it stands; None if it is valid."""
+    """Why a transition is void at its position; None if it is valid."""
     if job is None:
         return Refused(Void.NOT_RUNNING, Void.NOT_RUNNING.sentence)
     # Those that stay restore nothing, so that surplus replicas may leave a job which cannot be checkpointed.

@@ -1,1 +1,1 @@
-"""What ``steepest reproduce`` does for papers whose claims have a report of their own."""
+"""``steepest reproduce`` for papers whose claims have their own report."""

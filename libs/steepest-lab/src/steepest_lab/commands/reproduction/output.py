@@ -24,7 +24,7 @@ def folder_of(folder: Path) -> Path:
 
 
 def unwritable(folder: Path, error: OSError) -> InputError:
-    """What is raised where a file there cannot be written."""
+    """The error for a folder in which a file cannot be written."""
     return InputError(f"cannot write to {folder}: {error.strerror}", hint="Name another folder with --out.")
 
 

@@ -1,1 +1,1 @@
-"""A run beside fair sharing of the same jobs: pairs that were really run, or a simulation from the recording."""
+"""Compares a run with fair sharing of the same jobs: in real pairs, or simulated from the recording."""

@@ -73,7 +73,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 def compare(pairs: Sequence[Pair], recordings: Sequence[tuple[str, str]]) -> DemoComparison:
-    """Put pairs of runs, at least one, side by side."""
+    """Compare one or more pairs of runs."""
     figures = [(headline_of(pair.with_moves), headline_of(pair.without_moves)) for pair in pairs]
     measured = (_measure(field, figures) for field in FIGURES)
     per_job = [_job(name, pairs) for name in pairs[0].with_moves.jobs]
@@ -136,7 +136,7 @@ def comparison_table(compared: DemoComparison) -> Table:
 
 
 def verdicts(compared: DemoComparison) -> list[str]:
-    """What came out, a sentence a figure, a difference only where its interval leaves zero out; then the tail."""
+    """A sentence for each figure, with a difference only if its interval excludes zero; then the tail."""
     tail = [] if compared.late is None else [f"{tail_in_words(compared.late)}, in the mean of the pairs"]
     return [*(_verdict(measure, compared.policy) for measure in compared.measures), *tail]
 

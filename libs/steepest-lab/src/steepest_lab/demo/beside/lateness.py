@@ -1,4 +1,4 @@
-"""How jobs stand beside their own completion times in another run. Pure."""
+"""How much later jobs end than in another run. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the same jobs would have come to under fair sharing, simulated from a run's own recording.
+"""The same jobs under fair sharing, simulated from a run's own recording.
 
 Nothing of it was run, so it says how wrong it may be: the run's own policy is simulated from the same recording too, and the
 jobs' completion times there are compared with the real ones. Both simulations begin each job (of a gang, its first replica)
@@ -59,13 +59,13 @@ class FigureWhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DemoWhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """A run beside fair sharing of the same jobs, which was simulated.
+    """A run compared with simulated fair sharing of the same jobs.
 
     Attributes:
         why_not: Why there is no such comparison; empty where there is one.
         policy: What the run was under, in words.
         error: Mean error of the simulated completion times, as a share of the real ones.
-        late: How the jobs stand beside fair sharing, both simulated.
+        late: How late jobs end compared with fair sharing, both simulated.
     """
 
     why_not: str = ""
@@ -131,7 +131,7 @@ def _pinned(event: c.ClusterEvent, first_nodes: Mapping[str, str | None]) -> c.C
 
 
 def compared(measured: RunTimeline, again: RunTimeline, fair: RunTimeline) -> DemoWhatIf:
-    """Put a run, the simulation of it, and that of fair sharing side by side; in all of them, every job finished."""
+    """Compare a run, its simulation, and simulated fair sharing; in all of them, every job has finished."""
     real, simulated = completions_s(measured), completions_s(again)
     error = statistics.fmean(abs(simulated[job] / real[job] - 1) for job in real)
     stories = (headline_of(story) for story in (measured, again, fair))
@@ -194,7 +194,7 @@ def _shows(figure: FigureWhatIf) -> str:
 
 
 def what_if_words(found: DemoWhatIf) -> list[str]:
-    """What the table is, and how far to believe it."""
+    """Sentences that explain the table, and how far to trust it."""
     if found.why_not or found.error is None:
         return [f"No comparison with fair sharing: {found.why_not}. `--compare` runs both for real."]
     return [

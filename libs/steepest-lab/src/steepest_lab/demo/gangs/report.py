@@ -1,4 +1,4 @@
-"""What a run of gangs came to: how they were scaled, and what it says of locality. Pure."""
+"""The result of a run of gangs: how they were scaled, and what it shows about locality. Pure."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _summary(one: Scaling, began_ms: int) -> ScalingSummary:
 
 
 def locality(link_mbit: int | None, why_no_links: str) -> str:
-    """What a run says of locality, in a sentence."""
+    """A sentence on what a run shows about locality."""
     if link_mbit is not None:
         return f"Links of {link_mbit} Mbit/s join the nodes: a gang that spans both exchanges its gradients over them."
     return f"All nodes are on this machine's loopback ({why_no_links}): this run proves nothing of locality."

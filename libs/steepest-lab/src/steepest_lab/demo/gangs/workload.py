@@ -1,4 +1,4 @@
-"""What the demo runs under DRAGON: two equal nodes, and distributed trainings that are more than they hold. Pure.
+"""The demo's workload under DRAGON: two equal nodes, and more distributed trainings than they hold. Pure.
 
 It owns sizes and times, which were chosen so that a run shows all that DRAGON does and ends within three minutes on two
 cores: gangs queue, start whole, shrink for one that starves, and grow once the queue is empty. It must never know how jobs
@@ -43,7 +43,7 @@ STEP_CORE_MS = 24.0
 STEPS = 450
 
 TIME_SCALE = 5
-"""DRAGON waits so many times shorter than in its authors' programs, as trainings are shorter here."""
+"""Divisor of DRAGON's waits in its authors' programs, because trainings are shorter here."""
 
 
 class GangRecipe(msgspec.Struct, frozen=True):

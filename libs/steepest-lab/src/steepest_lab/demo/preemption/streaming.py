@@ -1,7 +1,7 @@
-"""What the demo of PickyMan runs: trainings that stream their data from a storage server, too many for the nodes.
+"""The workload of PickyMan's demo: trainings that stream their data from a storage server, too many for the nodes.
 
 Two long trainings fill the nodes. When their epochs are known, short ones of the same model arrive, and waiting for the
-end of a long one would take them longer than it takes a long one to give way. Pure but for the storage, which is started
+end of a long one would take them longer than it takes a long one to give way. Pure except the storage, which is started
 for the time of a run.
 """
 

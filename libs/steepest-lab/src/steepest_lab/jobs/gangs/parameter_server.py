@@ -81,7 +81,7 @@ class Asynchronous:
         self._found: deque[NDArray[np.float64]] = deque()
 
     def sums(self, step: int) -> NDArray[np.float64]:
-        """What the next worker to answer has computed.
+        """The sums of the next worker that answers.
 
         Raises:
             PeerLost: No worker has been there for a while.
@@ -151,7 +151,7 @@ def _train(run: steepest_sdk.Run, shared: SharedStep, given: harness.Options, su
 
 
 def main() -> None:
-    """Serves or works, as its rank says; trains by itself if it is alone."""
+    """Serves or works, by its rank; trains alone if it has no peers."""
     given, asked = harness.gang_options(f"gangs.{_NAME}", steps=750, batches=12)
     model = Perceptron(given.seed)
     run = steepest_sdk.start(save=harness.save(model), load=harness.load(model))

@@ -64,7 +64,7 @@ def caller(greeting: bytes, world_size: int) -> int | None:
 
 
 def read(link: socket.socket, count: int) -> bytes:
-    """So many bytes.
+    """Read ``count`` bytes.
 
     Raises:
         OSError: They do not come; ``PeerLost`` if the connection was closed.
@@ -80,7 +80,7 @@ def read(link: socket.socket, count: int) -> bytes:
 
 
 def keep_alive(link: socket.socket) -> None:
-    """Notice within half a minute that the peer's machine is gone."""
+    """Notice within half a minute that the peer's machine has failed."""
     link.settimeout(SILENCE_S)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

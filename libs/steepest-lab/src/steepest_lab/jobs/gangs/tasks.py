@@ -90,12 +90,12 @@ class TaskServer:
 
     @property
     def workers(self) -> list[int]:
-        """The ranks that are there, in order."""
+        """The ranks of connected workers, in order."""
         return sorted(link.rank for link in self._links.values() if link.rank)
 
     @property
     def idle(self) -> list[int]:
-        """Those of them that have no task."""
+        """The ranks of connected workers without a task."""
         return sorted(link.rank for link in self._links.values() if link.rank and link.task is None)
 
     def give(self, rank: int, task: GradientTask, parameters: Array) -> None:

@@ -1,8 +1,8 @@
-"""What the processes of a gang do alike: gradients of a part of a step's batches, the update, leaving when a peer is lost.
+"""Shared by the processes of a gang: gradients of a part of a step's batches, the update, leaving when a peer is lost.
 
 A step's batches depend on the seed and the step alone, and not on who computes them. The sums are in double precision, in
-which the addition of single-precision gradients is exact but for the last bits, so that the order of the additions does not
-show.
+which the addition of single-precision gradients is exact except the last bits, so that the order of the additions does
+not show.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The event loop: at each arrival, end or time that the policy asked for, the policy decides.
+"""The event loop: the policy decides at each arrival, end, and time that it requested.
 
 It owns the order at one instant: ends, then arrivals, then the progress of all jobs, then the decision.
 """

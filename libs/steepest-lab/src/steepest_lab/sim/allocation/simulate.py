@@ -39,7 +39,7 @@ def simulate_allocation(
         policy: Its name in :data:`steepest_lab.baselines.by_name.BASELINES`.
         rules: The cost of a start, and the placement of shares.
         seed: Seed of the jobs' losses.
-        profiles: Folder of measured tables, for rules that go by them; None: ``traces`` beside the workload's folder.
+        profiles: Folder of measured tables, for rules that use them; None: ``traces`` next to the workload's folder.
 
     Raises:
         InputError: There is no such policy, a job does not suit the rules, or tables or their library are missing.

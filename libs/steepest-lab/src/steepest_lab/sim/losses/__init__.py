@@ -1,1 +1,1 @@
-"""What the loss of a simulated job does: curves, noise, families of both, and the real runs they were fitted to."""
+"""Losses of simulated jobs: curves, noise, families of both, and the real runs to which they were fitted."""

@@ -1,6 +1,6 @@
 """Loss families: a curve, how noisy it is, and where it is from; and which of them a job gets.
 
-It owns the catalogue: what ``tools/fit_loss_families.py`` fitted to real runs (``families.json`` beside this file) and
+It owns the catalogue: what ``tools/fit_loss_families.py`` fitted to real runs (``families.json`` in this folder) and
 the reconstructed models of the thesis. It must never know how a curve was fitted.
 """
 

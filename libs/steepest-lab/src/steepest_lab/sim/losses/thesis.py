@@ -33,7 +33,7 @@ ASSUMPTIONS: Sequence[str] = (
     "SpeCon's and FlowCon's own published figures had no part in the choice of lengths, demands and contention.",
     "A job uses its whole CPU demand from its start to its end.",
 )
-"""What a report about these jobs has to say."""
+"""Assumptions about these jobs that a report must state."""
 
 
 class ThesisModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class ThesisModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """What the frameworks have in common of a model.
+    """Properties of a model that its frameworks share.
 
     Attributes:
         losses: At the start, and the one that is never reached.
@@ -122,10 +122,10 @@ SPECON: Mapping[str, ThesisModel] = {
     "dynamic-rnn-pytorch": _model("dynamic-rnn-pytorch", _DYNAMIC, work_s=124, demand_cpu_m=4_800, every_s=2),
     "dynamic-rnn-tensorflow": _model("dynamic-rnn-tensorflow", _DYNAMIC, work_s=62, demand_cpu_m=5_600, every_s=1),
 }
-"""Those of the thesis' SpeCon experiments, by model and framework."""
+"""Models of the thesis' SpeCon experiments, by model and framework."""
 
 THREE_DEMANDS_M = (6_600, 7_200, 7_200)
-"""What FlowCon's three jobs can use, in the order of their arrivals."""
+"""CPU that FlowCon's three jobs can use, in the order of their arrivals."""
 
 CONTENTION = round(contention(THREE_DEMANDS_M).estimate, 2)
 """Of the nodes that the thesis' experiments ran on, as far as its three jobs show it."""
@@ -140,7 +140,7 @@ FLOWCON: Mapping[str, ThesisModel] = {
     "lstm-cfc": _model("lstm-cfc", _LSTM, work_s=200, demand_cpu_m=1_520, every_s=2),
     "lstm-crf": _model("lstm-crf", _LSTM, work_s=147, demand_cpu_m=6_400, every_s=2),
 }
-"""Those of FlowCon's, on another machine: VAE and GRU take longer or shorter there."""
+"""Models of FlowCon's experiments, on another machine: VAE and GRU take longer or shorter there."""
 
 MODELS: Mapping[str, ThesisModel] = {**SPECON, **FLOWCON}
 """All of them."""

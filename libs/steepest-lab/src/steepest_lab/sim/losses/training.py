@@ -1,4 +1,4 @@
-"""What one simulated job reports: its family's curve at its step, with its own noise."""
+"""Reports of one simulated job: its family's curve at its step, with its own noise."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class JobLosses:
         return high
 
     def loss(self, step: int) -> float:
-        """What the job reports after so many of its iterations, to nine digits; above 0."""
+        """The loss that the job reports after ``step`` iterations, to nine digits; above 0."""
         expected = self.family.curve.expected(min(1.0, step / self._iterations))
         value = expected * math.exp(self.family.noise * normal(self._stream, step))
         return float(f"{value:.{_DIGITS}g}")

@@ -1,1 +1,1 @@
-"""What reports of experiments are made of: templates, colours, and pictures that stand inside a page."""
+"""Parts of experiment reports: templates, colours, and pictures inside a page."""

@@ -1,4 +1,4 @@
-"""Renders reports from the templates beside it. A page in HTML holds its pictures and needs nothing from anywhere."""
+"""Renders reports from the templates in this package. An HTML page contains its pictures and loads nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PageSection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def page_of(title: str, said: Sequence[str], sections: Sequence[PageSection], assumptions: Sequence[str]) -> str:
-    """A page in HTML: what is ``said``, a paragraph each, then the sections, then what had to be assumed."""
+    """An HTML page: a paragraph for each text of ``said``, then the sections, then the assumptions."""
     return rendered("sections.html.j2", title=title, said=said, sections=sections, assumptions=assumptions)
 
 

@@ -1,4 +1,4 @@
-"""Pictures as SVG that stands inside a page: the same figures give the same bytes, and texts stay texts."""
+"""Pictures as SVG inside a page: the same figures give the same bytes, and texts stay texts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from steepest_lab.sim.pages import colours
 
 BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
-"""Legends stand beside what they explain, where they cover nothing."""
+"""Legends are next to the explained marks, where they cover nothing."""
 
 
 def svg_of(figure: Figure) -> str:

@@ -1,7 +1,7 @@
 """PickyMan's simulations: workloads of Philly's jobs at several loads on several clusters, under every rule.
 
 The paper's workloads and clusters are not public. A workload here is drawn from a public trace: jobs at random with their
-durations and GPUs, at Poisson arrivals that come to the load.
+durations and GPUs, at Poisson arrivals that give the load.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PreemptionTask(msgspec.Struct, frozen=True):
 
 
 class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """PickyMan beside a baseline in one setting: means over the repetitions, in seconds and %.
+    """PickyMan compared with a baseline in one setting: means over the repetitions, in seconds and %.
 
     Attributes:
         wait_s: PickyMan's mean waiting time; of all waiting.
@@ -85,7 +85,7 @@ class PreemptionRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tasks(folder: Path, repetitions: int) -> Sequence[PreemptionTask]:
-    """What there is to run.
+    """The runs of the experiment.
 
     Raises:
         InputError: A trace is not in the folder.

@@ -24,7 +24,7 @@ DATA_GIB = (1.0, 150.0)
 """Data that a start of a model reads, log-uniform: CIFAR-10's are 0.2 GiB, ImageNet's 140."""
 
 LAUNCH_S = 5.0
-"""Of a start, beside its reading: what SpeCon measured at most for a move."""
+"""Duration of a start without its reading: the longest that SpeCon measured for a move."""
 
 KNOWN_ERROR, UNKNOWN_ERROR, SEEN_ERROR = 0.05, 0.5, 0.02
 """Scale of the relative error of a predicted run time: of a model with enough profiles, of another, and of a job that has
@@ -35,7 +35,7 @@ ENOUGH = 4
 
 
 class PreemptionPhase(enum.StrEnum):
-    """Where a job stands."""
+    """The phase of a job."""
 
     COMING = "coming"
     WAITING = "waiting"

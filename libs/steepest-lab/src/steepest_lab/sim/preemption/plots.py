@@ -1,4 +1,4 @@
-"""Pictures of PickyMan's simulations: waiting by load and rule, and overheads as predicted beside what they took."""
+"""Pictures of PickyMan's simulations: waiting by load and rule, and predicted against measured overheads."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _pair(one: OverheadSeen) -> tuple[float, float]:
 
 
 def on_the_line(axis: Any, low: float, high: float, error: float) -> None:
-    """Names the axes, and draws where what was predicted came so, with a band of so large relative errors around it."""
+    """Names the axes, and draws the diagonal of exact predictions with a band of relative errors up to ``error``."""
     ends = [low, high]
     least, most = ([one / (1 + sign * error) for one in ends] for sign in (1, -1))
     label = f"predicted with an error of at most {100 * error:g} %"

@@ -1,4 +1,4 @@
-"""What PickyMan's simulations leave behind: a report for people, and their rows for programs."""
+"""Writes the results of PickyMan's simulations: a report for people, and rows for programs."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SLICE_S = 600.0
 
 
 class PreemptionRun(msgspec.Struct):
-    """What a rule may look at: the time, predictions, and what starting another job would take.
+    """The inputs of a rule: the time, predictions, and the cost of starting another job.
 
     Attributes:
         profiled: How many jobs of each model have trained.
@@ -65,7 +65,7 @@ class PreemptionRun(msgspec.Struct):
         return max(job.epoch_left_s(self.now_s) + SEEN_ERROR * job.luck * job.epoch_s, 0.0)
 
     def start_s(self, job: PreemptibleJob, beside: int) -> float:
-        """Predicted time that a start takes beside others that read."""
+        """Predicted time of a start while others read."""
         return self.launch_s + job.load_gib * (beside + 1) / self.gib_s
 
 

@@ -24,13 +24,13 @@ LOOKED_AT = 16
 
 MIN_RUN_S = 60.0
 MOST_SUSPENSIONS = 5
-"""What protects running jobs under every rule; the defaults of a pool."""
+"""Limits that protect running jobs under every rule; the defaults of a pool."""
 
 TINY = 1e-9
 
 
 class OverheadSeen(msgspec.Struct, frozen=True):
-    """A suspension or a resumption: what was predicted when it began, and what it took, in seconds."""
+    """A suspension or a resumption: its predicted and its measured duration, in seconds."""
 
     job: str
     kind: str
@@ -39,7 +39,7 @@ class OverheadSeen(msgspec.Struct, frozen=True):
 
 
 class PreemptionResult(msgspec.Struct, frozen=True):
-    """What a run came to; times are seconds.
+    """The result of a run; times are seconds.
 
     Attributes:
         waits_s: Of each job, all of its waiting.

@@ -1,1 +1,1 @@
-"""The published experiments run again in virtual time, beside what was published."""
+"""The published experiments again in virtual time, compared with the published results."""

@@ -1,4 +1,4 @@
-"""What a plot shows of one run, read off its records as they come."""
+"""The course of one run for a plot, read from its records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DRAGON's claims in simulated pools: stated loads, and what each policy comes to under them.
+"""DRAGON's claims in simulated pools: stated loads, and the figures of each policy under them.
 
 The abstract claims 20 to 30 points more utilisation and 65 % less completion time than under Kubernetes' default scheduler;
 it states no loads, lengths or network. So there is no experiment to repeat: the loads below were chosen before any of them
@@ -49,14 +49,14 @@ The baselines share GPUs out without a network, and Optimus knows each job's len
 """
 
 TICK_MS = 5_000
-"""A third of DRAGON's period. Nothing waits for more ticks, of which, and of heartbeats, a run would else be made."""
+"""A third of DRAGON's period. No decision needs more ticks, and more of them would dominate a run's time."""
 
 CLAIMED_TIME, CLAIMED_UTILISATION = -65.0, 20.0
 """In % of the completion time, and in points of utilisation."""
 
 
 class GangLoad(msgspec.Struct, frozen=True):
-    """One load: so many nodes of four GPUs, at a load, with a network that is so many times as fast as 10 Gbit/s."""
+    """One load: ``nodes`` nodes of four GPUs, a load, and the network's rate in multiples of 10 Gbit/s."""
 
     nodes: int
     load: float
@@ -89,7 +89,7 @@ class LoadRun(msgspec.Struct, frozen=True):
 
 
 class GangFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy comes to under a load, over all seeds.
+    """Figures of a policy under a load, over all seeds.
 
     Attributes:
         time_change: Of the mean completion time against the default's, in %: over the jobs that end under both.
@@ -122,12 +122,12 @@ class GangFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runs(seeds: int, loads: Sequence[GangLoad] = LOADS) -> Sequence[LoadRun]:
-    """All runs, those of a load and seed beside each other."""
+    """All runs; those of one load and seed are adjacent."""
     return [LoadRun(load, policy, seed) for load in loads for seed in range(seeds) for policy in POLICIES]
 
 
 def done(todo: Sequence[LoadRun], workers: int | None) -> Iterator[SimulationResult]:
-    """What each run comes to, in their order."""
+    """The result of each run, in their order."""
     return side_by_side(run_one, todo, workers)
 
 
@@ -152,7 +152,7 @@ def run_one(run: LoadRun) -> SimulationResult:
 
 
 def figures(todo: Sequence[LoadRun], results: Sequence[SimulationResult]) -> Sequence[GangFigures]:
-    """What all runs come to, by load and policy in their order."""
+    """Figures of all runs, by load and policy in their order."""
     found: dict[tuple[GangLoad, str], list[tuple[SimulationResult, Mapping[str, SimulationResult]]]] = {}
     beside: dict[tuple[GangLoad, int], dict[str, SimulationResult]] = {}
     for run, result in zip(todo, results, strict=True):

@@ -1,4 +1,4 @@
-"""The report of DRAGON's simulations: a table a load, the claims beside what came out, and the assumptions."""
+"""The report of DRAGON's simulations: tables by load, claimed and simulated figures, and the assumptions."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def cells(row: GangFigures) -> Sequence[str]:
 
 
 def verdicts(rows: Sequence[GangFigures]) -> Iterable[str]:
-    """How each variant stands to the claims, against the default scheduler and against it at its best."""
+    """Verdicts on each variant's claims, against the default scheduler and against it at its best."""
     found = {(row.load, row.policy): row for row in rows}
     for policy in OURS:
         of = [row for row in rows if row.policy == policy]

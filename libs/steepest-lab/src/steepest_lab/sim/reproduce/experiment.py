@@ -1,4 +1,4 @@
-"""What an experiment is: jobs, nodes, settings of a policy, and what was published about each of them."""
+"""An experiment: jobs, nodes, settings of a policy, and the published results of each."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the policy, run beside the default.
+    """One setting of the policy, compared with the default.
 
     Attributes:
         setting: In words; empty where the experiment has one only.
@@ -59,8 +59,8 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         contention: Of the nodes.
         starts: Each is run.
         pinned: First nodes hold for the policy's run too; if not, it places the jobs itself.
-        lengths: For each start, how many times as long as the models say its jobs take, so that the default run comes to
-            what was published of it; ``tools/fit_thesis_lengths.py`` finds them.
+        lengths: For each start, how many times as long as the models say its jobs take, so that the default run matches
+            the published one; ``tools/fit_thesis_lengths.py`` finds them.
         default: What was published of the default run.
         arms: The settings.
         drawn: Which arm the plots show.
@@ -118,7 +118,7 @@ class Paper(msgspec.Struct, frozen=True, kw_only=True):
         default: The default run, in words.
         experiments: Those that are compared with what was published.
         sensitivity: The same with something changed that the sources rule out or leave open.
-        assumptions: What the paper leaves open, beside what the simulator and the models assume.
+        assumptions: Assumptions about the paper, in addition to those of the simulator and the models.
         real: It is run with real trainings, and not simulated.
     """
 

@@ -1,4 +1,4 @@
-"""FlowCon's experiments (thesis §6.1) and FlowCon 2.0's (TCC 2023, as far as abstracts say), and what was published."""
+"""FlowCon's experiments (thesis §6.1) and FlowCon 2.0's (TCC 2023, by its abstract), and their published results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steepest_lab.sim.reproduce.experiment import Arm, Experiment, Paper, Publis
 from steepest_lab.sim.reproduce.placement import Start
 
 BUCKET_MS = 10_000
-"""The authors sample containers every 10 s; the categorizer's buckets, of which progress is made, are as long."""
+"""The authors sample containers every 10 s; the categorizer's buckets, which progress is computed from, are as long."""
 
 BOTH = (Start.EVEN, Start.UNEVEN)
 
@@ -56,7 +56,7 @@ _FIVE_MAKESPAN = Published("makespan-change", -3.0, slack=2.0)
 """−1 to −5 % over all settings."""
 
 _FIVE_FASTER = Published("faster", 4)
-"""Of four settings, three come to 4 of 5 and one to 5."""
+"""Three of four settings have 4 of 5 faster jobs, one has 5."""
 
 
 def _three_jobs(per: ProgressUnit) -> Sequence[Arm]:

@@ -1,4 +1,4 @@
-"""A forest plot: every published effect with its band, and our confidence intervals beside it.
+"""A forest plot: every published effect with its band, and our confidence intervals.
 
 Each effect is divided by the published one, so that effects of all units have one scale: 1 as published, 0 none.
 """
@@ -18,14 +18,14 @@ from steepest_lab.sim.reproduce.run import ExperimentFigure
 from steepest_lab.sim.reproduce.verdict import BAND, Unit
 
 LEAST, MOST = -1.5, 4.0
-"""What is beyond has an arrow at the edge."""
+"""Limits of the axis; an effect beyond them has an arrow at the edge."""
 
 MARKS = {
     Start.ONE_NODE: (0.0, colours.POLICY),
     Start.EVEN: (-0.17, colours.POLICY),
     Start.UNEVEN: (0.17, colours.OTHER_START),
 }
-"""How far beside the middle of its line a start is drawn, and in which colour."""
+"""Offset of each start from the middle of its line, and its colour."""
 
 
 def forest(rows: Sequence[ExperimentFigure]) -> str:

@@ -1,4 +1,4 @@
-"""What is read off a pair of runs: the same jobs by default, and under a policy.
+"""Figures of a pair of runs: the same jobs by default, and under a policy.
 
 Completion times are in seconds from submission, changes in per cent of the default run's figure: −10 is a tenth less.
 """
@@ -15,7 +15,7 @@ from steepest_lab.sim.reproduce.verdict import Unit
 from steepest_lab.sim.result import SimulationResult
 
 AS_FAST_PERCENT = 1.0
-"""A job whose completion time changes by at most so much is as fast as by default: two runs of one job differ by that."""
+"""A job is as fast as by default if its completion time changes by at most this: two runs of one job differ as much."""
 
 
 class BeforeAfter(msgspec.Struct, frozen=True):

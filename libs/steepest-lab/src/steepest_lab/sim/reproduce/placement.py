@@ -53,7 +53,7 @@ def first_nodes(workload: Workload, cluster: ClusterSpec, start: Start, seed: in
 
 
 def _dealt(shares: Mapping[str, int], count: int) -> list[str]:
-    """So many nodes in the proportion of their shares (largest average: D'Hondt), the first ones first where they tie."""
+    """``count`` nodes in the proportion of their shares (largest average: D'Hondt); ties go to the first."""
     given = dict.fromkeys(shares, 0)
     for _ in range(count):
         chosen = max(shares, key=lambda node: shares[node] / (given[node] + 1))

@@ -1,4 +1,4 @@
-"""What a reproduction leaves behind: a report for people, as Markdown and HTML, and its rows for programs.
+"""Writes a reproduction: a report for people, as Markdown and HTML, and its rows for programs.
 
 The HTML holds its pictures and needs nothing from anywhere.
 """

@@ -1,7 +1,7 @@
-"""All runs of a paper, side by side, and the rows that they come to.
+"""All runs of a paper, in parallel, and the rows of their results.
 
 A repetition is a function of its experiment and its number, which is its seed: its figures do not depend on where
-it is run, nor on what runs beside it.
+it is run, nor on other runs at the same time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT = "spread"
 
 
 class Part(enum.StrEnum):
-    """What a row belongs to."""
+    """The part of a report to which a row belongs."""
 
     DEFAULT = "default run"  # lengths were chosen by it: it is no result
     EFFECT = "effect"
@@ -91,18 +91,18 @@ Figures = Sequence[Sequence[Sequence[float]]]
 
 
 def tasks(paper: Paper, repetitions: int) -> Sequence[SeededRun]:
-    """What there is to do, the pictures first: they take longest."""
+    """All tasks, the pictures first: they take longest."""
     pictures = [SeededRun(one, 0, picture=True) for one in paper.experiments]
     return [*pictures, *(SeededRun(one, seed) for one in _all(paper) for seed in range(repetitions))]
 
 
 def done(todo: Sequence[SeededRun], workers: int | None) -> Iterator[Figures | str]:
-    """What each task comes to, in their order."""
+    """The result of each task, in their order."""
     return side_by_side(_do, todo, workers)
 
 
 def reproduction(paper: Paper, repetitions: int, results: Sequence[Figures | str]) -> Reproduction:
-    """What the results of all tasks come to."""
+    """The reproduction from the results of all tasks."""
     count = len(paper.experiments)
     pictures = [(one.name, str(picture)) for one, picture in zip(paper.experiments, results, strict=False)]
     rows: list[ExperimentFigure] = []

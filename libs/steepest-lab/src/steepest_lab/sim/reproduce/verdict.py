@@ -1,4 +1,4 @@
-"""What repetitions come to, and how that stands to a published effect.
+"""Estimates from repetitions, and their verdicts against a published effect.
 
 The rule. Ours is the mean over the repetitions, with the 95 % confidence interval that Student's t gives. What is judged is
 an *effect*: a change by the policy, or a number of jobs beyond the half that a policy without effect would make faster. A
@@ -33,7 +33,7 @@ DIGITS = 6
 
 
 class Unit(enum.StrEnum):
-    """What a figure is in."""
+    """The unit of a figure."""
 
     SECONDS = "s"
     PERCENT = "%"
@@ -41,7 +41,7 @@ class Unit(enum.StrEnum):
 
 
 class Agreement(enum.StrEnum):
-    """How ours stands to what was published."""
+    """How our figure compares with the published one."""
 
     WITHIN = "within"
     INCONCLUSIVE = "inconclusive"
@@ -76,7 +76,7 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 
 def verdict(ours: Estimate, published: float, unit: Unit, jobs: int, slack: float | None = None) -> Agreement:
-    """How ours stands to a published figure.
+    """How our figure compares with a published one.
 
     Args:
         ours: Our estimate.

@@ -1,4 +1,4 @@
-"""What is reported in a simulated pool: the nodes' heartbeats and the jobs' losses, as the live services report them.
+"""Reports of a simulated pool: the nodes' heartbeats and the jobs' losses, as the live services report them.
 
 It owns when something is reported, not what follows: facts and categories are made by the same deciders as live.
 """
@@ -165,5 +165,5 @@ def _received(event: Any, topic: str, at_ms: int) -> Received[Any]:
 
 
 def _news(training: Training) -> tuple[object, ...]:
-    """What makes a node send a heartbeat immediately when it changes."""
+    """The state whose change makes a node send a heartbeat immediately."""
     return (training.phase, training.mode, bool(training.volume))

@@ -1,7 +1,7 @@
 """The virtual-time shell of the migration machine: its events go to a simulated log, its steps to simulated nodes.
 
-It owns when an act happens. What is due is :mod:`steepest.sagas.migration_machine`, which calls a step makes and what
-they come to is :mod:`steepest.sagas.step_calls`: the same as live.
+It owns when an act happens. What is due is :mod:`steepest.sagas.migration_machine`, the calls of a step and their
+outcome are :mod:`steepest.sagas.step_calls`: the same as live.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class SimulatedMigrator:
             nodes: On which to act.
             append: Appends an event.
             now_ms: The time of records.
-            act_s: Seconds that a stop or a start of a move takes beside what the process does.
+            act_s: Seconds that a stop or a start of a move takes in addition to the process's own time.
         """
         self.machine = MigrationMachine()
         self.observe = self.machine.observe
@@ -65,11 +65,11 @@ class SimulatedMigrator:
         self._act_s = act_s
 
     def caught_up(self, view: ClusterView) -> None:
-        """Take over what is under way in a log that was read."""
+        """Take over the running plans of a log."""
         self.machine.caught_up(view, self._now_ms())
 
     def act(self) -> None:
-        """Do what is due. What becomes due by that is done by a call of its own, once it stands in the log."""
+        """Do the due actions. Actions that become due by them need another call, once the log has their cause."""
         due, self.machine.due = self.machine.due, []
         for action in due:
             match action:

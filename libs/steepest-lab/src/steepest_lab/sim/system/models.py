@@ -25,7 +25,7 @@ IDLE_STEP_S = 1e-9
 
 
 def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
-    """What each replica of a job does on a node, where there are as many as it names.
+    """The model of each replica of a job on a node, with the job's own number of replicas.
 
     Args:
         job: Its steps are its iterations.
@@ -50,7 +50,7 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
 
 
 def member_of(model: Model, job: SimJob, workers: int, *, serves: bool, chief: bool) -> Model:
-    """What a member of a gang does: each step's batch is divided among its workers, whose number does not change it.
+    """The model of a gang's member: a step's batch has a fixed size and is divided among the workers.
 
     A parameter server computes so little that no worker waits for it. Of asynchronous workers all but the chief may leave.
     """

@@ -69,7 +69,7 @@ class StartingPoint(msgspec.Struct):
 
 
 class SimulatedPool:
-    """One pool; :meth:`open` a new log or :meth:`resume` one, and then let the timeline go on.
+    """One pool; :meth:`open` a new log or :meth:`resume` one, and then run the timeline.
 
     Attributes:
         timeline: Its time, which begins at 0.
@@ -95,7 +95,7 @@ class SimulatedPool:
             start: Its state, which is used up.
             make_nodes: The nodes, on this timeline, with this witness.
             heartbeat_s: The heartbeats' period.
-            act_s: Seconds that a stop or a start of a move takes beside what the process does.
+            act_s: Seconds that a stop or a start of a move takes in addition to the process's own time.
             watch: Is called with every record.
         """
         self.timeline = VirtualTimeline()
@@ -133,7 +133,7 @@ class SimulatedPool:
         self._tick_later()
 
     def resume(self) -> None:
-        """Go on where the log ends: take over what is under way, and append what was decided last."""
+        """Continue where the log ends: take over running plans, and append the last decisions."""
         for node in self.nodes.nodes:
             for training in self.nodes.on(node):
                 self.collector.adopt(training)
@@ -155,7 +155,7 @@ class SimulatedPool:
         self._over = True
 
     def lose(self, node: str, for_s: float) -> None:
-        """A node fails, with all that runs on it, and is back after so many seconds."""
+        """A node fails with its jobs, and returns after some seconds."""
         self.append(c.NodeLost(node=node, silent_ms=0))
         self.nodes.lose(node)
         self.timeline.call_at(self.timeline.now_s() + for_s, lambda: self._repair(node))

@@ -1,4 +1,4 @@
-"""Placement by what is left of the jobs that run: known in a simulation, and to no pool's log.
+"""Placement by the remaining work of running jobs, which a simulation knows and no pool's log holds.
 
 It owns what a placement policy learns of simulated trainings beyond the view. What follows is the policy's rule.
 """
@@ -40,7 +40,7 @@ def _crowd(view: ClusterView, node: Node, pending: Pending, nodes: SimulatedNode
 
 
 def _progress(view: ClusterView, job: Job, nodes: SimulatedNodes) -> IterationProgress:
-    """What is known of a job: an iteration is from one report to the next, as the epochs are in ProCon."""
+    """The progress of a job: an iteration is from one report to the next, as ProCon's epochs are."""
     training = nodes.newest(ReplicaId(job.name))
     if training is None or not training.running:
         return IterationProgress()  # on its way, or its end is not known yet

@@ -25,7 +25,7 @@ class SimulatedResizer:
         self._newest: dict[str, LimitTask] = {}
 
     def act(self) -> None:
-        """Set what is due; a simulated node answers immediately."""
+        """Set the due limits; a simulated node answers immediately."""
         due, self.machine.due = self.machine.due, []
         for task in due:
             if self._newest.get(task.job) == task:

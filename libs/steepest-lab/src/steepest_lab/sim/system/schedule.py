@@ -1,4 +1,4 @@
-"""What a simulated run comes to, job by job, as its log tells."""
+"""The schedule of a simulated run, job by job, from its log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOLD_BY = frozenset(
 
 
 class Schedule(msgspec.Struct):
-    """The schedule that a run comes to, job by job.
+    """The schedule of a run, job by job.
 
     Attributes:
         first_nodes: Where each job was placed first.

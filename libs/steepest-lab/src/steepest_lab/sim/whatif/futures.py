@@ -1,4 +1,4 @@
-"""How jobs of a recording go on: what a step costs them, how many are left, and what they will report.
+"""How jobs of a recording continue: the cost of their steps, how many are left, and what they will report.
 
 Where the recording shows a job finish, its steps and losses are known, under every policy. Where it does not, they are
 a guess: the loss follows the curve fitted to the reports so far, and the job ends at the total that it states, or without
@@ -25,13 +25,13 @@ LEFT_OVER = 0.01
 """A job ends when this share of its loss's fall is left."""
 
 MOST_TIMES = 20
-"""A fitted curve that has not flattened after so many times the steps seen is believed no further."""
+"""A fitted curve is trusted up to this multiple of the seen steps, if it does not flatten before."""
 
 POINTS = 60
 """Reports that a fit is made of: evenly chosen ones show as much as all."""
 
 CORE_M = 1000
-"""What a process can use that was held back whenever it was looked at: most trainings keep one core busy."""
+"""CPU that a process can use if it was always throttled when measured: most trainings keep one core busy."""
 
 USUAL_LAUNCH_S = 1.0
 USUAL_STEP_S = 1.0
@@ -92,7 +92,7 @@ def fit_of(points: Sequence[tuple[int, float]], rng: random.Random | None) -> Fi
 
 
 def _by_step(reports: Sequence[tuple[int, int, int, float]]) -> list[tuple[int, float]]:
-    """Step and value, rising; what was repeated after a restart counts as it was reported last."""
+    """Step and value, rising; of a step that was repeated after a restart the last report counts."""
     return sorted({step: value for _, _, step, value in reports}.items())
 
 
@@ -177,7 +177,7 @@ def _last_step(points: Sequence[tuple[int, float]], curve: FittedCurve | None) -
 
 
 def _losses(points: Sequence[tuple[int, float]], curve: FittedCurve | None) -> Callable[[int], float | None] | None:
-    """What it reports: as it did where the recording shows it, else by its curve."""
+    """The job's future losses: the recorded ones, else by its curve."""
     if not points:
         return None
     steps = [step for step, _ in points]

@@ -1,4 +1,4 @@
-"""What a recording shows up to a position, and what it shows of the jobs beyond it.
+"""A recording up to a position, and its records of the same jobs beyond it.
 
 It owns the reading: the pool's engine as it was at the position, and what was observed of each job. It must never guess:
 how a job goes on is in :mod:`steepest_lab.sim.whatif.futures`.
@@ -26,7 +26,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest_lab.sim.system.pool import StartingPoint, engine_of_a_pool
 
 FULL = 0.9
-"""A node of which this share is in use is full: what a job gets there does not show what it could use."""
+"""A node is full when this share of it is in use: a job's use there does not show what it could use."""
 
 FLAT = 1.2
 """A node whose use grows by no more than this factor when it has several jobs instead of one gives no more than that."""
@@ -39,7 +39,7 @@ FEW = 5
 
 
 class CpuUse(msgspec.Struct):
-    """What was measured of a job's CPU.
+    """Measurements of a job's CPU.
 
     Attributes:
         millicore_ms: Used, over all usage records.
@@ -74,7 +74,7 @@ class ReplicaWork(msgspec.Struct):
     node: str = ""
 
     def add(self, step: int | None, cpu_ms: int) -> None:
-        """A report; one with the CPU time of the report before is of a process that was gone when it was measured."""
+        """Add a report; one without new CPU time is of a process that had ended when it was measured."""
         if cpu_ms <= self.cpu_ms:
             return
         self.cpu_ms = cpu_ms
@@ -84,7 +84,7 @@ class ReplicaWork(msgspec.Struct):
 
 
 class JobObservations(msgspec.Struct):
-    """What the whole recording shows of one job.
+    """Observations of one job over the whole recording.
 
     Attributes:
         reports: Time, incarnation, step and value of each report of the judged metric, in the order of the log.
@@ -109,7 +109,7 @@ class JobObservations(msgspec.Struct):
 
 
 class NodeLoad(msgspec.Struct):
-    """What a node gave.
+    """CPU that a node provided, by its number of jobs.
 
     Attributes:
         used_m: Sum and number of its usage records, by how many jobs used it.
@@ -131,14 +131,14 @@ class NodeLoad(msgspec.Struct):
         return max(1, round(self._mean(self.used_m.keys() - {0})))
 
     def _mean(self, counts: Collection[int]) -> float:
-        """CPU in use with so many jobs; 0 where too little is known."""
+        """Mean CPU in use with these numbers of jobs; 0 if too little is known."""
         used = [self.used_m[count] for count in sorted(counts) if count in self.used_m]
         number = sum(records for _, records in used)
         return sum(total for total, _ in used) / number if number >= FEW else 0.0
 
 
 class RecordedPool(msgspec.Struct):
-    """What a recording shows, as read.
+    """The observations of a recording.
 
     Attributes:
         start: The pool at the position.
@@ -167,7 +167,7 @@ async def read_history(log: Log, position: int | None) -> RecordedPool:
 
     Args:
         log: The recording.
-        position: An offset of ``cluster``: what stands before it is the past; None: its end.
+        position: An offset of ``cluster``: the records before it are the past; None: its end.
 
     Raises:
         InputError: It is no offset of the recording, or the recording holds no pool or several.
@@ -237,7 +237,7 @@ def _is_from_outside(event: Any, view: ClusterView, later: list[tuple[int, c.Clu
 
 
 def _note(one: Received[Any], seen: dict[str, JobObservations], loads: dict[str, NodeLoad]) -> None:
-    """What a record of the pool shows of jobs and nodes, before or beyond the position."""
+    """Note a record's observations of jobs and nodes, before or beyond the position."""
     match one.event:
         case c.JobPlaced() as event:
             placed = seen.setdefault(event.job, JobObservations())
@@ -293,7 +293,7 @@ async def _all(log: Log, topic: str) -> AsyncIterator[Received[Any]]:
 
 
 async def _partition(log: Log, at: TopicPartition) -> AsyncIterator[Received[Any]]:
-    """What can be read of a partition; the rest went to the dead letters, live as well."""
+    """The readable records of a partition; live readers sent the others to the dead letters."""
     end = await log.end(at)
     if not end:
         return

@@ -113,7 +113,7 @@ def _pool(recorded: RecordedPool, futures: dict[str, Future], *, soft_limits: bo
 
 
 def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:
-    """A process that ran at the position goes on after its newest step."""
+    """A process that ran at the position continues after its newest step."""
     nodes.adopt(
         ReplicaId(job.name),
         job.incarnation,

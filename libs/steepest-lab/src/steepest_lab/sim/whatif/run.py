@@ -1,4 +1,4 @@
-"""Runs of a what-if: one recording, several policies and seeds, side by side."""
+"""Runs of a what-if: one recording, several policies and seeds, in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steepest_lab.sim.whatif.play import play_on
 
 
 class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
-    """What to play on.
+    """The recording to continue, and how.
 
     Attributes:
         recording: Its folder.

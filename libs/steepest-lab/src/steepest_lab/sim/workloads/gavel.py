@@ -102,7 +102,7 @@ def read_speeds(path: Path) -> Speeds:
 
 
 def find_throughputs(trace: Path) -> Path:
-    """Gavel's file of throughputs beside a trace, or in one of the two folders above, where its repository has it.
+    """Gavel's file of throughputs, in the trace's folder or one of the two folders above, as in its repository.
 
     Raises:
         InputError: It is in none of them.

@@ -55,7 +55,7 @@ def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
 
     Args:
         path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, an export of Slurm's sacct, or our JSON Lines.
-        throughputs: Gavel's measured throughputs, which only its traces need; None: looked for beside the trace.
+        throughputs: Gavel's measured throughputs, which only its traces need; None: looked for next to the trace.
 
     Raises:
         InputError: The file is damaged, has none of the formats, or has an invalid line; the message names line and column.

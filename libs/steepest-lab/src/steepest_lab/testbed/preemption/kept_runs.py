@@ -26,14 +26,14 @@ from steepest_lab.testbed.preemption import trainings
 from steepest_lab.testbed.preemption.outcomes import Records
 
 COMPLETE = "complete"
-"""File in the folder of a run that has come to its end; it holds a digest of what ran."""
+"""File in the folder of a finished run, with a digest of what ran."""
 
 OnStep = Callable[[str], None]
-"""Is called with what was done."""
+"""Called with a message on each finished step."""
 
 
 class JobsOver(NoAudience):
-    """Says of each job that it is over."""
+    """Reports each job that is over."""
 
     def __init__(self, run: str, jobs: int, on_step: OnStep) -> None:
         self._run, self._jobs, self._on_step = run, jobs, on_step

@@ -1,4 +1,4 @@
-"""What a run's log says of predictions, overheads and waiting. Pure: folds over the log."""
+"""Predictions, overheads and waiting in a run's log. Pure: folds over the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PredictedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MeasuredOverhead(msgspec.Struct, frozen=True, kw_only=True):
-    """A suspension or a resumption, with what was predicted when it began.
+    """A suspension or a resumption, with its prediction when it began.
 
     Attributes:
         source: What preempted: time slices, or a policy of the comparison.

@@ -29,7 +29,7 @@ def run_times(found: Sequence[PredictedRun], error: float) -> str:
 
 
 def overheads(found: Sequence[MeasuredOverhead], error: float) -> str:
-    """Likewise suspensions and resumptions, by what preempted."""
+    """Plots predicted against measured suspensions and resumptions, by the preempting policy."""
     known = [one for one in found if one.predicted_ms is not None]
     panels: dict[str, dict[str, Points]] = {}
     for kind, source in dict.fromkeys((one.kind, one.source) for one in known):

@@ -1,4 +1,4 @@
-"""Writes what came out as tables for programs and a page for people, beside what the paper's abstract claims."""
+"""Writes the results as tables for programs and a page for people, compared with the claims of the paper's abstract."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ASSUMPTIONS = (
 
 
 class Judged(enum.StrEnum):
-    """How a claim stands to what came out."""
+    """The verdict on a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -120,7 +120,7 @@ def _waits_less(rows: Sequence[WaitingOfRun], policy: str) -> RealVerdict:
 
 
 def _is_no_longer(rows: Sequence[WaitingOfRun], policy: str) -> RealVerdict:
-    """Likewise; a makespan that is the same in every pair is no longer."""
+    """The verdict on the makespan; one that is the same in every pair is not longer."""
     pairs = [(theirs.makespan_s, ours.makespan_s) for theirs, ours in _pairs(rows, policy)]
     claim = f"the makespan is not longer than under {policy} (a bar of this project)"
     return _paired(claim, pairs, lambda high: high <= 0)

@@ -45,7 +45,7 @@ class RealPart(enum.StrEnum):
 
 
 class RealPreemption(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out; empty of a part that has not run. Overheads are those of the time slices and of the comparison."""
+    """The results; empty for a part that has not run. Overheads are those of the time slices and of the comparison."""
 
     predictions: Sequence[PredictedRun] = ()
     overheads: Sequence[MeasuredOverhead] = ()

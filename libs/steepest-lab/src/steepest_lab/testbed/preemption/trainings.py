@@ -35,7 +35,7 @@ SLICED_EPOCHS = 44
 """Of a sliced training of ``SLICED_MEAN_IMAGES``; smaller ones have more, so that all are as long."""
 
 SLICED_WORK, SLICED_EVALUATIONS = 4, 4
-"""Their epochs take most of a minute: what is left of one is known to some tenths of a second."""
+"""Their epochs take most of a minute: the rest of one is known to some tenths of a second."""
 
 SLICED_MEAN_IMAGES = 24_000
 SLICED_IMAGES = (18_000, 20_000, 24_000, 28_000)
@@ -59,7 +59,7 @@ CROWD_EVALUATIONS, CROWD_STORAGE_BYTES_S = 2, 5_000_000
 
 
 class StreamedSetting(msgspec.Struct, frozen=True):
-    """What a training's time depends on.
+    """The setting on which a training's time depends.
 
     Attributes:
         images: Of its data set.
@@ -202,7 +202,7 @@ def _features_file(features: int) -> str:
 
 @contextlib.contextmanager
 def with_storage(*given: DemoWorkload, bytes_s: int = STORAGE_BYTES_S) -> Iterator[list[DemoWorkload]]:
-    """The workloads, with one storage server that has the data of all of them, behind a link of so many bytes a second.
+    """The workloads, with one storage server for all their data behind a link of limited bandwidth.
 
     Raises:
         InputError: The server is not installed.

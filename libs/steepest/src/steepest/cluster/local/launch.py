@@ -176,7 +176,7 @@ def _start_relay(folder: IncarnationFolder, data: DataSource, listening: socket.
 
 
 def _message(folder: IncarnationFolder, order: ProcessLaunch, program: str) -> dict[str, Any]:
-    """What the supervisor gets to know."""
+    """The message to the supervisor."""
     return {
         "program": program,
         "command": order.spec.command,

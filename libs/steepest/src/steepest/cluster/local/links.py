@@ -61,11 +61,11 @@ class NodeLinks:
         return self._addresses[node]
 
     def entering(self, node: str) -> tuple[str, ...]:
-        """What to put before a command so that it runs on the node's network."""
+        """The prefix with which a command runs on the node's network."""
         return (_tool("nsenter"), f"--net={_FOLDER / self._spaces[node]}", "--")
 
     def make(self) -> None:
-        """Make what is not there yet.
+        """Make the missing namespaces and links.
 
         Raises:
             ClusterError: ``no-links``: it cannot be made here, and nothing is left of it.

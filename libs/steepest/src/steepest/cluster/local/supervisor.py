@@ -155,7 +155,7 @@ class OutputCapture:
             self._keep(chunk)
 
     def close(self) -> None:
-        """Copy what is left in the pipe. Not until its end: an escaped process may hold the other end open."""
+        """Copy the rest of the pipe, but not until its end: an escaped process may hold the other end open."""
         for _ in range(2 * _PIPE_BYTES // _CHUNK_BYTES):
             self.copy()
 

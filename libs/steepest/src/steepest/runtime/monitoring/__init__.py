@@ -1,1 +1,1 @@
-"""What a running process says of itself: metrics, health, lag."""
+"""Metrics, health and lag of a running process."""

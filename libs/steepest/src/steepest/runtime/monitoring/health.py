@@ -21,7 +21,7 @@ LAG_MOST = 50_000
 
 
 class LoopHealth(msgspec.Struct):
-    """One loop, as it last said of itself."""
+    """The last report of one loop."""
 
     spoke_at: float
     position: int = 0
@@ -43,15 +43,15 @@ class Health:
         self.refusal = ""
 
     def expect(self, loop: str) -> None:
-        """There is a loop, and it has said nothing yet."""
+        """Expect reports of a loop from now on."""
         self.loops[loop] = LoopHealth(self._clock.monotonic())
 
     def listen(self, name: str, silence_s: Callable[[], float]) -> None:
-        """There is something beside the loops that can say for how long, in seconds, it has done nothing."""
+        """Add another part than a loop; ``silence_s`` returns for how many seconds it has been idle."""
         self._others[name] = silence_s
 
     def stop_listening(self, name: str) -> None:
-        """It is not there any more."""
+        """Remove the part."""
         self._others.pop(name, None)
 
     def forget(self, loop: str) -> None:
@@ -68,7 +68,7 @@ class Health:
         health.spoke_at, health.ready = self._clock.monotonic(), False
 
     def refuse(self, why: str) -> None:
-        """The process must not go on, and says why."""
+        """The process must not continue, for this reason."""
         self.refusal = why
 
     def is_alive(self) -> bool:
@@ -76,11 +76,11 @@ class Health:
         return not self.stuck()
 
     def stuck(self) -> list[str]:
-        """What has been silent for too long."""
+        """The loops and parts that have been silent for too long."""
         return [name for _, name, silence_s in self.silences() if silence_s >= STUCK_AFTER_S]
 
     def silences(self) -> list[tuple[str, str, float]]:
-        """For how long, in seconds, each loop has said nothing and each effector has done nothing: kind, name and time.
+        """Kind, name and seconds of silence of each loop and each idle effector.
 
         May be called from any thread.
         """
@@ -89,7 +89,7 @@ class Health:
         return loops + [("effector", name, silence_s()) for name, silence_s in self._others.copy().items()]
 
     def is_ready(self) -> bool:
-        """Whether every loop has caught up with what was there at its start, and keeps up."""
+        """Whether every loop has caught up with the log at its start, and keeps up."""
         loops = self.loops.copy()
         keeps_up = all(loop.ready and loop.lag <= LAG_MOST for loop in loops.values())
         return not self.refusal and bool(loops) and keeps_up

@@ -1,6 +1,6 @@
 """Every metric of a process: what it means, and what to do about it. ``docs/metrics.md`` is generated from here.
 
-Both stand in the metric's help text, so that people who scrape it read them as well.
+Both are in the metric's help text, so that people who scrape it read them as well.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Metrics:
         )
 
     def forget_loop(self, loop: str) -> None:
-        """Show no lag of a loop that another process runs now: what this one said last would look like one that is stuck."""
+        """Show no lag of a loop that another process runs now: the last value here would look like a stuck loop."""
         for gauge in (self.lag, self.gaps):
             with suppress(KeyError):
                 gauge.remove(loop)

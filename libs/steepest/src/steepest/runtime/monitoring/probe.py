@@ -1,4 +1,4 @@
-"""What monitoring asks of a running system over HTTP: ``/metrics``, ``/healthz`` and ``/readyz``.
+"""The HTTP endpoints for monitoring: ``/metrics``, ``/healthz`` and ``/readyz``.
 
 It owns the door and its three answers. It must never know what a metric means.
 """
@@ -31,7 +31,7 @@ ANSWER_S = 5.0
 
 
 class Probed(Protocol):
-    """What is asked: a runtime, or another process that has metrics and says how it is."""
+    """The probed system: a runtime, or another process with metrics and a state of health."""
 
     @property
     def metrics(self) -> Metrics: ...  # noqa: D102 - its metrics
@@ -43,7 +43,7 @@ class Probed(Protocol):
 class Address(NamedTuple):
     """Where probes are answered: on this machine only, unless another host is named (``0.0.0.0`` is everywhere).
 
-    ``names`` are those under which it is asked, beside addresses and the machine's own.
+    ``names``: it answers under these, under addresses and under the machine's own name.
     """
 
     port: int

@@ -1,9 +1,9 @@
-"""Whether a log still holds what a snapshot stands for: the checksums of the last records before a position.
+"""Whether a log still holds a snapshot's records: checksums of the last records before a position.
 
 A log that is not synced record by record may lose its newest records with the machine's power, and others may append in
-their place before the process that kept a snapshot starts again. The position alone does not show it; what stands before
-it does. Some records are looked at, and not only the last, because a decision that is made again is the same after any
-records.
+their place before the process that kept a snapshot starts again. The position alone does not show it; the records
+before it do. Some records are looked at, and not only the last, because a decision that is made again is the same after
+any records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Positions = Mapping[TopicPartition, int]
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What stands before a position.
+    """Checksums of the records before a position.
 
     Attributes:
         crcs: CRC-32 of each record, the newest last; fewer where there are fewer.
@@ -36,7 +36,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 async def marks(log: Log, positions: Positions) -> tuple[Mark, ...]:
-    """What stands before these positions, none of which is beyond its partition's end.
+    """Checksums of the records before these positions. No position may be beyond its partition's end.
 
     Raises:
         LogUnavailableError: The log gives nothing now.
@@ -70,7 +70,7 @@ async def _marks_from(log: Log, starts: Positions, positions: Positions) -> tupl
 
 
 async def why_not(log: Log, before: Iterable[Mark]) -> str:
-    """Why the log does not hold what these marks describe; empty if it does. What retention has removed is not asked for.
+    """Why the log lacks the records of these marks; empty if it has them. Records removed by retention do not count.
 
     Raises:
         LogUnavailableError: The log gives nothing now.

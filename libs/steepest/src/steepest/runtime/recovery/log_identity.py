@@ -1,8 +1,8 @@
 """Which log this is: the random epoch in the first record of every partition.
 
 It owns giving it and asking for it. Ids, positions and snapshots contain the epoch, so that those of one log are never
-taken for another's. Once retention has removed the first record, the log no longer names its epoch: then a snapshot's
-word is taken for it, and without a snapshot that of the newest decision about the partition.
+taken for another's. Once retention has removed the first record, the log no longer names its epoch: then a snapshot
+names it, or without a snapshot the newest decision about the partition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def open_partitions(log: Log, layout: Layout, clock: Clock) -> None:
 
 
 async def check_epoch(log: Log, at: TopicPartition, epoch: str) -> None:
-    """Refuse to go on from a position that was kept of another log.
+    """Refuse to continue from a position in another log.
 
     Raises:
         LogEpochError: The partition's first record names another epoch than ``epoch``, which may be empty for any.

@@ -1,4 +1,4 @@
-"""What a snapshot of a loop holds, and how it is kept: state and position, of one version.
+"""Snapshots of loops and how they are kept: state and position, of one version.
 
 It owns what makes a snapshot unusable: another version or form, another set of deciders, deciders of another logic, a log
 that no longer holds the records that the snapshot stands for. Then the log is folded from the snapshot before it or from
@@ -25,15 +25,15 @@ from steepest.view.state import STATE_VERSION, ViewState
 logger = Logger()
 
 SNAPSHOT_AFTER_S = 3600.0
-"""Age of a loop's newest snapshot at which it keeps another, however few records came: what stands before the oldest
-snapshot must be kept, so that one of a quiet partition would hold up the trimming of all others."""
+"""Age of a loop's newest snapshot at which it keeps another, however few records came. The records behind the oldest
+snapshot must be kept, so an old one of a quiet partition would hold up the trimming of all others."""
 
 VERSION = (3, STATE_VERSION)
 """Version of the forms here, and of the view's state."""
 
 
 class DeciderState(msgspec.Struct, frozen=True):
-    """What a decider of one logic remembers."""
+    """The state of a decider, with its logic."""
 
     logic: int
     state: bytes
@@ -89,7 +89,7 @@ StateT = TypeVar("StateT", bound=msgspec.Struct)
 async def keep_pool_snapshot(
     store: SnapshotStore, log: Log, at: TopicPartition, snapshot: PoolSnapshot, *, stands_for: Positions
 ) -> None:
-    """Keep a pool's snapshot, if that is possible now. It stands for the records before these positions.
+    """Keep a pool's snapshot, if that is possible now. It covers the records before these positions.
 
     Raises:
         LogUnavailableError: The log may not have them.
@@ -100,7 +100,7 @@ async def keep_pool_snapshot(
 async def keep_stream_snapshot(
     store: SnapshotStore, log: Log, decider: str, at: TopicPartition, snapshot: StreamSnapshot, *, stands_for: Positions
 ) -> None:
-    """Keep a stream decider's snapshot, if that is possible now. It stands for the records before these positions.
+    """Keep a stream decider's snapshot, if that is possible now. It covers the records before these positions.
 
     Raises:
         LogUnavailableError: The log may not have them.
@@ -178,7 +178,7 @@ def restored(kinds: Sequence[DeciderType[D, Any]], states: dict[str, DeciderStat
 
 
 def restored_or_new(kinds: Sequence[DeciderType[D, Any]], states: dict[str, DeciderState]) -> list[D]:
-    """Likewise, but a decider whose state the snapshot does not hold begins with an empty one.
+    """Restore deciders; one whose state the snapshot does not hold begins with an empty state.
 
     This is for a log whose beginning is gone. What such a decider would decide about the removed records stays undecided
     until a later record concerns the same job or node.

@@ -1,4 +1,4 @@
-"""What measured epochs and predictions change in a view.
+"""Folds measured epochs and predictions into a view.
 
 A handler says with False that its event does not count where it stands: it is outdated, or its job is over.
 """
@@ -56,7 +56,7 @@ def begin_incarnation(job: Job) -> None:
 
 
 def pause(job: Job, at_ms: int) -> None:
-    """A job was suspended: its epoch under way goes on when it is resumed."""
+    """Record a suspension: the job's present epoch continues when the job is resumed."""
     if job.epochs_seen is not None:
         job.epochs_seen.paused_ms = at_ms
 

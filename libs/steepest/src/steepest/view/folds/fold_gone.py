@@ -1,4 +1,4 @@
-"""What the declaration that a node is gone for good changes in a view: its processes have ended, its places are free.
+"""Folds the declaration that a node is gone for good: its processes have ended, its places are free.
 
 A job that was only there counts as stopped, as if its process had been lost, and the placer decides about it. A move goes on
 where it can: to its target, once its source was stopped; back to its source, where the target is gone; else it has failed.
@@ -20,7 +20,7 @@ from steepest.view.projection import Projection
 from steepest.view.state import CLEARING, TRANSITIONS, Heading, Job, Node, Plan, PlanKind, PlanStatus
 
 AFTER_STOP = (Stage.START, Stage.VERIFY, Stage.DONE)
-"""Stages of a move whose job can go on at its target."""
+"""Stages of a move whose job can continue at its target."""
 
 
 def _node_gone(view: Projection, event: c.NodeGone, received: Received[Any]) -> bool:
@@ -75,7 +75,7 @@ def _leave_gang(view: Projection, job: Job, node: Node, received: Received[Any])
 
 
 def _adapt(plan: Plan, node: str, why: str, *, goes_on: bool) -> None:
-    """A plan for a whole job goes on where it can without a node."""
+    """Continue a plan for a whole job without a node, if that is possible."""
     for promised in plan.promised.values():
         promised.pop(node, None)
     stage = rules.stage_of(plan)

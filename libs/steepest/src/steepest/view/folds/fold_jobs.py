@@ -1,4 +1,4 @@
-"""What a job's requests, its processes and its growth change in a view.
+"""Folds a job's requests, processes and growth into a view.
 
 A handler says with False that its event does not count where it stands: it is outdated, or its job is over.
 """
@@ -212,7 +212,7 @@ def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool
 
 
 def _goal_reached(view: Projection, event: c.GoalReached, received: Received[Any]) -> bool:
-    """From here on it is stopped as if its user had asked for that: it saves, and holds nothing afterwards."""
+    """Stop the job as if its user had cancelled it: it saves, and holds nothing afterwards."""
     job = view.find(event.job)
     if job is None or not job.alive or job.cancel or job.incarnation != event.incarnation:
         return False

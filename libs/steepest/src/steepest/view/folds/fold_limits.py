@@ -1,4 +1,4 @@
-"""What CPU limits and their outcomes change in a view: what each job is to have, and what is in force.
+"""Folds CPU limits and their outcomes into a view: each job's planned limit and its limit in force.
 
 A limit belongs to an incarnation and ends with its process: the next one starts without. For each job the newest plan
 holds, and its outcome counts once. Limits exclude nothing: a job may be limited while it moves. That of a gang holds for

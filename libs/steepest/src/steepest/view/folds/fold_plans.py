@@ -1,4 +1,4 @@
-"""What plans and their outcomes change in a view: reservations, and where a job counts.
+"""Folds plans and their outcomes into a view: reservations, and the node at which a job counts.
 
 Whether a plan is valid is in :mod:`steepest.view.validity`, which step is next in :mod:`steepest.view.plans`. A handler says
 with False that its event does not count where it stands: a plan that is void, an outcome that is outdated.
@@ -202,7 +202,7 @@ def _migration_finished(view: Projection, event: c.MigrationFinished, received: 
 
 
 def _learn_cost(view: Projection, job: Job, plan: Plan, at_ms: int) -> None:
-    """A move is over. One of which a step was begun again, or a node is gone, says nothing of the next ones."""
+    """Learn the cost of a finished move, unless a step was begun again or a node is gone."""
     if job.checkpoint is None or not job.checkpoint.size_bytes or plan.attempt > STEPS_OF_A_MOVE:
         return
     if not plan.sources or not plan.targets:
@@ -251,7 +251,7 @@ def _abandoned(view: Projection, event: c.PlanAbandoned, received: Received[Any]
 
 
 def undo_move(view: Projection, job: Job, plan: Plan) -> None:
-    """The move did not work out: the job counts where it is, and may ask again. A node that is gone holds nothing."""
+    """Undo a failed move: the job counts where it is, and may request a move again."""
     if job.alive and job.node in plan.targets:
         for source in plan.sources:
             view.nodes.give_back(job, source)

@@ -1,4 +1,4 @@
-"""What the progress of a job's replicas changes in a view.
+"""Folds the progress of a job's replicas into a view.
 
 It owns what is remembered of their reports. What follows from it (how much is left, at which pace) is in
 :mod:`steepest.view.progress`.
@@ -78,7 +78,7 @@ def _has_replica(job: Job, replica: int, node: str) -> bool:
 
 
 def _use(progress: Progress, replica: ReplicaCourse, cpu_ms: int | None) -> None:
-    """CPU time only grows; less is a counter that began again, of which nothing can be said until it is beyond."""
+    """Add CPU time. A lower value is a counter that was reset; it counts again once it passes the old one."""
     if cpu_ms is None or (replica.cpu_ms is not None and cpu_ms <= replica.cpu_ms):
         return
     progress.cpu_ms = min((progress.cpu_ms or 0) + cpu_ms - (replica.cpu_ms or 0), LARGEST)

@@ -1,4 +1,4 @@
-"""What plans for whole gangs change in a view: suspensions, and gangs that are scaled or moved, or shed surplus replicas.
+"""Folds plans for whole gangs into a view: suspensions, scaled and moved gangs, and surplus replicas that leave.
 
 A handler says with False that its event does not count where it stands.
 """

@@ -9,4 +9,4 @@ from steepest.events.received import Received
 from steepest.view.projection import Projection
 
 Handlers = dict[type, Callable[[Projection, Any, Received[Any]], bool | None]]
-"""Event type to handler(view, event, received); False means that the event does not count where it stands."""
+"""Event type to handler(view, event, received); False means that the event does not count at its position."""

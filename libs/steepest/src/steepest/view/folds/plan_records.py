@@ -1,4 +1,4 @@
-"""What the folds of plans and of their outcomes have in common."""
+"""Code that the folds of plans and of their outcomes share."""
 
 from __future__ import annotations
 

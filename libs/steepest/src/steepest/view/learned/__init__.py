@@ -1,1 +1,1 @@
-"""What a view learns from measurements, so that every decider predicts the same from it."""
+"""Models that a view learns from measurements, so that all deciders make the same predictions."""

@@ -1,4 +1,4 @@
-"""What moves take: learned online from those that were measured, and predicted from the size of the checkpoint.
+"""The duration of moves: learned online from measured ones, and predicted from the size of the checkpoint.
 
 A move has two parts. *Leaving* the source is from the decision until the process has saved and ended, *arriving* at the
 target from there to the first step. Each takes a fixed time, which the job's model determines, and a time for each
@@ -7,7 +7,7 @@ newest moves of the pool by the relative errors, neither negative:
 
     took = fixed + per_byte(node) · bytes
 
-Old moves count less. While all moves of every node had checkpoints of one size, half of the time is taken to be fixed;
+Old moves count less. While all moves of every node had checkpoints of one size, half of the time counts as fixed;
 a weak pull towards that stays, so that sizes which hardly differ do not determine a slope. A node that no move has left
 or reached yet gets the mean of the others. All of it is a fold over the log; it must never know why a job moves.
 """
@@ -37,7 +37,7 @@ LEAST_MS = 1.0
 
 
 class MoveSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A move that was measured, of which no step was begun again.
+    """A measured move in which no step was begun again.
 
     Attributes:
         model: What the job trains; empty where its user does not say.
@@ -75,7 +75,7 @@ class MovePart(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class MoveCosts(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What moves take in a pool.
+    """The duration of moves in a pool.
 
     Attributes:
         seen: The newest moves, the oldest first.
@@ -129,7 +129,7 @@ class _Measured(msgspec.Struct):
     weight: float = 0.0
 
     def weigh(self, expected: float) -> None:
-        """Errors count as shares of what is expected, and large ones less than their squares."""
+        """Weigh errors relative to the expected duration, and large ones less than by their squares."""
         off = abs(self.took - expected) / max(expected, LEAST_MS)
         self.weight = self.newness / max(expected, LEAST_MS) ** 2 * min(1.0, USUAL / max(off, USUAL))
 
@@ -157,7 +157,7 @@ class _Sums(msgspec.Struct):
 
 
 def _fitted(measured: Sequence[_Measured]) -> MovePart:
-    """The lines that suit measurements best, the oldest of which are first."""
+    """Fit lines to measurements, ordered from the oldest to the newest."""
     newness: dict[str, float] = {}
     for one in reversed(measured):
         one.newness = newness.get(one.node, 1.0)
@@ -172,7 +172,7 @@ def _fitted(measured: Sequence[_Measured]) -> MovePart:
 
 
 def _lines(measured: Sequence[_Measured]) -> MovePart:
-    """Those of least squares, as the measurements weigh."""
+    """The lines of weighted least squares."""
     everything, of_node = _Sums(), dict[str, _Sums]()
     for one in measured:
         everything.add(one)

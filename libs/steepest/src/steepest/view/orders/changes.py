@@ -1,4 +1,4 @@
-"""What has changed lately, newest first, for readers who look again only at that.
+"""The latest changes, newest first, for readers that update only the changed items.
 
 It must never know what the things are, nor who reads.
 """
@@ -23,14 +23,14 @@ class Changes(Generic[T]):
     """
 
     def __init__(self, kept: int = KEPT) -> None:
-        """Remember so many things."""
+        """Remember the newest ``kept`` changes."""
         self.now = 0
         self._kept = kept
         self._newest: OrderedDict[T, int] = OrderedDict()
         self._dropped = 0
 
     def note(self, thing: T) -> None:
-        """It has changed, or is gone."""
+        """Note that an item has changed or was removed."""
         self.now += 1
         self._newest[thing] = self.now
         self._newest.move_to_end(thing)
@@ -38,7 +38,7 @@ class Changes(Generic[T]):
             _, self._dropped = self._newest.popitem(last=False)
 
     def since(self, before: int) -> Sequence[T] | None:
-        """What has changed since there were that many changes; None where that is no longer remembered."""
+        """The items changed since that number of changes; None if they are no longer remembered."""
         if before >= self.now:  # mostly: a reader looks far more often than things change
             return ()
         if before < self._dropped:

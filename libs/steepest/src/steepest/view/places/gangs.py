@@ -1,4 +1,4 @@
-"""What a gang is: which places it holds and counts at, how it starts, and what a replica's end means.
+"""Rules of a gang: the places that it holds and counts at, its start, and the meaning of a replica's end.
 
 A gang is a job of several replicas, or of one that may be scaled. Its replicas start, stop and move together. Jobs of one
 replica that always was one pass here only where a plan is for both.
@@ -17,7 +17,7 @@ from steepest.view.state import CLEARING, Heading, Job, Plan, PlanKind, Replica
 
 
 class GangVerdict(enum.Enum):
-    """What follows from how a gang's replicas stand."""
+    """What the states of its replicas mean for a gang."""
 
     GOES_ON = enum.auto()
     FINISHED = enum.auto()  # what still runs of it is stopped
@@ -33,7 +33,7 @@ def is_clearing(plan: Plan) -> bool:
 
 
 def places(job: Job, nodes: Sequence[str], sizes: tuple[int, ...] = ()) -> dict[str, Holding]:
-    """What replicas on these nodes hold, by node in the order of the first replica on each."""
+    """Number and resources of the replicas on these nodes, by node in the order of the first replica on each."""
     held: dict[str, Holding] = {}
     requests = job.spec.replica_requests(sizes) if job.spec.is_gang else (job.spec.chief_requests,)
     for node, amount in zip(nodes, requests, strict=False):  # a plan that is judged may have other replicas
@@ -43,7 +43,7 @@ def places(job: Job, nodes: Sequence[str], sizes: tuple[int, ...] = ()) -> dict[
 
 
 def together(some: dict[str, Holding], others: dict[str, Holding]) -> dict[str, Holding]:
-    """What is held on each node by a job that is first in some places and then in others."""
+    """The larger of two holdings on each node: for a job that is first in some places and then in others."""
     both = dict(some)
     for node, (count, amount) in others.items():
         before, total = both.get(node, (0, Resources()))
@@ -52,7 +52,7 @@ def together(some: dict[str, Holding], others: dict[str, Holding]) -> dict[str, 
 
 
 def running(job: Job) -> dict[str, Holding]:
-    """What the replicas hold that run."""
+    """Number and resources of the running replicas, by node."""
     return places(job, job.running_on, job.running_sizes)
 
 
@@ -153,7 +153,7 @@ def keep_those_that_run(job: Job) -> None:
 
 
 def verdict(job: Job) -> GangVerdict:
-    """What follows from the ends of replicas so far.
+    """The gang's verdict from the ends of its replicas so far.
 
     Replica 0, the chief, saves for all: without it no gang goes on. Any other may be lost where its role stays at a size
     that the job allows. Those that a plan lets leave do not count.

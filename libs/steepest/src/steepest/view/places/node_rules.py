@@ -1,4 +1,4 @@
-"""Whether a job may run on a node: the node's taints and labels, and what the job says of them.
+"""Whether a job may run on a node, by the node's taints and labels and the job's rules about them.
 
 The rules are those of Kubernetes' scheduler (its plugins TaintToleration and NodeAffinity): a taint keeps away every job
 that does not tolerate it; a requirement compares one label. It owns these rules. It must never know how much is free.
@@ -32,7 +32,7 @@ def is_allowed(rule: NodeRule | None, node: Node) -> bool:
 
 
 def why_not_allowed(rule: NodeRule | None, node: Node) -> str:
-    """What of a node keeps a job away, in words for people; empty where nothing does."""
+    """Why a job may not run on a node, in words for people; empty if it may."""
     if (taint := _keeps_away(rule, node)) is not None:
         return f"the taint {taint}"
     return "" if rule is None else _lacks(rule, node)
@@ -79,7 +79,7 @@ def _keeps_away(rule: NodeRule | None, node: Node) -> Taint | None:
 
 
 def _lacks(rule: NodeRule, node: Node) -> str:
-    """What of a node's labels keeps a job away; empty where nothing does."""
+    """Why a node's labels keep a job away; empty if they do not."""
     if not requires_labels(rule):
         return ""
     if node.labels is None:

@@ -47,7 +47,7 @@ def share(view: Projection, after: Sequence[str], node: str, need: Resources) ->
 
 
 def _leaves(view: Projection, plan: Plan, node: str) -> Resources:
-    """What a plan in flight will give back on a node once it is done."""
+    """The room that a plan in flight will free on a node."""
     job = view.jobs[plan.job]
     _, kept = gangs.places(job, plan.targets, plan.sizes).get(node, (0, Resources()))
     return (view.nodes.held(job, node) - (Resources() if gangs.is_clearing(plan) else kept)).positive

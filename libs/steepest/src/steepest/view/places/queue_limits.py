@@ -26,7 +26,7 @@ def limits_of(view: Projection, queue: str) -> QueueLimits | None:
 
 
 def excess(view: Projection, job: Job, sizes: Sequence[int], coming: Resources | None = None) -> Excess | None:
-    """A limit that a job exceeds if it gets so many replicas of each role; one that it exceeds alone before others.
+    """A limit that a job exceeds with this number of replicas of each role; one that it exceeds alone comes first.
 
     It exceeds no limit of a resource of which it gets no more than it has. ``sizes`` empty: all that it names; ``coming``:
     what its queue will hold beyond what the view knows.
