@@ -21,6 +21,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_setting_is_shown_with_its_origin(tmp_path: Path) -> None:
     """For programs: all of them, typed; a password is not shown."""
     file = tmp_path / "steepest.toml"
+    file.touch(0o600)
     file.write_text('[kafka]\npassword = "s3cret"\n[cluster]\nnodes = ["n1=0.5"]\n')
     call = ["config", "show", "--config", str(file), "--state", "here", "--json"]
     done = CliRunner().invoke(main, call, env={"STEEPEST_METRICS_PORT": "9400"})

@@ -14,7 +14,7 @@ from steepest.app.held_cluster import ACTS, held_cluster
 from steepest.cluster.port import Cluster, ReplicaId
 from steepest.runtime.service import HeldPool
 
-LOOKS = {"lookup", "wait_for_step", "heartbeats", "node_terms", "silence_s", "files", "close"}
+LOOKS = {"lookup", "wait_for_step", "heartbeats", "node_terms", "silence_s", "files", "metrics_folder", "close"}
 """The calls that change nothing."""
 
 
