@@ -102,7 +102,7 @@ def fuzz(count: int, seed: int) -> Iterator[tuple[bytes, float]]:
     chance = random.Random(seed)
     lines = seeds()
     names = ["auto", "auto", *(one.name for one in all_formats())]
-    reader = LogReader()
+    name, reader = "auto", LogReader()
     for number in range(count):
         if number % LINES_PER_READER == 0:
             name = names[number // LINES_PER_READER % len(names)]
@@ -112,7 +112,7 @@ def fuzz(count: int, seed: int) -> Iterator[tuple[bytes, float]]:
         try:
             reader.feed(line)
         except Exception as error:
-            raise AssertionError(f"seed {seed}, line {number}, format {reader.format}: {line[:2000]!r}") from error
+            raise AssertionError(f"seed {seed}, line {number}, format {name}: {line[:2000]!r}") from error
         yield line, time.perf_counter() - began
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -98,10 +99,10 @@ async def test_nodes_join_by_their_label(lab: KubernetesLab, heard: Heard, label
     assert set(heard.newest) == {"node-a"}
     lab.kubectl("label", "node", "node-b", f"{label}=true")
     await heard.until(lambda: "node-b" in heard.newest)
-    found = lab.kubectl("get", "node", "node-b", "-o", "jsonpath={.status.allocatable.cpu}")
-    most = resources({"cpu": found})
+    most = resources(json.loads(lab.kubectl("get", "node", "node-b", "-o", "json"))["status"]["allocatable"])
 
     assert 0 < heard.newest["node-b"].capacity.cpu_m <= most.cpu_m
+    assert 0 < heard.newest["node-b"].capacity.replicas <= most.replicas
 
 
 @pytest.mark.timeout(200)

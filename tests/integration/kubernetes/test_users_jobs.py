@@ -119,8 +119,12 @@ def placing(state: Path, lab: KubernetesLab, kubeconfig: Path) -> Iterator[Runni
 
 @pytest.mark.timeout(300)
 def test_jobs_run_where_their_pods_allow(placing: RunningSystem, lab: KubernetesLab, figures: Figures) -> None:
-    """One tolerates the taint, one does not, and one requires a label that no node has: it waits until one has it."""
+    """One tolerates the taint, one does not, and one requires a label that no node has: it waits until one has it.
+
+    The one that says nothing of nodes requests nothing either.
+    """
     tolerant, plain, choosy = (users_job(name, opted_in=True) for name in JOBS)
+    del plain["spec"]["template"]["spec"]["containers"][0]["resources"]
     tolerant["spec"]["template"]["spec"] |= {
         "tolerations": [{"key": TEAM, "operator": "Equal", "value": "us", "effect": "NoSchedule"}],
         "nodeSelector": {TEAM: "us"},
@@ -152,9 +156,11 @@ def test_jobs_run_where_their_pods_allow(placing: RunningSystem, lab: Kubernetes
     failed = sum(_job(lab, name)["status"].get("failed", 0) for name in JOBS)
     figures.count(status_failed=failed)
     refused = [one.event for one in placing.events() if isinstance(one.event, c.StepFailed)]
+    asked = {one.event.job: one.event.spec for one in placing.events() if isinstance(one.event, c.JobSubmitted)}
 
     assert ends == dict.fromkeys(JOBS, c.Outcome.FINISHED)
     assert refused == []
+    assert [asked[jobs[name]].requests.cpu_m for name in JOBS] == [50, 1, 50]
     assert placing.breaches() == []
 
 

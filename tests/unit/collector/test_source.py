@@ -12,6 +12,7 @@ import pytest
 from tests.harness.virtual_time import START_MS, VirtualClock
 from tests.harness.waiting import until
 
+from steepest.collector import source
 from steepest.collector.source import PIECE_BYTES, STORE_EVERY_S, Source, numbered, read_cursor
 from steepest.events.received import is_number
 from steepest.training_logs.reader import LogReader
@@ -255,3 +256,19 @@ async def test_other_tasks_have_turns_while_much_is_read(tmp_path: Path, monkeyp
     assert sum(length for _, length in fed) == len(lines) > 10 * PIECE_BYTES
     assert max(length for _, length in fed) <= PIECE_BYTES
     assert all(before < after for (before, _), (after, _) in itertools.pairwise(fed))
+
+
+async def test_what_is_held_back_is_read_when_nothing_more_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lines of a log wait for more, but not for ever: a job that prints rarely is read while it runs."""
+    monkeypatch.setattr(source, "HELD_S", 0.05)
+    reading = Reading(tmp_path, log_format="auto", file="output")
+    (tmp_path / "output").write_text("starting\nstep 7 | loss 0.25\n")
+    await until(lambda: len(reading.steps) == 1)
+    with (tmp_path / "output").open("a") as file:
+        file.write("step 8 | loss 0.125\n")
+    await until(lambda: reading.steps[-1:] == [8])
+    await reading.end()
+
+    assert reading.steps == [7, 8]

@@ -14,8 +14,8 @@ from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
 from steepest.policies.named import under
 
-STARVED_S = 130
-"""Longer than any variant lets a job wait before others are to give up workers for it."""
+STARVED_S = 240
+"""Longer than any variant lets a job wait before others are to give up workers for it, and until all had their turn."""
 
 
 ZONE_A = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))

@@ -15,6 +15,7 @@ from steepest.app.settings.gateway import GatewaySettings
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
 from steepest.gateway.access import AccessRole, Grants
+from steepest.gateway.api import LARGE_MOST
 from steepest.gateway.openapi import OPERATIONS
 from steepest.gateway.reading import PAGE_BYTES
 
@@ -138,3 +139,30 @@ async def test_a_page_has_so_many_bytes() -> None:
 
     assert offsets == list(range(11))
     assert names == [f"j{n}" for n in range(8)]
+
+
+async def test_answers_that_are_not_read_leave_room_for_those_of_others() -> None:
+    """Each is in memory until its reader takes it: one who never does holds some, and is refused more until it has gone."""
+    jobs = [
+        c.JobSubmitted(job=f"j{n}", request=f"r{n}", spec=c.JobSpec(command=("a", "x" * 100_000))) for n in range(40)
+    ]
+    async with served_pool(await log_of(*jobs)) as pool, gateway(pool) as here, httpx2.AsyncClient() as http:
+        host, _, port = here.address.removeprefix("http://").partition(":")
+        asked = f"GET /api/v1/events?limit=1000 HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+        held: list[tuple[bytes, asyncio.StreamWriter]] = []
+        while not held or held[-1][0].startswith(b"HTTP/1.1 200"):
+            reader, writer = await asyncio.open_connection(host, int(port), limit=1)
+            writer.write(asked)
+            held.append((await reader.read(12), writer))
+        refused = await http.get(f"{here.address}/api/v1/events", params={"limit": 1_000})
+        known = await http.get(f"{here.address}/api/v1/events", headers={"authorization": f"Bearer {here.token}"})
+        small = await http.get(f"{here.address}/api/v1/pools")
+        for _, writer in held:
+            writer.transport.abort()
+        again = refused
+        while again.status_code == 503:
+            await asyncio.sleep(0.05)
+            again = await http.get(f"{here.address}/api/v1/events", params={"limit": 1_000})
+
+    assert len(held) == LARGE_MOST // 2 + 1
+    assert (refused.status_code, known.status_code, small.status_code, again.status_code) == (503, 200, 200, 200)

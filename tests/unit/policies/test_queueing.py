@@ -247,6 +247,21 @@ HEADS = {
         submit u cpu=300 priority=7 queue=other -> admit u
         tick                             -> suspend low | place u w1 later
     """,
+    "in a queue that blocks, a job that has room is not given another one's place": """
+        node w1 400
+        node w2 300
+        set policy=priority preempt=true min_run_ms=0 blocking=true
+        submit low cpu=300               -> admit low | place low w1
+        carry low
+        submit fixed cpu=50 mode=none    -> admit fixed | place fixed w2
+        carry fixed
+        submit large cpu=800 priority=9  -> admit large
+        node w3 900                      -> place large w3
+        carry large
+        submit next cpu=850 priority=9 mode=none -> admit next
+        submit u cpu=250 priority=8 queue=other -> admit u
+        tick                             ->
+    """,
     "a job that no node has room for now holds back none, whether its node is lost or never was there": """
         node w1 500
         node w2 1000

@@ -14,7 +14,7 @@ from steepest.errors import UntrustedError
 from steepest.training_logs.sources import tail
 from steepest.training_logs.sources.mlflow import MAX_LINE_BYTES, MetricFileReader, MlflowDatabase
 from steepest.training_logs.sources.tail import follow, follow_folder
-from steepest.training_logs.syntax.metric_names import LONGEST_NAME, read_name
+from steepest.training_logs.syntax.words import LONGEST_NAME, role_of
 
 POLL_S = 0.01
 
@@ -228,10 +228,10 @@ def test_a_database_of_any_size_costs_a_bounded_part_of_memory(tmp_path: Path) -
 
 def test_a_name_is_remembered_to_its_bound() -> None:
     """Of a name of megabytes, as a metric or as what was looked up before, no more is kept."""
-    name = read_name(b"x" * 900_000 + b"loss")
+    name = role_of("x" * 900_000 + "loss")
 
     assert len(name.metric) == LONGEST_NAME
-    assert read_name(b"x" * 900_000 + b"other") is name
+    assert role_of("x" * 900_000 + "other") == name
 
 
 def test_a_file_of_one_endless_line_is_no_metric() -> None:

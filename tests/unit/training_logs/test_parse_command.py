@@ -1,6 +1,7 @@
 """``steepest parse``: what people see, what programs get, and how it ends."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_people_see_format_metrics_and_what_was_passed_over() -> None:
     result = run("-", input=LOG)
 
     assert result.exit_code == 0
-    for words in ("key-value", "val_loss", "1–3", "says the loss scale", "repeats a step"):
+    for words in ("general", "val_loss", "1–3", "as read", "says the loss scale", "repeats a step"):
         assert words in result.stdout
 
 
@@ -75,7 +76,18 @@ def test_a_log_without_a_loss_is_no_error() -> None:
     result = run("-", input="hello\n")
 
     assert result.exit_code == 0
-    assert "none recognised" in result.stdout
+    assert "no number of this log is known to be a loss" in result.stdout
+
+
+def test_what_is_not_understood_gets_a_pattern_that_settles_it() -> None:
+    """The expression that is suggested for unknown words reads them."""
+    text = "".join(f"tick {tick}: wobble {1 / tick}\n" for tick in range(1, 5))
+    said = run("-", input=text).stdout
+    pattern = shlex.split(said[said.index("--pattern") :])[1]
+
+    assert [
+        json.loads(line)["step"] for line in run("-", "--json", "--pattern", pattern, input=text).stdout.splitlines()
+    ] == [1, 2, 3, 4]
 
 
 def test_a_curve_holds_few_values_of_many() -> None:

@@ -1,8 +1,9 @@
 """The reader on one stream of each of the commonest formats, and on the traps that real logs set."""
 
+import msgspec
 import pytest
 
-from steepest.training_logs import FormatError, LogReader, LossRecord, PatternError
+from steepest.training_logs import Explanation, FormatError, LogReader, LossRecord, PatternError
 
 
 def read(text: str, **settings: str) -> list[LossRecord]:
@@ -170,23 +171,49 @@ def test_a_named_metric_is_reported_alone_wherever_it_is_printed() -> None:
     assert [one.value for one in read(mmengine, metric="loss-cls")] == [1.5]
 
 
-def test_a_general_notation_gives_way_to_a_frameworks_own() -> None:
-    """A pair printed before training starts does not keep the reader from the format that follows."""
-    records = read("warmup loss=9.5\nEpoch(train)  [1][1/20]  loss: 2.0  loss_cls: 1.0\n")
+def test_a_series_has_written_steps_or_counted_ones() -> None:
+    """A loss that is printed before training, without a step, is not mixed with those that have one."""
+    records = read("loss=9.5\n" + "".join(f"Epoch(train)  [1][{at}/20]  loss: 2.0  loss_cls: 1.0\n" for at in (1, 2)))
 
-    assert [(one.format, one.value) for one in records] == [("key-value", 9.5), ("mmengine", 2.0)]
+    assert [(one.step, one.value) for one in records] == [(1, 2.0), (2, 2.0)]
+
+
+def explained(text: str) -> Explanation:
+    """How the lines of a text are read."""
+    reader = LogReader(explain=True)
+    reader.feed(text.encode())
+    reader.close()
+    assert reader.explanation is not None
+    return reader.explanation
 
 
 def test_skipped_lines_carry_their_reason() -> None:
     """What looks like a loss and was not taken is kept for people, with the reason."""
-    reader = LogReader(explain=True)
-    reader.feed(b"  loss_scale ........ 12.0\nBest validation loss 3.65\nstep=1 loss=0.5\nstep=1 loss=0.5\n")
+    found = explained("  loss_scale ........ 12.0\nBest validation loss 3.65\nstep=1 loss=0.5\nstep=1 loss=0.5\n")
 
-    assert [(one.line, one.reason) for one in reader.skipped] == [
+    assert [(one.line, one.reason) for one in found.skipped] == [
         (1, "says the loss scale, not a loss"),
         (2, "sums the run up"),
         (4, "repeats a step that was read already"),
     ]
+
+
+def test_lines_are_shown_as_they_are_read() -> None:
+    """Each number of a line has its role: here a step, its total, and a loss."""
+    ((line, pieces),) = explained("step 1/9 | loss 0.5\nstep 2/9 | loss 0.25\n").lines()
+
+    assert line == 1
+    assert [(text, role) for text, role in pieces if role] == [("1", "step"), ("9", "total"), ("0.5", "loss")]
+
+
+def test_a_log_of_unknown_words_gets_a_pattern_that_reads_it() -> None:
+    """The suggested expression finds the values and the steps of the lines that nothing else could read."""
+    text = "".join(f"[gizmo] tick {tick} -> wobble {1 / tick:.3f}\n" for tick in range(1, 9))
+    pattern = explained(text).suggestion()
+
+    assert read(text) == []
+    assert pattern is not None
+    assert brief(read(text, pattern=pattern)) == [(tick, "loss", round(1 / tick, 3), "train") for tick in range(1, 9)]
 
 
 def test_a_rotated_log_goes_on() -> None:
@@ -194,7 +221,19 @@ def test_a_rotated_log_goes_on() -> None:
     reader = LogReader()
     before = reader.feed(b"step=1 loss=0.5\nstep=2 loss=0.4")
     rest = reader.begin_source()
-    after = reader.feed(b"step=2 loss=0.4\nstep=3 loss=0.3\n")
+    after = reader.feed(b"step=2 loss=0.4\nstep=3 loss=0.3\n") + reader.close()
 
     assert [(one.step, one.line) for one in before + rest + after] == [(1, 1), (2, 2), (3, 2)]
     assert after[0].position == 32
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"step": 1, "metrics": {"\\ud800loss": 1.0}}\n', b'{"step": 1, "\\ud800loss": 1.0}\n']
+)
+def test_half_a_character_in_a_name_can_be_kept(line: bytes) -> None:
+    """JSON may spell one, and UTF-8 has none: neither the record nor the state may hold it."""
+    reader = LogReader()
+    records = reader.feed(b'{"step": 1, "metrics": {"\\ud800loss": 1.0}}\n') + reader.close()
+
+    assert [record.metric for record in records] == ["?loss"]
+    assert msgspec.msgpack.encode((reader.snapshot(), records))

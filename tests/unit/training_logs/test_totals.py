@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.training_logs import LogReader, LossRecord
-from steepest.training_logs.syntax.settings import Announced, announced
+from steepest.training_logs.place import RunLength
 
 
 def read(text: str) -> list[LossRecord]:
@@ -20,9 +20,10 @@ def test_settings_that_a_script_prints_announce_its_epochs() -> None:
         "Epoch: [0][  400/5000]\tTime  0.3 ( 0.4)\tLoss 6.5e+00 (7.0e+00)\n"
     )
     assert [(one.step, one.total, one.epochs) for one in found if one.metric == "loss"] == [(400, 450_000, 90)]
-    assert announced(b"args: Namespace(max_iters=600, n_epochs=0)") == Announced(600, None)
-    assert announced(b"Namespace(epochs='many', max_steps=-1)") == Announced(None, None)
-    assert announced(b"epochs=3") is None
+    lengths = LogReader()
+    lengths.feed(b"args: Namespace(max_iters=600, n_epochs=0)\nNamespace(epochs='many', max_steps=-1)\n")
+    lengths.release()
+    assert lengths.snapshot().stream.run == RunLength(total=600)
 
 
 def test_a_reader_that_is_restored_knows_the_total() -> None:
@@ -30,12 +31,15 @@ def test_a_reader_that_is_restored_knows_the_total() -> None:
     first = LogReader()
     first.feed(b"Epoch 1/5\n10/10 - 1s - loss: 0.5 - 3ms/step\n")
     again = LogReader(state=first.snapshot())
-    assert [one.total for one in again.feed(b"Epoch 2/5\n10/10 - 1s - loss: 0.25 - 3ms/step\n")] == [50]
+    again.feed(b"Epoch 2/5\n10/10 - 1s - loss: 0.25 - 3ms/step\n")
+    assert [one.total for one in again.close()] == [50, 50]
 
 
 @given(st.binary(max_size=300))
 def test_any_settings_are_read_or_not(line: bytes) -> None:
     """No bytes break it, and what it finds is a positive number."""
-    found = announced(b"Namespace(" + line)
-    assert found is not None
-    assert all(one is None or one > 0 for one in found)
+    reader = LogReader()
+    reader.feed(b"Namespace(" + line)
+    reader.close()
+    run = reader.snapshot().stream.run
+    assert all(one is None or one > 0 for one in (run.total, run.epochs))

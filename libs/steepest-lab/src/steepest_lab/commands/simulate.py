@@ -68,9 +68,7 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
     "--seed", "seeds", default="0", metavar="N[,N…]", show_default=True, help="Use these seeds; also ranges: 0-9."
 )
 @click.option("--pin", "pinned", is_flag=True, help="Begin every job where spread places it first, under every policy.")
-@click.option(
-    "--blocking", is_flag=True, help="Under a pool's policy, let a job without room hold back those behind it."
-)
+@click.option("--blocking", is_flag=True, help="In a pool, let a job without room hold back those behind it.")
 @click.option(
     "--rules", default="default", show_default=True, help="Use these costs and placements: default, muri or pollux."
 )

@@ -31,7 +31,7 @@ from steepest.events.loss import JobUnwatched
 from steepest.events.received import Received
 from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
-from steepest.training_logs.recognise import AUTO
+from steepest.training_logs.reader import AUTO
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Phase
 

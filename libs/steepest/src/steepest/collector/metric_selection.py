@@ -9,7 +9,8 @@ judged by one of them. After ``RENAMED_AFTER`` other metrics in a row without it
 
 from __future__ import annotations
 
-from steepest.training_logs.records import LossRecord, is_training_loss
+from steepest.training_logs.records import LossRecord
+from steepest.training_logs.syntax.words import is_complete
 
 DEFAULT_METRIC = "loss"
 
@@ -42,7 +43,7 @@ class MetricSelection:
 
     def _may_be(self, record: LossRecord) -> bool:
         if self._asked == DEFAULT_METRIC:
-            return is_training_loss(record)
+            return record.split == "train" and is_complete(record.metric)
         return record.split == "train"
 
     def _see(self, metric: str) -> None:

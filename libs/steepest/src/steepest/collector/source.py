@@ -17,10 +17,9 @@ from steepest.clock import Clock
 from steepest.collector.turns import Turns
 from steepest.log.files.atomic_write import write_atomically
 from steepest.logger import Logger
-from steepest.training_logs.reader import LogReader, ReaderState
-from steepest.training_logs.recognise import AUTO, FormatError
+from steepest.training_logs.reader import AUTO, FormatError, LogReader, ReaderState
 from steepest.training_logs.records import LossRecord
-from steepest.training_logs.sources.tail import TailCursor, follow
+from steepest.training_logs.sources.tail import Chunk, TailCursor, follow
 from steepest.training_logs.syntax.patterns import PatternError
 from steepest.untrusted.allowance import BYTES_BURST, BYTES_S, Allowance
 
@@ -30,8 +29,11 @@ STORE_EVERY_S = 5.0
 """Minimum time between two stores of a cursor, which sync the disk; after a crash that much is sent again."""
 
 PIECE_BYTES = 4 << 10
-"""Bytes that are read into records in one turn: a few milliseconds of lines with losses; of lines that are like none of the
-formats, 30 ms."""
+"""Bytes that are read into records in one turn: a few milliseconds of lines of known shapes; of lines that are all new,
+30 ms."""
+
+HELD_S = 2.0
+"""How long a reading may wait for the lines that would tell more about it."""
 
 INDEX_BITS = 20
 """Bits for the index of a record in its line: a line of 1 MiB has fewer records."""
@@ -118,7 +120,10 @@ class Source:
     async def _read(self) -> AsyncIterator[Sequence[LossRecord]]:
         if self._cursor.is_done:
             return
-        async for chunk in follow(self._path, below=self._below, place=self._tail_start(), stop=self._stop):
+        async for chunk in self._chunks():
+            if chunk is None:
+                yield self._reader.release()
+                continue
             if chunk.begins:
                 yield self._reader.begin_source()  # the last line of the previous file, with that file's number
                 self._cursor.files_before += 1
@@ -136,6 +141,29 @@ class Source:
             if self._clock.monotonic() - self._stored_at >= STORE_EVERY_S:
                 await self._store()
         yield self._reader.close()
+
+    async def _chunks(self) -> AsyncIterator[Chunk | None]:
+        """Yield the file's chunks, and None where readings were held back for ``HELD_S``."""
+        chunks = follow(self._path, below=self._below, place=self._tail_start(), stop=self._stop)
+        coming = asyncio.ensure_future(anext(chunks, None))
+        held_at: float | None = None
+        try:
+            while True:
+                now = self._clock.monotonic()
+                held_at = (now if held_at is None else held_at) if self._reader.is_holding else None
+                wait_s = None if held_at is None else max(held_at + HELD_S - now, 0.0)
+                if wait_s == 0.0 or not (await asyncio.wait({coming}, timeout=wait_s))[0]:
+                    held_at = None
+                    yield None
+                    continue
+                if (chunk := coming.result()) is None:
+                    return
+                coming = asyncio.ensure_future(anext(chunks, None))
+                yield chunk
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+            await chunks.aclose()
 
     async def caught_up(self) -> None:
         """Wait until the file's present content has been read and sent."""

@@ -68,7 +68,7 @@ def unknown_growth(job: str) -> str:
     """The warning about a job whose growth is unknown."""
     return (
         f"{job}: no loss was read in {GRACE_INTERVALS} intervals, so its growth is unknown and it is not moved; "
-        "`steepest parse` on its output shows what is read"
+        f"`steepest logs {job} | steepest parse -` shows how its lines are read, and suggests a --pattern"
     )
 
 

@@ -34,7 +34,7 @@ from steepest.gateway.openapi import (
 )
 from steepest.gateway.pool.pictures import totals, whole
 from steepest.gateway.pools import Served, ServedPool
-from steepest.gateway.shares import Looks
+from steepest.gateway.shares import CallerShares, LargeAnswer, Looks
 from steepest.gateway.sse import LOGS_MOST, STREAMS_MOST, StreamResponse, Streams
 from steepest.gateway.streams import changes_since, events_since, printed_since
 from steepest.read_models.comparison import compared
@@ -45,6 +45,10 @@ from steepest.untrusted.body import bounded_body
 
 BODY_MOST = 512 * 1024
 """Bytes of a request: twice what a log takes of a submission."""
+
+LARGE_BYTES = 64 * 1024
+LARGE_MOST = 32
+"""Answers that are larger, and that their readers have not taken yet."""
 
 RETRY_AFTER_S = "5"
 """For callers of what there is too much of."""
@@ -77,6 +81,7 @@ class Api:
         self._metrics = metrics
         self._streams = Streams(metrics.stalled.inc, min(STREAMS_MOST, connections * 7 // 10))
         self._logs = Streams(metrics.stalled.inc, min(LOGS_MOST, connections // 10))
+        self._unread = CallerShares(LARGE_MOST, "large answers")
         self._looks = Looks()
         self._asking = Asking(served.clock, grants)
         metrics.watch_streams(lambda: self._streams.shares.held + self._logs.shares.held)
@@ -102,11 +107,13 @@ class Api:
                 )
                 request.state.caller.refuse_below(one.role)
                 answer = await handler(request, _query(request, one.query))
+                answer = answer if isinstance(answer, Response) else as_json(answer)
+                is_large = not isinstance(answer, StreamResponse) and len(answer.body) > LARGE_BYTES
+                return LargeAnswer(self._unread, request.state.caller.name, answer) if is_large else answer
             except SteepestError as error:
                 return failure(error)
             except ClientDisconnect:
                 return Response(status_code=HTTPStatus.BAD_REQUEST)
-            return answer if isinstance(answer, Response) else as_json(answer)
 
         return Route(f"/api/v1{one.path}", endpoint, methods=[one.method.upper()], name=operation)
 

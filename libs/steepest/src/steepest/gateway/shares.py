@@ -1,4 +1,4 @@
-"""What a gateway has only so much of, shared out among its callers: streams, and looks at the past.
+"""What a gateway has only so much of, shared out among its callers: streams, looks at the past, unread answers.
 
 It owns who holds how many. It must never know what they are held for.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from steepest.errors import SteepestError
 
@@ -48,17 +51,31 @@ class CallerShares:
         """
         if self._of[caller] >= self._most - self.held:
             raise BusyError(f"too many {self._what} are open", hint="send the request again later")
-        self._count(caller, 1)
+        self.held += 1
+        self._of[caller] += 1
 
     def give_back(self, caller: str) -> None:
         """One less."""
-        self._count(caller, -1)
+        self.held -= 1
+        self._of[caller] -= 1
+        self._of += Counter()  # forgets who holds none
 
-    def _count(self, caller: str, number: int) -> None:
-        self.held += number
-        self._of[caller] += number
-        if not self._of[caller]:
-            del self._of[caller]
+
+class LargeAnswer(Response):
+    """An answer that counts until its reader has taken it: it is in memory for so long."""
+
+    def __init__(self, shares: CallerShares, caller: str, answer: Response) -> None:
+        """Raises :class:`BusyError`: too many are not taken yet."""
+        shares.take(caller)
+        super().__init__(answer.body, answer.status_code, media_type=answer.media_type)
+        self._give_back = partial(shares.give_back, caller)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._give_back()
 
 
 class _Look(msgspec.Struct):

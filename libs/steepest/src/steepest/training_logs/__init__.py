@@ -4,17 +4,17 @@
 the files of these two.
 """
 
-from steepest.training_logs.reader import LogReader, ReaderState, Skipped
-from steepest.training_logs.recognise import FormatError
-from steepest.training_logs.records import LossRecord, is_training_loss
+from steepest.training_logs.explain import Explanation, Skipped
+from steepest.training_logs.reader import FormatError, LogReader, ReaderState
+from steepest.training_logs.records import LossRecord
 from steepest.training_logs.syntax.patterns import PatternError
 
 __all__ = [
+    "Explanation",
     "FormatError",
     "LogReader",
     "LossRecord",
     "PatternError",
     "ReaderState",
     "Skipped",
-    "is_training_loss",
 ]

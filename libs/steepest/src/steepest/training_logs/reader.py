@@ -1,26 +1,88 @@
 """The reader of a training log: bytes in, records out.
 
-It owns the order of the steps: lines, prefixes, format, repetitions, record. It is a pure state machine: no I/O, no clock;
-its state is one struct. A reader restored from it and fed the source from ``state.place.offset`` on continues as if it had
+It owns the order of the steps: lines, prefixes, formats, layout, stream. It is a pure state machine: no I/O, no clock; its
+state is one struct. A reader restored from it and fed the source from ``state.place.offset`` on continues as if it had
 never stopped.
 """
 
+import difflib
+import re
+
 import msgspec
 
-from steepest.training_logs.fast_path import read_fast_path
-from steepest.training_logs.format import SUM_OF_PARTS, Context, LogLine, Reading
-from steepest.training_logs.ledger import MetricSeries, to_record
-from steepest.training_logs.recognise import AUTO, FormatChoice, Recogniser
+from steepest.errors import InputError
+from steepest.training_logs.compiled import LONGEST_SHAPE, MOST_COMPILED, CompiledShape
+from steepest.training_logs.explain import Explanation
+from steepest.training_logs.formats import Format, all_formats
+from steepest.training_logs.layout import LONGEST_LINE, LineLayout
+from steepest.training_logs.memory import LineOutcome, Process, StreamState
 from steepest.training_logs.records import LossRecord
-from steepest.training_logs.skips import REPEATED, reason_for
+from steepest.training_logs.statement import ProgressNumber, Statement, metric_of
+from steepest.training_logs.stream import GENERAL, Stream
 from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
-from steepest.training_logs.syntax.metric_names import plain
-from steepest.training_logs.syntax.prefixes import strip_prefixes
-from steepest.training_logs.syntax.scan import Scanner
-from steepest.training_logs.syntax.settings import MARK, announced
+from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
+from steepest.training_logs.syntax.patterns import Groups, compile_pattern, split_of
+from steepest.training_logs.syntax.plan import ShapePlan
+from steepest.training_logs.syntax.prefixes import WINDOW, learn, of_process
+from steepest.training_logs.syntax.shape import without_escapes
+from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain, role_of
 
-MAX_EXAMPLES = 20
-"""Skipped lines that are kept as examples."""
+AUTO = "auto"
+OWN_PATTERN = "pattern"
+
+FORMER_FORMATS = frozenset(
+    [
+        "clu",
+        "csv",
+        "fairseq",
+        "fallback",
+        "gluon",
+        "horovod",
+        "huggingface",
+        "imagenet",
+        "json-lines",
+        "keras",
+        "key-value",
+        "lightgbm",
+        "lightning",
+        "llm.c",
+        "maxtext",
+        "megatron",
+        "metric-logger",
+        "mmengine",
+        "modded-nanogpt",
+        "nanogpt",
+        "paddle",
+        "pytorch-mnist",
+        "tf-estimator",
+        "timm",
+        "ultralytics",
+        "xgboost",
+    ]
+)
+"""Names of formats that the general reader has replaced; a job that names one is read by it."""
+
+_MOST_PROCESSES = 16
+_MOST_TEXTS = 4096
+_NO_TEXT = "\ufffd"
+_NO_DIGITS = dict.fromkeys(range(48, 58))
+_WINDOW_BYTES = 256 << 10
+_LONGEST_KEPT = 4096
+
+
+class FormatError(InputError):
+    """No log format has that name; ``hint`` has the most similar ones."""
+
+    code = "unknown-log-format"
+
+
+class HeldLine(msgspec.Struct, array_like=True, gc=False):
+    """A line that waits until the prefixes are learned."""
+
+    text: str
+    line: int
+    end: int
+    given: bool = False
 
 
 class ReaderState(msgspec.Struct):
@@ -28,36 +90,34 @@ class ReaderState(msgspec.Struct):
 
     Attributes:
         place: where the next line starts; feed the source from ``place.offset`` on.
-        choice: the format recognised so far.
-        context: information from earlier lines that later ones need.
-        lanes: the state of each metric, by ``<split> <metric>``.
+        window: the first lines, from which prefixes are learned.
+        prefixes: their patterns; None until they are learned.
+        processes: what is known of each process, by the name in its prefix.
+        stream: what is known of all together.
+        notes: what formats remember.
+        latest: position and index of the latest record.
     """
 
     place: LineCursor = msgspec.field(default_factory=LineCursor)
-    choice: FormatChoice = msgspec.field(default_factory=FormatChoice)
-    context: Context = msgspec.field(default_factory=Context)
-    lanes: dict[str, MetricSeries] = {}
-
-
-class Skipped(msgspec.Struct, frozen=True):
-    """A line that looks like a loss and was not read."""
-
-    line: int
-    text: str
-    reason: str
+    window: list[HeldLine] = []
+    prefixes: list[str] | None = None
+    processes: dict[str, Process] = msgspec.field(default_factory=lambda: {"": Process()})
+    stream: StreamState = msgspec.field(default_factory=StreamState)
+    notes: dict[str, str] = {}
+    latest: tuple[int, int] = (0, -1)
 
 
 class LogReader:
     """Reads the losses and held-out metrics that a training job prints.
 
     Args:
-        format: a format's name, or ``auto`` to recognise it from the stream.
+        format: a format's name, or ``auto`` to read by evidence and all formats.
         metric: report only this metric, spelled as printed; ``sum``: the sum of a line's part losses; None: every loss and
             every held-out quality.
-        pattern: an RE2 expression that the job provides, which replaces the formats; groups ``value`` (or the first),
+        pattern: an RE2 expression that the job provides, which replaces all else; groups ``value`` (or the first),
             ``step``, ``epoch``, ``metric``, ``split``.
         state: an earlier reader's state, to continue from.
-        explain: also collect lines that look like a loss and were not read, in ``skipped``; this is slower.
+        explain: also collect how the lines are read, in ``explanation``; this is slower.
 
     Raises:
         FormatError: No format has the name.
@@ -73,26 +133,41 @@ class LogReader:
         state: ReaderState | None = None,
         explain: bool = False,
     ) -> None:
-        self._state = ReaderState() if state is None else _copy(state)
-        self._wanted = None if metric is None else plain(metric)
-        self._state.context.wanted = None if pattern is not None else self._wanted
-        self._recogniser = Recogniser(format, metric, pattern, self._state.choice)
-        self._lines = LineSplitter(self._state.place)
-        self._explain = explain
-        self._needles_seen: tuple[bytes, ...] | None = None
-        self._needles_used: tuple[bytes, ...] = ()
-        self.skipped: list[Skipped] = []
-        self.reasons: dict[str, int] = {}
-
-    @property
-    def format(self) -> str | None:
-        """The format that was recognised or named; None before that."""
-        return self._state.choice.name
+        self._compiles = metric != SUM_OF_PARTS and not explain
+        self._state = state = ReaderState() if state is None else _copy(state)
+        self._find = None if pattern is None else compile_pattern(pattern)
+        self._metric = metric or "loss"
+        self._formats = _formats_named(format)
+        wanted = None if metric is None or pattern is not None else plain(metric)
+        self._layout = LineLayout(state.stream.run, keeps_all=wanted is not None)
+        self._stream = Stream(state.stream, state.processes, wanted)
+        if pattern is not None or (len(self._formats) == 1 and self._formats[0].is_bare):
+            state.prefixes = []
+        self._lines = LineSplitter(state.place)
+        self._prefixes = [re.compile(one) for one in state.prefixes or ()]
+        self._process, self._line = "", 0
+        self._shapes: list[CompiledShape] = []
+        self._hot: list[CompiledShape] = []
+        self._run_of_shape: dict[tuple[str, str], int] = {}
+        self._prefix = ""
+        self._dead: set[str] = set()
+        self._silent: dict[str, int] = {}
+        self.explanation = Explanation() if explain else None
 
     @property
     def cut_lines(self) -> int:
         """Number of lines longer than 1 MiB, of which only the beginning was read."""
         return self._state.place.cut
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether readings may be held back until more lines are known; ``release`` gives them."""
+        state = self._state
+        return (
+            any(not one.given for one in state.window)
+            or self._stream.is_holding
+            or any(one.block is not None for one in state.processes.values())
+        )
 
     def snapshot(self) -> ReaderState:
         """A copy of the state; feed a reader made with it from byte ``place.offset`` on."""
@@ -102,69 +177,210 @@ class LogReader:
         """Starts a new source of the same job (a rotated or truncated file): positions restart, the state of metrics stays.
 
         Returns:
-            The records of the old source's last line, if that had no newline.
+            The records of the old source's last lines.
         """
         records = self.close()
         self._state.place.offset, self._state.place.line, self._state.place.cutting = 0, 1, False
+        self._state.latest, self._line = (0, -1), 0
         return records
 
     def feed(self, chunk: bytes) -> list[LossRecord]:
-        """Takes the source's next bytes, split anywhere; returns the records of the lines that they complete."""
-        return [record for block in self._lines.feed(chunk) for record in self._read(block)]
+        """Takes the source's next bytes, split anywhere; returns the records that they complete."""
+        for block in self._lines.feed(chunk):
+            self._read(block)
+        return self._given()
+
+    def release(self) -> list[LossRecord]:
+        """Reads what is held back with what is known so far, for a job that has printed nothing for a while."""
+        self._learn()
+        for name, process in self._state.processes.items():
+            for one in self._layout.end_block(process):
+                self._stream.take(name, one)
+        self._stream.end()
+        return self._given()
 
     def close(self) -> list[LossRecord]:
         """Ends the source: a last line without a newline is read as it is."""
-        return [record for block in self._lines.close() for record in self._read(block)]
+        for block in self._lines.close():
+            self._read(block)
+        records = self.release()
+        if self.explanation is not None:
+            self.explanation.end()
+        return records
 
-    def _read(self, block: Block) -> list[LossRecord]:
-        records: list[LossRecord] = []
-        scanner = Scanner(block)
-        recogniser, lanes, context = self._recogniser, self._state.lanes, self._state.context
-        while True:
-            if recogniser.fast_pattern is not None and not self._explain:
-                records += read_fast_path(recogniser.fast_pattern, scanner, lanes, context, self.format or "")
-            line = scanner.next_line(self._needles())
-            if line is None:
-                return records
-            self._read_line(*line, records)
+    def _given(self) -> list[LossRecord]:
+        """The new records; one that was held back while another process's line was read gets a place behind that."""
+        records, self._stream.records = self._stream.records, []
+        for at, one in enumerate(records):
+            place = (one.position, one.index)
+            if place <= self._state.latest:
+                place = (self._state.latest[0], self._state.latest[1] + 1)
+                records[at] = msgspec.structs.replace(one, position=place[0], index=place[1])
+            self._state.latest = place
+        if self.explanation is not None:
+            self.explanation.give(records)
+        return records
 
-    def _read_line(self, raw: bytes, line: int, end: int, records: list[LossRecord]) -> None:
-        if (run := announced(raw)) is not None:
-            self._state.context.total, self._state.context.epochs = run
-        text, source = strip_prefixes(raw)
-        name, found = self._recogniser.read(LogLine(text, raw, source), self._state.context) or ("", [])
-        process = source.decode("utf-8", "replace") if source else ""
-        taken = len(records)
-        for index, one in enumerate(found):
-            if self._is_wanted(one):
-                record = to_record(self._state.lanes, one, (line, end, index), name, process)
-                if record is not None:
-                    records.append(record)
-        if self._explain and len(records) == taken:
-            self._note(raw, line, repeated=bool(found))
+    def _read(self, block: Block) -> None:
+        """Reads complete lines; as Latin-1, a character is a byte, so that positions need no counting."""
+        line, end, whole_lines = block.line, block.offset, block.data is block.source
+        most = block.offset + len(block.data)
+        lines = block.data.decode("latin-1").split("\n")
+        if not lines[-1]:
+            lines.pop()
+        records = self._stream.records
+        for text in lines:
+            end += len(text) + 1
+            for one in self._hot:
+                if (found := one.match(text)) is not None:
+                    if not one.run(found.groups(), line, min(end, most), records):
+                        self._take(text, line, min(end, most))
+                    break
+            else:
+                self._take(text, line, min(end, most))
+            if whole_lines or block.source[end - 1 - block.offset : end - block.offset] == b"\n":
+                line += 1
 
-    def _is_wanted(self, found: Reading) -> bool:
-        wanted = self._wanted
-        if wanted is None or wanted == SUM_OF_PARTS:
-            return True
-        names = (found.metric, f"{found.metric}_epoch") if found.scope == "epoch" else (found.metric,)
-        return any(plain(name) == wanted for name in names)
-
-    def _needles(self) -> tuple[bytes, ...]:
-        needles = self._recogniser.needles
-        if needles is not self._needles_seen:
-            self._needles_seen = needles
-            looks = (b"oss", b"OSS") if self._explain and b"" not in needles else ()
-            self._needles_used = (*needles, *looks, *(() if b"" in needles else (MARK,)))
-        return self._needles_used
-
-    def _note(self, raw: bytes, line: int, *, repeated: bool) -> None:
-        if b"oss" not in raw and b"OSS" not in raw:
+    def _take(self, text: str, line: int, end: int) -> None:
+        bare = text.translate(_NO_DIGITS)
+        if bare in self._dead:
             return
-        reason = REPEATED if repeated else reason_for(raw)
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
-        if len(self.skipped) < MAX_EXAMPLES:
-            self.skipped.append(Skipped(line, raw[:300].decode("utf-8", "replace"), reason))
+        if not text.isascii():
+            text = text.encode("latin-1").decode("utf-8", "replace")
+            if text.count(_NO_TEXT) * 8 > len(text):
+                return
+        text = without_escapes(text)
+        state = self._state
+        if state.prefixes is not None and len(state.window) == 0:
+            if not self._give(text, line, end):
+                self._forget(bare)
+            elif self._compiles and self._stream.outcome is not None and self._layout.plan is not None:
+                self._compile(self._stream.outcome, self._layout.plan)
+            self._hot = [one for one in self._shapes if one.is_usable(self._stream.version)]
+            return
+        state.window.append(HeldLine(text[:LONGEST_LINE], line, end))
+        many = len(state.window) >= WINDOW and (line != state.window[0].line or len(state.window) >= 4 * WINDOW)
+        if many or sum(len(one.text) for one in state.window) > _WINDOW_BYTES:
+            self._learn()
+            state.window = []
+
+    def _compile(self, outcome: LineOutcome, plan: ShapePlan) -> None:
+        """Takes the short way with lines like the latest from now on, if there were several of them."""
+        layout = self._layout
+        key = (layout.shape, self._prefix)
+        if len(plan.segments) > 1 or len(layout.shape) > LONGEST_SHAPE:
+            return
+        if len(self._run_of_shape) >= _MOST_TEXTS:
+            self._run_of_shape.clear()
+        times = self._run_of_shape[key] = self._run_of_shape.get(key, 0) + 1
+        old = next((one for one in self._shapes if one.key == key), None)
+        if times < 2:
+            return
+        one = CompiledShape(*key, plan, layout.numbers, outcome, None if old is None else old.match)
+        if not one.is_clear:
+            self._run_of_shape[key] = -_MOST_TEXTS
+        else:
+            self._shapes = [one, *(other for other in self._shapes if other.key != key)][:MOST_COMPILED]
+
+    def _forget(self, bare: str) -> None:
+        """A line that said nothing three times is not looked at again."""
+        times = self._silent.get(bare, 0) + 1
+        if len(bare) > _LONGEST_KEPT or self.explanation is not None:
+            return
+        if times < 3:
+            if len(self._silent) >= _MOST_TEXTS:
+                self._silent.clear()
+            self._silent[bare] = times
+        else:
+            if len(self._dead) >= _MOST_TEXTS:
+                self._dead.clear()
+            self._dead.add(bare)
+
+    def _learn(self) -> None:
+        state = self._state
+        if not state.window:
+            return
+        firsts = {one.line: one.text for one in reversed(state.window)}
+        state.prefixes = learn(list(reversed(firsts.values())))
+        self._prefixes = [re.compile(one) for one in state.prefixes]
+        for one in state.window:
+            if not one.given:
+                one.given = True
+                self._give(one.text, one.line, one.end)
+
+    def _give(self, text: str, line: int, end: int) -> bool:
+        """Reads one line; returns whether it said anything."""
+        text = self._without_prefix(text, line)
+        noticed, joined = self._layout.noticed, self._layout.joined
+        found = self._statements(text, line, end)
+        if self.explanation is not None:
+            readings, layout = any(one.has_readings() for one in found), self._layout
+            self.explanation.note(text, line, layout.shape, layout.numbers, layout.plan, has_readings=readings)
+        for one in found:
+            self._stream.take(self._process, one)
+        if self._layout.noticed != noticed:
+            self._dead.clear()
+            self._silent.clear()
+        return bool(found) or self._layout.joined != joined or self._layout.noticed != noticed
+
+    def _without_prefix(self, text: str, line: int) -> str:
+        """The text behind the prefix, which names the process; redraws of a line have none."""
+        if not self._prefixes or line == self._line:
+            return text
+        self._line, name, self._prefix = line, "", ""
+        for prefix in self._prefixes:
+            if (found := prefix.match(text)) is not None:
+                name, text = " ".join(found.groups("")), text[found.end() :]
+                self._prefix = of_process(prefix.pattern, found.groups(""))
+                break
+        processes = self._state.processes
+        if not name and len(processes) == 2:
+            name = next(one for one in processes if one)  # continues what the only process printed
+        if name not in processes:
+            name = name if len(processes) < _MOST_PROCESSES else "+"
+            processes.setdefault(name, Process())
+        self._process = name
+        return text
+
+    def _statements(self, text: str, line: int, end: int) -> list[Statement]:
+        if self._find is not None:
+            return [one for groups in self._find(text.encode()) if (one := self._own(groups, line, end))]
+        for known in self._formats:
+            if known.needle in text and (one := known.read(text, line, end, self._state.notes)) is not None:
+                one.label = known.name
+                return [one] if one.metrics else []
+        return self._layout.read(text, line, end, self._state.processes[self._process])
+
+    def _own(self, groups: Groups, line: int, end: int) -> Statement | None:
+        """The statement of one match of the job's own expression."""
+        value = (groups.get("value") or b"").decode("ascii", "replace")
+        if to_number(value) is None:
+            return None
+        one = Statement(line, end, label=OWN_PATTERN, split=split_of(groups.get("split")))
+        one.epoch, step = to_epoch(groups.get("epoch")), to_step(groups.get("step"))
+        name = groups.get("metric") or self._metric.encode()
+        role = role_of(name.decode("utf-8", "replace"))._replace(kind="loss", split=None, whole=True)
+        one.metrics = [metric_of(role, value, None, line, end)]
+        one.progress = [] if step is None else [ProgressNumber("stated", "stated", step)]
+        return one
+
+
+def _formats_named(name: str) -> tuple[Format, ...]:
+    """The formats to read with: all, the one of that name, or none.
+
+    Raises:
+        FormatError: There is no such format.
+    """
+    formats = {one.name: one for one in all_formats()}
+    if name == AUTO:
+        return tuple(formats.values())
+    if name in formats:
+        return (formats[name],)
+    if name == GENERAL or name in FORMER_FORMATS:
+        return ()
+    close = difflib.get_close_matches(name.lower(), [*formats, *FORMER_FORMATS, AUTO, GENERAL], n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {AUTO}, {GENERAL}, {', '.join(sorted(formats))}"
+    raise FormatError(f"unknown log format {name!r}: {hint}", hint=hint)
 
 
 def _copy(state: ReaderState) -> ReaderState:

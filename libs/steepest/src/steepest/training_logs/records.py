@@ -1,7 +1,7 @@
 """One reading of a metric in a training log.
 
-It owns the record that every source (printed lines, TensorBoard, MLflow, SDK reports) produces, and which metric names mean
-a complete training loss. It must never know how a record was read.
+It owns the record that every source (printed lines, TensorBoard, MLflow, SDK reports) produces. It must never know how a
+record was read.
 """
 
 from typing import Literal
@@ -56,8 +56,3 @@ class LossRecord(msgspec.Struct, frozen=True, gc=False):
     at_ms: int | None = None
     total: int | None = None
     epochs: int | float | None = None
-
-
-def is_training_loss(record: LossRecord) -> bool:
-    """Whether the record is a complete training loss, and not a part, a mean over an epoch or a held-out loss."""
-    return record.split == "train" and record.metric in TOTAL_LOSS_NAMES

@@ -49,9 +49,8 @@ def explain(job: str, settings: Settings, *, at: int | None, verbose: bool, as_j
     from steepest.events.cluster import Outcome
 
     story, note = _of_gateway(settings, job, at) if settings.client.server else asyncio.run(_read(settings, job, at))
-    is_here = not settings.client.server and at is None
-    has_failed = is_here and story.outcome is Outcome.FAILED
-    printed = printed_last(settings.pool_folder, job, story.stop_replica) if has_failed else []
+    has_words = not settings.client.server and at is None and story.outcome is Outcome.FAILED
+    printed = printed_last(settings.pool_folder, job, story.stop_replica) if has_words else []
     if as_json:
         give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
         return

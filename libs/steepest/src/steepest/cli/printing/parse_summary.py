@@ -6,6 +6,7 @@ Owns the words and the sparkline. Holds a few numbers for each metric, however l
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,15 @@ EXAMPLES_SHOWN = 8
 """Lines shown of those that look like a loss and were not taken."""
 
 _EXAMPLE_CHARS = 100
+
+ROLES = {
+    "step": "blue",
+    "epoch": "cyan",
+    "total": "dim",
+    "loss": "bold green",
+    "eval": "magenta",
+}
+"""The colour of each role of a number."""
 
 
 @dataclass
@@ -86,7 +96,9 @@ def show(records: Iterable[LossRecord], reader: LogReader | None = None) -> None
     if metrics:
         out.print(_table(metrics))
     if reader is not None:
+        _show_how(reader, out)
         _show_passed_over(reader, out)
+        _show_doubts(reader, out)
 
 
 def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
@@ -102,13 +114,38 @@ def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
     return table
 
 
+def _show_how(reader: LogReader, out: Console) -> None:
+    """The first line of each layout as it is read: each number in the colour of its role."""
+    shown = [] if reader.explanation is None else reader.explanation.lines()
+    if not shown:
+        return
+    legend = Text("\nas read: ")
+    for role, style in ROLES.items():
+        legend.append(role, style).append(" ")
+    out.print(legend)
+    for line, pieces in shown:
+        text = Text(f"  line {line}: ")
+        for piece, role in pieces:
+            text.append(piece, ROLES.get(role, ""))
+        out.print(text, soft_wrap=True)
+
+
+def _show_doubts(reader: LogReader, out: Console) -> None:
+    found = reader.explanation
+    for doubt in [] if found is None else found.doubts():
+        out.print(f"not sure  {doubt}", soft_wrap=True)
+    if found is not None and found.doubts() and (pattern := found.suggestion()):
+        out.print(f"          --pattern {shlex.quote(pattern)} would settle it", soft_wrap=True, markup=False)
+
+
 def _show_passed_over(reader: LogReader, out: Console) -> None:
+    found = reader.explanation
     if reader.cut_lines:
         out.print(f"cut      {lines(reader.cut_lines, 'line')} longer than 1 MiB, read to there")
-    if not reader.reasons:
+    if found is None or not found.reasons:
         return
-    out.print(f"\nnot taken, though similar to a loss: {lines(sum(reader.reasons.values()), 'line')}")
-    for reason, count in sorted(reader.reasons.items(), key=lambda item: (-item[1], item[0])):
+    out.print(f"\nnot taken, though similar to a loss: {lines(sum(found.reasons.values()), 'line')}")
+    for reason, count in sorted(found.reasons.items(), key=lambda item: (-item[1], item[0])):
         out.print(f"  {count:6}  {reason}", soft_wrap=True)
-    for skipped in reader.skipped[:EXAMPLES_SHOWN]:
+    for skipped in found.skipped[:EXAMPLES_SHOWN]:
         out.print(f"  line {skipped.line}: {skipped.text[:_EXAMPLE_CHARS]}  [{skipped.reason}]", soft_wrap=True)

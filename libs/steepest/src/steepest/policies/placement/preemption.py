@@ -21,6 +21,7 @@ import msgspec
 from steepest.events.cluster import Because, Transition, TransitionPlanned
 from steepest.events.common import Resources
 from steepest.policies.placement.gangs import GangPlaces, asked, choose
+from steepest.policies.placement.room import has_room
 from steepest.policies.placement.slots import Slots
 from steepest.policies.queueing.wish import Wish
 from steepest.view.cluster_view import ClusterView
@@ -60,7 +61,7 @@ def preempt(
     offset: int,
     awaits: Callable[[Job], bool],
 ) -> Preemption | None:
-    """The suspensions that make room for a job; None where no room can be made.
+    """The suspensions that make room for a job; None where no room can be made, or it has room.
 
     Args:
         view: The pool.
@@ -77,7 +78,7 @@ def preempt(
         for victim, plan in _suspendable(view, job, offset, awaits)
     ]
     found = _on_one_node(wish, free, candidates) or _on_several(wish, free, candidates)
-    if found is None or not found[0]:
+    if found is None or not found[0] or has_room(wish, Slots(free)):
         return None
     chosen, places = found
     return Preemption(tuple(one.plan for one in chosen), places)

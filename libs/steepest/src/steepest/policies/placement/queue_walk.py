@@ -3,9 +3,9 @@
 It owns the walk: what blocks, what is passed over, and what the limits of queues hold back. It must never know nodes.
 
 Where the queue does not block, jobs that ask for the same stand in a *line*; when the first of a line has no room, the
-whole line has none. Where it blocks, each queue is a line, and the first job without room ends the walk; a job that its
-queue's limits hold back ends its own line only. All of it follows from the view and the plans under way, so nothing of it is
-kept in a snapshot.
+whole line has none. Where it blocks, each queue is a line, and the first job without room ends the walk, if it would have
+room were the nodes empty; a job that its queue's limits hold back for now ends its own line only. All of it follows from the
+view and the plans under way, so nothing of it is kept in a snapshot.
 """
 
 from __future__ import annotations

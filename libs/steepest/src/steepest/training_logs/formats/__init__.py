@@ -1,18 +1,38 @@
-"""The log formats: every module here with a ``FORMAT`` is one; there is no list to maintain.
+"""What only knowledge can tell: every module here with a ``FORMAT`` reads a structure that evidence cannot.
 
-It owns the order in which formats are tried: by rank, then by name. It must never know how any of them reads.
+It owns nothing of the stream: a format turns a line into statements, which are treated as all others.
 """
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from functools import cache
+from typing import NamedTuple
 
-from steepest.training_logs.format import Format
+from steepest.training_logs.statement import Statement
+
+
+class Format(NamedTuple):
+    """One format.
+
+    Attributes:
+        name: its name for ``--format`` and in records.
+        shape: an example line, for people.
+        needle: a text that each of its lines contains.
+        read: the statement of a line at its place in the source (line and end), given and giving the format's note: None if
+            the line is not of this format; one without metrics if it says nothing.
+        is_bare: whether nothing stands before its lines, so that a job that names it need not wait until that is known.
+    """
+
+    name: str
+    shape: str
+    needle: str
+    read: Callable[[str, int, int, dict[str, str]], Statement | None]
+    is_bare: bool = False
 
 
 @cache
 def all_formats() -> tuple[Format, ...]:
-    """All formats; those that are recognised by one line come first."""
+    """All formats, by name."""
     modules = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
-    formats: list[Format] = [module.FORMAT for module in modules if hasattr(module, "FORMAT")]
-    return tuple(sorted(formats, key=lambda one: (one.rank, one.name)))
+    return tuple(module.FORMAT for module in modules if hasattr(module, "FORMAT"))

@@ -1,34 +1,29 @@
 """tf_cnn_benchmarks in MPI jobs: step, speed and total loss, separated by tabs; every rank prints the line.
 
-It owns that line only.
+It owns that line: the loss has no name where the header was cut off.
 """
 
 import re
 
-from steepest.training_logs.format import Context, Format, LogLine, Reading, at_step, total_loss
-from steepest.training_logs.syntax.numbers import NUMBER
+from steepest.training_logs.formats import Format
+from steepest.training_logs.statement import ProgressNumber, Statement, metric_of
+from steepest.training_logs.syntax.shape import NUMBER
+from steepest.training_logs.syntax.words import role_of
 
-_LINE = re.compile(
-    rb"^(\d{1,15})\timages/sec: {1,4}"
-    + NUMBER
-    + rb" \+/- "
-    + NUMBER
-    + rb" \(jitter = "
-    + NUMBER
-    + rb"\)\t("
-    + NUMBER
-    + rb")"
-)
+_LINE = re.compile(rf"(\d{{1,15}})\timages/sec: {{1,4}}{NUMBER} \+/- {NUMBER} \(jitter = {NUMBER}\)\t({NUMBER})(?!\S)")
 
 
-def _read(line: LogLine, context: Context) -> list[Reading] | None:
-    match = _LINE.match(line.text)
-    return None if match is None else total_loss(match[2], at_step(context, int(match[1])), context)
+def _read(text: str, line: int, end: int, _note: dict[str, str]) -> Statement | None:
+    found = _LINE.match(text)
+    if found is None:
+        return None
+    loss = metric_of(role_of("loss"), found[2], None, line, end)
+    return Statement(line, end, progress=[ProgressNumber("stated", "stated", int(found[1]))], metrics=[loss])
 
 
 FORMAT = Format(
     name="tf-cnn-benchmarks",
     shape="70\timages/sec: 46.7 +/- 0.4 (jitter = 1.8)\t8.734",
-    needles=(b"images/sec: ",),
+    needle="images/sec: ",
     read=_read,
 )

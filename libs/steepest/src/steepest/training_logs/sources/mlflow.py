@@ -12,12 +12,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
-from steepest.training_logs.ledger import MetricSeries, to_record
+from steepest.training_logs.ledger import MetricSeries, Position, Reading, to_records
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
-from steepest.training_logs.syntax.metric_names import plain, read_name
 from steepest.training_logs.syntax.numbers import to_number, to_step
+from steepest.training_logs.syntax.words import is_reported, plain, role_of
 from steepest.untrusted.files import content_of, open_file
 
 FORMAT_NAME = "mlflow"
@@ -54,7 +53,7 @@ class MetricFileReader:
     """
 
     def __init__(self, name: str) -> None:
-        self._name = read_name(name.encode("utf-8", "replace"))
+        self._name = role_of(name)
         self._lanes: dict[str, MetricSeries] = {}
         self._lines = LineSplitter(LineCursor())
         self._lost = False
@@ -84,9 +83,7 @@ class MetricFileReader:
             found = self._found(line.split())
             if found is None:
                 continue
-            record = to_record(self._lanes, found, (number, position, 0), FORMAT_NAME)
-            if record is not None:
-                records.append(record)
+            records += to_records(self._lanes, found, (number, position, 0), FORMAT_NAME)
         return records
 
     def _found(self, fields: list[bytes]) -> Reading | None:
@@ -132,9 +129,7 @@ class MlflowDatabase:
                 continue
             if run not in self._lanes and len(self._lanes) >= MAX_RUNS:
                 continue
-            record = to_record(self._lanes.setdefault(run, {}), found, (row, row, 0), FORMAT_NAME)
-            if record is not None:
-                records.append(record)
+            records += to_records(self._lanes.setdefault(run, {}), found, (row, row, 0), FORMAT_NAME)
         return records
 
     def _image(self) -> bytes:
@@ -166,12 +161,12 @@ class MlflowDatabase:
     def _found(self, key: object, value: object, step: object) -> Reading | None:
         if not isinstance(key, str) or not isinstance(value, int | float):
             return None
-        name = read_name(key.encode("utf-8", "replace"))
+        name = role_of(key)
         split = name.split or "train"
-        if not is_reported(name, split, Context(wanted=self._wanted)):
+        if not is_reported(name, split, self._wanted):
             return None
         return Reading(name.metric, float(value), split, _at(step if isinstance(step, int) else None))
 
 
-def _at(step: int | None) -> RunPosition:
-    return RunPosition(step, None, None if step is None else (step,))
+def _at(step: int | None) -> Position:
+    return Position(step, None if step is None else (step,))

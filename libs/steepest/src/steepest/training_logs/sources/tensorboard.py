@@ -11,10 +11,9 @@ import struct
 from collections.abc import Iterator
 from functools import cache
 
-from steepest.training_logs.format import Context, Reading, RunPosition, is_reported
-from steepest.training_logs.ledger import MetricSeries, to_record
+from steepest.training_logs.ledger import MetricSeries, Position, Reading, to_records
 from steepest.training_logs.records import LossRecord, Split
-from steepest.training_logs.syntax.metric_names import plain, read_name
+from steepest.training_logs.syntax.words import is_reported, plain, role_of
 
 FORMAT_NAME = "tensorboard"
 
@@ -41,7 +40,7 @@ class EventReader:
         self._passing = 0  # bytes still to be skipped, of a frame that was too long
         self._broken = 0
         self._lanes: dict[str, MetricSeries] = {}
-        self._context = Context(wanted=None if metric is None else plain(metric))
+        self._wanted = None if metric is None else plain(metric)
         self._split = split
         self._buffer = b""
         self._lost = False
@@ -63,9 +62,7 @@ class EventReader:
             found = [one for one in scalars(payload, self._split) if self._is_kept(one)]
             for index, one in enumerate(found):
                 place = (self._frame - 1, self._offset, index)
-                record = to_record(self._lanes, one, place, FORMAT_NAME)
-                if record is not None:
-                    records.append(record)
+                records += to_records(self._lanes, one, place, FORMAT_NAME)
         return records
 
     def close(self) -> list[LossRecord]:
@@ -73,7 +70,7 @@ class EventReader:
         return []
 
     def _is_kept(self, found: Reading) -> bool:
-        return is_reported(read_name(found.metric.encode()), found.split, self._context)
+        return is_reported(role_of(found.metric), found.split, self._wanted)
 
     def _frames(self, chunk: bytes) -> Iterator[bytes]:
         if self._lost:
@@ -125,17 +122,17 @@ def scalars(payload: bytes, folder_split: Split | None = None) -> list[Reading]:
     step, found = 0, []
     try:
         for number, value in _fields(payload):
-            if number == 2 and isinstance(value, int):  # noqa: PLR2004 - the field's number
+            if number == 2 and isinstance(value, int):
                 step = value if value < 1 << 63 else value - (1 << 64)
-            elif number == 5 and isinstance(value, bytes):  # noqa: PLR2004
+            elif number == 5 and isinstance(value, bytes):
                 found += [_scalar(one) for key, one in _fields(value) if key == 1 and isinstance(one, bytes)]
     except (ValueError, IndexError, struct.error):
         return []
-    at = RunPosition(step, None, (step,))
+    at = Position(step, (step,))
     taken = []
     for one in found:
         if one is not None:
-            name = read_name(one[0])
+            name = role_of(one[0].decode("utf-8", "replace"))
             taken.append(Reading(name.metric, one[1], name.split or folder_split or "train", at))
     return taken
 
@@ -145,9 +142,9 @@ def _scalar(message: bytes) -> tuple[bytes, float] | None:
     for number, field in _fields(message):
         if number == 1 and isinstance(field, bytes):
             tag = field[:200]
-        elif number == 2 and isinstance(field, float):  # noqa: PLR2004 - the field's number
+        elif number == 2 and isinstance(field, float):
             value = field
-        elif number == 8 and isinstance(field, bytes):  # noqa: PLR2004
+        elif number == 8 and isinstance(field, bytes):
             value = _tensor(field)
     return None if value is None or not tag else (tag, value)
 
@@ -200,10 +197,10 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
         byte = message[at]
         value |= (byte & 0x7F) << shift
         at += 1
-        if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+        if byte < 0x80:
             return value, at
         shift += 7
-        if shift > 63:  # noqa: PLR2004 - bits of the longest integer
+        if shift > 63:
             raise ValueError("a number of more than 64 bits")
 
 

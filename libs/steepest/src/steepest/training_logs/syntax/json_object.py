@@ -10,13 +10,13 @@ from typing import Any
 from steepest.training_logs.syntax.numbers import to_number
 
 
-def parse_object(text: bytes) -> dict[str, Any] | None:
+def parse_object(text: str) -> dict[str, Any] | None:
     """Decodes an object; NaN and Infinity, which Python writes and JSON lacks, are read.
 
     Returns:
         None for anything that is not one complete object.
     """
-    if text[:1] != b"{" or b"}" not in text[-3:]:
+    if text[:1] != "{" or "}" not in text[-3:]:
         return None
     try:
         value = json.loads(text)
@@ -25,11 +25,11 @@ def parse_object(text: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def numbers(fields: dict[str, Any]) -> Iterator[tuple[bytes, bytes]]:
+def numbers(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The fields whose value is a number, or text that is one, as pairs like those of a printed line."""
     for key, value in fields.items():
         if isinstance(value, int | float | str) and (number := to_number(value)) is not None:
-            yield key.encode("utf-8", "replace"), repr(number).encode()
+            yield key, repr(number)
 
 
 def integer(value: object) -> int | None:

@@ -1,83 +1,160 @@
-"""Strips the prefixes that other programs put before a line.
+"""What other programs put before a line (times, hosts, containers, ranks, levels), learned from the first lines of a stream.
 
-It owns the patterns of those prefixes (container runtimes, kubectl, MPI, torchrun, absl, Python's logging, launchers) and
-which of them name the process that printed the line. It must never know a training framework.
+It owns which leading tokens are a prefix, and which of them name the process that printed the line. It must never know a
+launcher by name.
 """
 
 import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 
-_ANSI = re.compile(rb"\x1b(?:\[[0-9;?:]{0,40}+[ -/]{0,4}+[@-~]|\][^\x07\x1b]{0,200}+(?:\x07|\x1b\\)?|[@-Z\\^_=>])")
-_DATE = rb"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9}+)?(?:Z|[+-]\d\d:?\d\d)?"
-_LEVEL = rb"(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL)"
+from steepest.training_logs.syntax.words import LEVELS, role_of
 
-_BY_FIRST_BYTE: dict[int, list[bytes]] = {}
+WINDOW = 64
+"""Lines from which prefixes are learned."""
 
+_MOST_KINDS, _MOST_TOKENS = 6, 10
+_LOOK_AHEAD = 400
+_TOKEN = re.compile(
+    r"\s{0,8}(\[[^\]\s]{1,60}(?: {1,3}[^\]\s]{1,40}){0,3}\](?:<\w{1,10}>)?:?|\([^)]{1,120}\):?"
+    r"|[^\s\[\](){}]{1,80}(?:\[\d{1,8}\]:?|\])?|\S{1,80})"
+)
+_CLOCK = re.compile(r"\d:\d\d|\d{4}-\d\d-\d\d|^[\[(]?\d{2,4}/\d\d/\d\d")
+_DIGITS = re.compile(r"\d{1,40}")
+_NUMBER = re.compile(r"[\[(#]?\d[\d,.]{0,40}[\])]?[:|,]?")
+_LETTERS = re.compile(r"[A-Za-z_]{2,60}")
+_FILE = re.compile(
+    r"\(?(?:[\w./-]{1,200}\.(?:py|cc|cpp|h|scala|java|go):\w{1,80}(?::\w{1,80})?"
+    r"|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){1,6}:\d{1,6})[\])]?:?"
+)
+_CLOSED = re.compile(r"[:\]|>-]$")
+_TAG = re.compile(r"(?i)<std|rank|worker|pid=|node|host|gpu|pod/|replica|process")
+_MARKS = ("-", "|", ">", "::", "--")
+_ANY_FILE = "\x04"
+_CONTENT = ("loss", "epoch", "step", "iter", "batch", "quality", "global")
 
-def _prefix(first_bytes: bytes, pattern: bytes) -> None:
-    for first in first_bytes:
-        _BY_FIRST_BYTE.setdefault(first, []).append(pattern)
-
-
-_DIGITS = b"0123456789"
-# Kubernetes CRI: time, stream, full or partial.
-_prefix(_DIGITS, rb"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d) (?:stdout|stderr) [FP] ")
-# kubectl logs with several containers or pods.
-_prefix(b"[", rb"\[(pod/[^\]\s]{1,400})\] ")
-# Open MPI's --tag-output, then elastic Horovod.
-_prefix(b"[", rb"\[(\d{1,6}(?:,\d{1,6})?)\]<std(?:out|err)>: {0,4}")
-# torchrun with --tee or --redirects.
-_prefix(b"[", rb"\[([A-Za-z_]{1,40}\d{1,6})\]: ?")
-# The Kubeflow launcher of TFJob and MPIJob images.
-_prefix(b"DIWEC", _LEVEL + rb"\|" + _DATE + rb"\|[^|]{1,300}+\|\d{1,6}\| ?")
-# absl and glog.
-_prefix(b"IWEF", rb"[IWEF]\d{4}(?:\d{4})? \d\d:\d\d:\d\d\.\d{1,9} {1,8}\d{1,20} [\w.\-/]{1,200}:\d{1,6}\] ")
-# Python's logging: basicConfig's default, then a time of its own.
-_prefix(b"DIWEC", _LEVEL + rb":[\w.\-]{1,100}:(?:\d\d:\d\d:\d\d )?")
-_prefix(b"[", rb"\[" + _DATE + rb"(?: [\w./+-]{1,40})?\][ \t]{0,4}")
-_prefix(_DIGITS, _DATE + rb"[ \t]{0,4}(?:[|,:-][ \t]{1,4})?")
-_prefix(b"[", rb"\[\d\d:\d\d:\d\d\] ")
-_prefix(_DIGITS, rb"\d\d/\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,9})?[ \t]{1,4}(?:[|-][ \t]{1,4})?")
-_prefix(b"[DIWEC", rb"\[?" + _LEVEL + rb"\]?(?:[ \t]{0,4}[|:-][ \t]{1,4}|[ \t]{1,4})")
-_prefix(b"[", rb"\[[\w./\-]{1,200}:\d{1,6}(?::\w{1,100})?\][ \t]{0,4}")
-_prefix(b" ", rb" {1,4}" + _LEVEL + rb" - ")
-_prefix(b"-|", rb"[|-][ \t]{1,4}")
-_prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[a-z_][\w.]{0,100}+ - " + _LEVEL + rb" - ")
-
-# The file and function that a script's own logger names.
-_prefix(b"abcdefghijklmnopqrstuvwxyz", rb"[\w./-]{1,200}+(?<=\.py):\w{1,100}+: ")
-
-# One pattern for each first byte of a line: most lines of a training log are then tried against no pattern or one.
-# The only capturing groups are those around the name of a process.
-_PATTERNS = {first: re.compile(b"|".join(patterns)) for first, patterns in _BY_FIRST_BYTE.items()}
-
-_WORD = re.compile(rb"[A-Z][a-z]{2}")
-"""The start of most lines of a training log, which is never a prefix."""
-
-_MAX_PREFIXES = 12
-"""Real lines have up to four (runtime, pod, rank, logger); the bound limits the work on a line of prefixes only."""
+Tokens = list[str]
 
 
-def strip_prefixes(line: bytes) -> tuple[bytes, bytes]:
-    """Strips escape sequences and all prefixes.
+def _tokens(text: str) -> Tokens:
+    return [found[1] for _, found in zip(range(_MOST_TOKENS), _TOKEN.finditer(text[:_LOOK_AHEAD]), strict=False)]
 
-    Args:
-        line: one line without its newline.
 
-    Returns:
-        The text that the training process printed, and the process (``b""`` if no prefix names it).
-    """
-    if b"\x1b" in line:
-        line = _ANSI.sub(b"", line)
-    source = b""
-    at = 0
-    if _WORD.match(line):
-        return line, source
-    for _ in range(_MAX_PREFIXES):
-        pattern = _PATTERNS.get(line[at]) if at < len(line) else None
-        match = pattern.match(line, at) if pattern is not None else None
-        if match is None:
+def _skeleton(token: str) -> str:
+    """A token without what differs from line to line: its digits, or the place in a source file."""
+    return _ANY_FILE if _FILE.fullmatch(token) else _DIGITS.sub("0", token)
+
+
+def _kind(token: str) -> str:
+    """``time``, ``word``, ``file``, ``source`` (a word with a number), ``number``: parts of a prefix; or ``content``."""
+    if _CLOCK.search(token):
+        return "time"
+    if _NUMBER.fullmatch(token):
+        return "number"
+    if _FILE.fullmatch(token):
+        return "file"
+    has_digits = bool(_DIGITS.search(token))
+    if (
+        token[0] in "'\"{"
+        or ("=" in token and token[0] != "(")
+        or (token.count("/") == 1 and has_digits)
+        or "%" in token
+    ):
+        return "content"
+    if not re.search(r"\w", token):
+        return "word" if token in _MARKS else "content"
+    bare = token.strip("[]():,|.")
+    if bare.lower() in LEVELS:
+        return "word"
+    roles = [role_of(word) for word in _LETTERS.findall(token)] or [role_of(bare)]
+    if has_digits and token[0] != "(":
+        return "content" if any(role.kind in _CONTENT for role in roles) else "source"
+    if token[0] == "(" and "pid=" in token:
+        return "source"
+    if len(bare) > 30 or any(role.kind not in ("other", "skip") or role.split for role in roles):
+        return "content"
+    return "word" if token[-1] in ":]|" or (bare.isascii() and len(bare) <= 24) else "content"
+
+
+def learn(lines: Sequence[str]) -> list[str]:
+    """Patterns of the prefixes of some lines, longest first; their groups name the process."""
+    rows = [tokens for line in lines if (tokens := _tokens(line))]
+    groups: dict[str, list[Tokens]] = {}
+    for row in rows:
+        groups.setdefault(_skeleton(row[0]), []).append(row)
+    largest = sorted(groups.values(), key=len, reverse=True)[:_MOST_KINDS]
+    found = [
+        (len(prefix), _pattern(prefix))
+        for group in largest
+        if len(group) >= 2 and len(group) * 6 >= len(rows) and (prefix := _prefix(group))
+    ]
+    return [pattern for _, pattern in sorted(found, reverse=True)]
+
+
+def _prefix(group: list[Tokens]) -> list[tuple[str, str]]:
+    """The leading tokens, as skeleton and kind, that nine in ten lines share and that are no content."""
+    prefix: list[tuple[str, str]] = []
+    live = group
+    for at in range(_MOST_TOKENS - 1):
+        counts = Counter(_skeleton(row[at]) for row in live if len(row) > at)
+        skeleton, times = counts.most_common(1)[0] if counts else ("", 0)
+        if not counts or times < 0.9 * len(live) or (at == 0 and not re.search(r"\w|\x04", skeleton)):
             break
-        at = match.end()
-        if match.lastindex is not None:
-            source = match[match.lastindex]
-    return (line[at:] if at else line), source
+        live = [row for row in live if len(row) > at and _skeleton(row[at]) == skeleton]
+        kind = _common_kind([row[at] for row in live], [row[at + 1 : at + 2] for row in live], prefix)
+        if kind == "content":
+            break
+        prefix.append((skeleton, kind))
+    return _trimmed(prefix, live)
+
+
+def _common_kind(tokens: list[str], then: list[Tokens], prefix: list[tuple[str, str]]) -> str:
+    kinds = {_kind(token) for token in tokens}
+    if "content" in kinds:
+        return "content"
+    if kinds in ({"time"}, {"file"}):
+        return kinds.pop()
+    if prefix and prefix[-1][1] == "time" and all(after and _FILE.fullmatch(after[0]) for after in then):
+        return "thread"  # its number changes from line to line of one process
+    if kinds & {"number", "source"}:
+        falls = sum(_DIGITS.findall(second) < _DIGITS.findall(first) for first, second in pairwise(tokens))
+        distinct = len(set(tokens))
+        cycle = distinct * 2 <= len(tokens) + 1 and falls * 4 >= len(tokens) // 2
+        if distinct > 1 and not (cycle or (kinds == {"source"} and _TAG.search(tokens[0]))):
+            return "content"
+    return "number" if "number" in kinds else "source" if "source" in kinds else kinds.pop()
+
+
+def _trimmed(prefix: list[tuple[str, str]], live: list[Tokens]) -> list[tuple[str, str]]:
+    """Gives back words that may belong to the line itself, and a bare number that only one kind of line follows."""
+
+    def after() -> set[str]:
+        return {_skeleton(row[len(prefix)]) if len(row) > len(prefix) else "" for row in live}
+
+    while prefix and prefix[-1][1] == "word" and not _CLOSED.search(prefix[-1][0]) and len(after()) <= 1:
+        prefix.pop()
+    numbers = [at for at, (_, kind) in enumerate(prefix) if kind == "number"]
+    if numbers and len(after()) < 2:
+        del prefix[numbers[0] :]
+    firm = ("source", "number", "time", "file", "thread")
+    if any(kind in firm or text[0] == "[" or text[-1] in ":|" for text, kind in prefix):
+        return prefix
+    return []
+
+
+def _pattern(prefix: list[tuple[str, str]]) -> str:
+    parts = []
+    for skeleton, kind in prefix:
+        body = _FILE.pattern if skeleton == _ANY_FILE else re.sub("0", r"\\d{1,20}", re.escape(skeleton))
+        parts.append(f"({body})" if kind in ("source", "number") else f"(?:{body})")
+    return r"\s{0,8}" + r"\s{0,8}".join(parts) + r" ?"
+
+
+def of_process(pattern: str, names: Sequence[str]) -> str:
+    """The pattern of a prefix of one process."""
+    rest = iter(names)
+    return _GROUP.sub(lambda _: re.escape(next(rest)), pattern)
+
+
+_GROUP = re.compile(r"(?<!\\)\((?!\?)(?:\\.|[^()\\]){0,1000}\)")

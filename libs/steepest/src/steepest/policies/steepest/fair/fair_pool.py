@@ -60,21 +60,24 @@ class FairPool(msgspec.Struct):
         """A node is here, or has another capacity now."""
         node = self.nodes.get(name)
         if node is None:
+            for copy in () if self.nodes else self.jobs.values():
+                copy.node = name  # it has ended, and its node was the last one
             self.nodes[name] = FairNode(capacity, now_s)
+            self.largest = max(self.largest, capacity.cpu_m / 1000)
         elif node.capacity != capacity:
             self._bring_up(name, now_s)
             node.capacity, node.stale = capacity, True
-        for copy in self.jobs.values():
-            copy.node = copy.node or name  # it has ended, and its node was the last one
-        self._resize()
+            self._find_largest()
+        self.roomier = True
 
     def leave(self, name: str, now_s: float) -> None:
         """A node is gone for good: its jobs continue on the others. Where there are none, they wait for one."""
         if name not in self.nodes:
             return
         self._bring_up(name, now_s)
+        self.roomier = True  # for those that had to be placed there first
         del self.nodes[name]
-        self._resize()
+        self._find_largest()
         for job, copy in [each for each in (*self.jobs.items(), *self.planned.items()) if each[1].node == name]:
             copy.node = self._choose(copy.requests) or ""
             if copy.end_s is not None:
@@ -261,9 +264,7 @@ class FairPool(msgspec.Struct):
         copies = [(name, self.jobs.get(name)) for name in self.copies_of(job)]
         return [(name, copy) for name, copy in copies if copy is not None and copy.end_s is None]
 
-    def _resize(self) -> None:
-        """The nodes are others now: there may be room, also for those that had to be placed first on one that has left."""
-        self.roomier = True
+    def _find_largest(self) -> None:
         self.largest = max((node.capacity.cpu_m / 1000 for node in self.nodes.values()), default=0.0)
 
     # --- how it runs -------------------------------------------------------------------------------------------------

@@ -1,0 +1,445 @@
+"""Statements into records: split, phase, place and names of each reading, decided over the stream.
+
+It owns the order in which evidence decides: the name itself, then labels on its line, then headers, then training. It must
+never know the text of a line.
+"""
+
+import re
+
+import msgspec
+
+from steepest.training_logs.ledger import Position, Reading, Scope, take_over, to_records
+from steepest.training_logs.memory import (
+    MOST_STEPS,
+    Head,
+    LineOutcome,
+    Process,
+    ReadAt,
+    StreamState,
+    note_step,
+    place_mark,
+)
+from steepest.training_logs.phases import end_phase, label
+from steepest.training_logs.place import position_of
+from steepest.training_logs.records import LossRecord, Split
+from steepest.training_logs.selection import Reported, summed, with_objective, without_parts
+from steepest.training_logs.statement import NamedNumber, ProgressNumber, Statement
+from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain
+
+GENERAL = "general"
+
+HELD_LOSSES, HELD_STATEMENTS = 24, 400
+"""What is held back at the start of a log, until the numbers have shown what they are."""
+
+_MOST_SHAPES = 512
+_FEW = 2
+"""Readings of an unknown word before it counts as a loss."""
+
+
+_TRAIN = re.compile(r"^train(?:ing)?[_ ]")
+_STEPS = ("stated", "step", "iter", "global", "lead")
+
+
+class Stream:
+    """Turns the statements of all processes into records.
+
+    Args:
+        state: owned by the caller, and updated.
+        processes: the state of each process, likewise.
+        wanted: the metric that the job named, in plain spelling.
+    """
+
+    def __init__(self, state: StreamState, processes: dict[str, Process], wanted: str | None) -> None:
+        self.state, self._processes, self._wanted = state, processes, wanted
+        self.records: list[LossRecord] = []
+        self.version = 0
+        """Changes with anything that the place or the split of later lines depends on."""
+        self.outcome: LineOutcome | None = None
+        self._before: tuple[object, ...] = ()
+
+    def take(self, source: str, one: Statement) -> None:
+        """Takes a statement; its records come immediately, or when enough was seen."""
+        state = self.state
+        if self._wanted is not None and self._wanted != SUM_OF_PARTS:
+            self._keep_wanted(one)
+        if one.source is None and source:
+            one.source = source
+        for metric in one.metrics if self.state.unknown else ():
+            if metric.name in self.state.unknown:
+                metric.kind, metric.whole = "loss", True
+        process = self._processes[source]
+        process.progression.observe(one)
+        if state.settled or one.label:
+            self._process(process, one)
+            return
+        state.queue.append((source, one))
+        self._note_steps(one)
+        state.statements += 1
+        state.losses += any(metric.kind == "loss" for metric in one.metrics)
+        processes = max(len(self._processes) - 1, 1)
+        if state.losses >= HELD_LOSSES * min(processes, 4) or state.statements >= HELD_STATEMENTS:
+            state.settled = True
+            self.release()
+
+    def release(self) -> None:
+        """Reads what was held back."""
+        queue, self.state.queue = self.state.queue, []
+        if not any(one.has_readings() for _, one in queue):
+            self._learn_word([one for _, one in queue if one.places()])
+        for _, one in queue:
+            has_place = one.has("step", "iter", "global", "batch", "beside", "front")
+            for metric in one.metrics:
+                self.state.placed[metric.name] = self.state.placed.get(metric.name, 0) + (1 if has_place else -1)
+            for metric in one.metrics if one.source is not None else ():
+                lead = self.state.leads.setdefault(metric.name, one.source or "")
+                self.state.leads[metric.name] = min(lead, one.source or "", key=_by_number)
+        for source, one in queue:
+            self._process(self._processes[source], one)
+
+    def _learn_word(self, queue: list[Statement]) -> None:
+        """A word of another language is the loss if it is the only number with a fraction on lines that have a place."""
+        odd = [[metric for metric in one.metrics if "." in metric.text and not metric.name.isascii()] for one in queue]
+        names = {metric.name for metrics in odd for metric in metrics}
+        if len(names) == 1 and sum(map(len, odd)) >= _FEW and not self.state.unknown:
+            self.state.unknown = sorted(names)
+            for metrics in odd:
+                for metric in metrics:
+                    metric.kind, metric.whole = "loss", True
+
+    def end(self) -> None:
+        """Reads what is held back of bars."""
+        self.release()
+        for lane in self.state.lanes.values():
+            if lane.ahead:
+                self.records += take_over(lane, lane.lead or "")
+        for process in self._processes.values():
+            self._flush(process)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether something is held back."""
+        return bool(self.state.queue) or any(one.pending is not None for one in self._processes.values())
+
+    def _keep_wanted(self, one: Statement) -> None:
+        wanted = self._wanted or ""
+        for metric in one.metrics:
+            name = plain(metric.name)
+            is_it = wanted == name or wanted in (f"{name}_epoch", f"{name}_mean")
+            metric.kind = "loss" if is_it else "skip"
+            metric.whole = metric.whole or is_it
+
+    def _note_steps(self, one: Statement) -> tuple[list[int], list[int], str] | None:
+        """Notices estimates: a training and a held-out loss at a step that also has a plain training loss (nanoGPT)."""
+        state = self.state
+        losses = [metric for metric in one.metrics if metric.kind == "loss"]
+        at = next((number for number in one.progress if number.kind in _STEPS), None)
+        if state.estimates or at is None:
+            return None
+        if len(losses) == 1 and losses[0].split is None and one.split != "eval" and losses[0].whole:
+            noted = (state.plain_steps, state.paired_steps, at.key)
+        elif len(losses) == 2 and {metric.split for metric in losses} == {"train", "eval"}:
+            noted = (state.paired_steps, state.plain_steps, at.key)
+        else:
+            return None
+        state.estimates = not note_step(noted, at.value)
+        return noted
+
+    def _process(self, process: Process, one: Statement) -> None:
+        readable = one.has_readings()
+        self._begin()
+        noted = self._note_steps(one) if self.state.settled and readable else None
+        if one.phase:
+            process.phase = None if one.phase == "train" else one.phase
+        places = one.places()
+        if process.phase == "summary" and places and readable:
+            process.phase = None
+        for number in one.progress:
+            if number.kind == "epochs":
+                self.state.run.epochs = number.value or self.state.run.epochs
+            elif number.kind == "total" and number.value and not readable:
+                self.state.run.total = number.value
+        if one.is_bar:
+            self._take_bar(process, one, readable=readable)
+        elif readable:
+            self._flush(process)
+            self._read(process, one)
+        elif places and not (one.quote or one.label):
+            self._take_head(process, one)
+        process.progression.evaluates = process.progression.evaluates and process.phase == "eval"
+        run, headed = self.state.run, process.progression.headed
+        now = (*msgspec.structs.astuple(run), self.state.estimates, process.head is None, process.loose, headed)
+        if now != self._before:
+            self._before, self.version = now, self.version + 1
+        if self.outcome is not None:
+            self.outcome = self.outcome._replace(version=self.version, noted=noted)
+
+    def _begin(self) -> None:
+        self.outcome = None
+
+    # Bars.
+
+    def _take_bar(self, process: Process, one: Statement, *, readable: bool) -> None:
+        number = next((number for number in one.progress if number.kind == "bar"), None)
+        if number is not None:
+            if readable:
+                process.progression.redraw(number.value, number.total)
+            else:
+                used = process.bar is not None and process.bar[:2] == (number.value, number.total) and process.bar[2]
+                process.bar = (number.value, number.total, used)
+        if not readable:
+            return
+        one.turn = process.progression.turns
+        pending, place, values = process.pending, _mark(one), _values(one)
+        is_trained = one.split != "eval"
+        if pending is not None and pending.turn == one.turn and _mark(pending) == place and pending.split == one.split:
+            before = _values(pending)
+            process.redrawn += before != values and before == (process.flushed or [""])[: len(before)]
+            process.repainted = process.repainted or (before != values and is_trained)
+            process.pending, process.drawn = one, process.drawn + 1
+            return
+        self._flush(process)
+        if self.state.settled and is_trained and process.shown and not process.repainted:
+            if process.shown[0] != place or process.shown[1:] == values:
+                process.shown = [place, *values]
+                self._read(process, one)
+                return
+            process.repainted = True
+        process.pending, process.drawn = one, 1
+
+    def _flush(self, process: Process) -> None:
+        """Reads the last drawing at a place; a single one with the values of the place before is not its own."""
+        one, process.pending = process.pending, None
+        if one is None:
+            return
+        if process.drawn == 1 and process.redrawn and _values(one) == process.flushed:
+            return
+        process.flushed = _values(one)
+        process.shown = [_mark(one), *process.flushed] if one.split != "eval" else process.shown
+        self._read(process, one)
+
+    # Heads.
+
+    def _take_head(self, process: Process, one: Statement) -> None:
+        if not one.has("epoch", "step", "iter", "global", "batch"):
+            return
+        if sum(metric.kind == "other" for metric in one.metrics) > 2:
+            return
+        at = position_of(one, self.state.run, process.progression)
+        process.head = Head(at.step, at.order, at.coarse, at.epoch, at.total, one.split)
+        if at.epoch is not None and one.has("epoch"):
+            process.progression.headed = True
+            process.progression.epoch = int(at.epoch)
+        if one.has("epoch") and not one.phase and process.phase == "eval":
+            process.phase = None
+
+    # Readings.
+
+    def _read(self, process: Process, one: Statement) -> None:
+        metrics = with_objective([metric for metric in one.metrics if metric.kind in ("loss", "quality")], one)
+        if not metrics or one.is_best or process.phase == "summary":
+            return
+        label(process, one, metrics, self.state.run.per_epoch)
+        splits = {metric.split for metric in metrics}
+        if (one.split == "eval" or splits == {"eval"}) and "train" not in splits:
+            one.progress = [_evaluated(number) for number in one.progress if number.kind in (*_STEPS, *_LENGTHS)]
+        places = one.places()
+        if not one.shape and len(places) > 1 and places[0].total is not None and places[0].kind in _STEPS:
+            one.progress = [places[0]]  # a block's first line is its header
+        at = position_of(one, self.state.run, process.progression)
+        head = process.head
+        if not one.shape and head is not None and head.total is not None and head.step is not None and not head.names:
+            at = Position(at.step if at.step == head.step else None)  # a block below ``Learning iteration 3/50``
+        has_place = at.step is not None or at.order is not None
+        end_phase(process, one, metrics, at, has_place=has_place)
+        default: Split = one.split or ("eval" if process.phase == "eval" else "train")
+        if process.head is not None and process.head.split == "eval" and not has_place and one.split is None:
+            default = "eval"
+        at, has_place, inherited = self._placed(process, one, metrics, at, default=default, has_place=has_place)
+        found = self._selected(one, metrics, default, at)
+        trained = any(each.split == "train" for each in found)
+        if trained and one.shape not in process.shapes:
+            process.shapes = [*process.shapes[-_MOST_SHAPES:], one.shape]
+        self._emit(process, one, found, at, own=has_place and not inherited, inherited=inherited, trained=trained)
+        if found:
+            process.evaluated = None if trained else one.line
+        is_mute = default == "train" and not found and one.has("epoch", *_STEPS[1:4]) and has_place and not inherited
+        if is_mute and self.state.settled and not one.label and at.order is not None:
+            self.outcome = LineOutcome(process, one.source or "", one.shape, at, [], False, self.state.run, False)
+        if is_mute or (trained and (has_place or inherited)):
+            self._moved(process, one, at)
+
+    def _moved(self, process: Process, one: Statement, at: Position) -> None:
+        process.step = at.step if at.step is not None else process.step
+        process.epoch = at.epoch if at.epoch is not None else process.epoch
+        process.order = at.order if at.order is not None else process.order
+        process.batches = process.batches or (one.has("epoch") and one.has("batch", "beside"))
+
+    def _placed(
+        self,
+        process: Process,
+        one: Statement,
+        metrics: list[NamedNumber],
+        at: Position,
+        *,
+        default: Split,
+        has_place: bool,
+    ) -> tuple[Position, bool, bool]:
+        """The place of a reading, whether it has one, and whether that is a header's."""
+        held_out = any(metric.split == "eval" for metric in metrics)
+        run = self.state.run
+        if not has_place and process.bar is not None and one.quote and default == "train" and not held_out:
+            value, total, used = process.bar
+            if not used and value > 0:
+                at, has_place = Position(value, (value,), epoch=one.epoch, total=total), True
+                process.bar = (value, total, True)
+        if not has_place and one.epoch is not None and run.total and run.epochs and not held_out:
+            step = round(one.epoch * run.total / run.epochs)
+            at, has_place = Position(step, (step,), epoch=one.epoch, total=run.total), True
+        if one.quote == '"' and at.step is None and at.coarse and isinstance(at.epoch, int):
+            at = at._replace(step=at.epoch)
+        if at.epoch is None and one.epoch is not None:
+            at = at._replace(epoch=one.epoch)
+        head = process.head
+        if has_place or head is None or (process.loose and not head.coarse):
+            return at, has_place, False
+        names = [metric.name for metric in metrics]
+        if not head.coarse and head.order is not None and any(name in head.names for name in names):
+            process.loose = True
+            return at, False, False
+        head.names = [*head.names, *names][-MOST_STEPS:]
+        coarse = head.coarse or head.step is None
+        return (
+            at._replace(step=head.step, order=head.order, coarse=coarse, epoch=head.epoch, total=head.total),
+            True,
+            True,
+        )
+
+    def _selected(self, one: Statement, metrics: list[NamedNumber], default: Split, at: Position) -> list[Reported]:
+        """The metrics that are reported, with their splits; parts and means of a loss beside it are not."""
+        losses = [metric for metric in metrics if metric.kind == "loss"]
+        if len(losses) > 1 and any("c" not in metric.trait for metric in losses):
+            metrics = [metric for metric in metrics if metric.kind != "loss" or "c" not in metric.trait]
+        held = "h" in metrics[0].trait or (not losses and one.is_starred)
+        found: dict[tuple[str, str], Reported] = {}
+        for metric in metrics:
+            split = metric.split or ("eval" if metric.kind == "quality" and held and not losses else default)
+            if metric.kind == "loss" or split == "eval":
+                found.setdefault((split, metric.name), Reported(metric, split, metric.name))
+        kept = list(found.values())
+        if self._wanted == SUM_OF_PARTS:
+            return summed(kept)
+        splits = [each.split for each in kept if each.metric.kind == "loss"]
+        is_pair = sorted(splits) == ["eval", "train"] and one.has("step", "iter", "global") and at.step is not None
+        if self.state.estimates and is_pair and not (one.is_bar or one.quote):
+            return [each._replace(split="eval") for each in kept]
+        return kept if self._wanted is not None else without_parts(kept, is_bar=one.is_bar)
+
+    def _emit(
+        self,
+        process: Process,
+        one: Statement,
+        found: list[Reported],
+        at: Position,
+        *,
+        own: bool,
+        inherited: bool,
+        trained: bool,
+    ) -> None:
+        names, place = {(each.split, each.name.lower()) for each in found}, at
+        at = at._replace(epochs=self.state.run.epochs, at_ms=one.at_ms)
+        if one.label:  # a format's line states its own lengths, or none
+            lengths = {number.kind: number.value for number in one.progress}
+            at = at._replace(total=lengths.get("total"), epochs=lengths.get("epochs"))
+        index = 0
+        readings: list[ReadAt] = []
+        texts: list[tuple[Reported, str, str, str, int]] = []
+        means: list[tuple[Reported, str, str, str, int]] = []
+        for each in found:
+            lane = _TRAIN.sub("", each.name.lower())
+            lane = each.name.lower() if (each.split, lane) in names else lane
+            texts.append((each, each.name, lane, each.metric.text, each.metric.at))
+            if each.metric.spread is not None and each.metric.kind == "loss":
+                spread = (f"{lane}_mean", each.metric.spread, each.metric.spread_at)
+                means.append((each, f"{each.name}_mean", *spread))
+        for each, name, lane, text, number in (*texts, *means):
+            place, scope = self._place_of(process, one, each, at, inherited=inherited, trained=trained)
+            if not self._is_wanted(name, scope):
+                continue
+            if each.split == "train" and place.order is None and self.state.placed.get(each.metric.name, 0) > 0:
+                continue
+            reading = Reading(name, float(text), each.split, place, scope, lane, one.shape, text)
+            where = (each.metric.line, each.metric.end, index)
+            lead = self.state.leads.get(each.metric.name)
+            records = to_records(self.state.lanes, reading, where, one.label or GENERAL, one.source or "", lead)
+            self.records += records
+            index += bool(records)
+            is_mean = scope == "epoch" and self._is_mean_apart(each.split, lane)
+            if len(records) == 1 and scope != "display" and not is_mean and number >= 0:
+                is_free = place.order is None and at.order is not None
+                readings.append(ReadAt(self.state.lanes[f"{each.split} {lane}"], name, each.split, number, is_free))
+        of_head = (
+            inherited and not trained and place.order is None and all(each.metric.split == "eval" for each in found)
+        )
+        is_plain = own or of_head or (at.order is None and not inherited)
+        if self.state.settled and is_plain and readings and len(readings) == len(texts) + len(means) and not one.label:
+            at = place if not trained else at
+            self.outcome = LineOutcome(
+                process, one.source or "", one.shape, at, readings, trained, self.state.run, of_head
+            )
+
+    def _is_mean_apart(self, split: Split, lane: str) -> bool:
+        """Whether the mean over an epoch is a metric of its own, beside that of a step."""
+        known = self.state.lanes.get(f"{split} {lane}")
+        return known is not None and known.stepwise
+
+    def _is_wanted(self, name: str, scope: Scope) -> bool:
+        if self._wanted in (None, SUM_OF_PARTS):
+            return True
+        names = (name, f"{name}_epoch") if scope == "epoch" else (name,)
+        return any(plain(each) == self._wanted for each in names)
+
+    def _place_of(
+        self,
+        process: Process,
+        one: Statement,
+        each: Reported,
+        at: Position,
+        *,
+        inherited: bool,
+        trained: bool,
+    ) -> tuple[Position, Scope]:
+        """The place of one reading: an evaluation without its own has that of training, and counts when it changes."""
+        if each.split == "train":
+            is_mean = at.coarse and (not inherited or (at.order is not None and at.step is None))
+            is_mean = is_mean or (process.batches and {"epoch", "global"} == {number.kind for number in one.progress})
+            return at, "epoch" if is_mean else "step"
+        if process.phase == "eval" and each.metric.split is None and (at.step or 0) < (process.step or 0):
+            at = Position(epoch=at.epoch, at_ms=at.at_ms)  # a step of the evaluation's own loop
+        if at.order is None or inherited or at.coarse:
+            step = at.step if at.step is not None else process.step
+            epoch = at.epoch if at.epoch is not None else process.epoch
+            order = at.order if not at.coarse and at.order is not None and not trained else None
+            at = Position(step, order, order is not None and at.coarse, epoch, at_ms=at.at_ms)
+            return at, "display" if trained and one.is_bar else "step"
+        return at, "display" if trained else "step"
+
+
+_LENGTHS = ("epoch", "total", "epochs")
+
+
+def _evaluated(number: ProgressNumber) -> ProgressNumber:
+    """A progress number of an evaluation, whose total says nothing about training."""
+    return msgspec.structs.replace(number, total=None) if number.kind == "epoch" else number
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """Orders names of processes with the numbers in them as numbers."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d{1,15})", name)]
+
+
+def _mark(one: Statement) -> str:
+    return place_mark((number.key, number.value) for number in one.progress)
+
+
+def _values(one: Statement) -> list[str]:
+    return [metric.text for metric in one.metrics if metric.kind in ("loss", "quality")]
