@@ -13,7 +13,7 @@ COPY pyproject.toml .
 COPY libs libs
 COPY services services
 RUN uv/bin/uv pip install --quiet --no-cache --python /opt/steepest/bin/python \
-      --no-deps --compile-bytecode libs/* services
+      --no-deps --compile-bytecode ./libs/* ./services
 
 FROM ${PYTHON}
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/steepest steepest

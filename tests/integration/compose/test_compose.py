@@ -141,7 +141,11 @@ def running(engine: DockerEngine, ports: dict[str, str]) -> Iterator[Stack]:
             stand_ins.provide(client, [base, *dict.fromkeys(images)], home=HOME, kafka=KAFKA / "libs")
         stack.call("down", "--volumes", "--remove-orphans")
         try:
-            stack.call("up", "--detach", "--build")
+            try:
+                stack.call("up", "--detach", "--build")
+            except AssertionError:
+                print(stack.call("logs", "--tail", "60", "node"))  # noqa: T201 - why it is not well
+                raise
             yield stack
         finally:
             stack.call("down", "--volumes", "--timeout", "5", check=False)
