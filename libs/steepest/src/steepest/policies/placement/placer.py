@@ -18,7 +18,7 @@ from steepest.policies.decider import EVERY
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose
 from steepest.policies.placement.policies import PlacementPolicy, placement
-from steepest.policies.placement.preemption import preempt
+from steepest.policies.placement.preemption import Candidate, preempt, suspendable
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
 from steepest.policies.queueing.ranks import queue_policy
@@ -188,9 +188,12 @@ class Placer:
         if view.parameters.dragon.on or view.parameters.queueing.policy != "priority" or not view.has(GANGS_RUN):
             return
         walk = self._walk_in(view)
+        candidates: Sequence[Candidate] | None = None
         for job in walk.heads(self._awaits):
             wish = walk.allowed(job)
-            found = preempt(view, job, wish, walk.room.slots_for(wish).free, offset=offset, awaits=self._awaits)
+            if candidates is None:  # the first one is the most urgent
+                candidates = list(suspendable(view, job, offset, self._awaits))
+            found = preempt(job, wish, walk.room.slots_for(wish).free, candidates)
             if found is not None:
                 for plan in found.suspensions:
                     self.state.add_suspension(plan.plan, view.jobs[plan.job])

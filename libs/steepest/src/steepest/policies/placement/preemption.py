@@ -49,39 +49,27 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
 class Candidate(Leaving, frozen=True, kw_only=True):
     """A job that may be suspended, by a plan."""
 
+    priority: int
     plan: TransitionPlanned
 
 
-def preempt(
-    view: ClusterView,
-    job: Job,
-    wish: Wish,
-    free: Mapping[str, Resources],
-    *,
-    offset: int,
-    awaits: Callable[[Job], bool],
-) -> Preemption | None:
+def preempt(job: Job, wish: Wish, free: Mapping[str, Resources], candidates: Sequence[Candidate]) -> Preemption | None:
     """The suspensions that make room for a job; None where no room can be made, or it has room.
 
     Args:
-        view: The pool.
         job: The job that has no room.
         wish: What it asks for, with no more replicas than its queue may have.
         free: What is free on each node that it may come to.
-        offset: The record that it is decided at, for the plans' names.
-        awaits: Whether a decision about a job is under way.
+        candidates: The jobs that may be suspended for it, or for more urgent ones (:func:`suspendable`).
 
-    Work: O(jobs that run), and O(log of them) searches of all nodes.
+    Work: O(candidates), and O(log of them) searches of all nodes.
     """
-    candidates = [
-        Candidate(plan=plan, leaves={node: view.nodes.held(victim, node) for node in victim.holds if node in free})
-        for victim, plan in _suspendable(view, job, offset, awaits)
-    ]
-    found = _on_one_node(wish, free, candidates) or _on_several(wish, free, candidates)
+    less_urgent = [one for one in candidates if one.priority < job.spec.priority]
+    found = _on_one_node(wish, free, less_urgent) or _on_several(wish, free, less_urgent)
     if found is None or not found[0] or has_room(wish, Slots(free)):
         return None
     chosen, places = found
-    return Preemption(tuple(one.plan for one in chosen), places)
+    return Preemption(tuple(msgspec.structs.replace(one.plan, room_for=job.name) for one in chosen), places)
 
 
 def suspension(victim: Job, room_for: str, plan: str, because: Because) -> TransitionPlanned:
@@ -97,9 +85,8 @@ def suspension(victim: Job, room_for: str, plan: str, because: Because) -> Trans
     )
 
 
-def _suspendable(
-    view: ClusterView, job: Job, offset: int, awaits: Callable[[Job], bool]
-) -> Iterator[tuple[Job, TransitionPlanned]]:
+def suspendable(view: ClusterView, job: Job, offset: int, awaits: Callable[[Job], bool]) -> Iterator[Candidate]:
+    """The jobs that may be suspended for a job at this record, the least urgent first. Work: O(jobs)."""
     running = [
         one
         for one in view.jobs
@@ -109,7 +96,8 @@ def _suspendable(
     for victim in running:
         plan = suspension(victim, job.name, f"suspend-{offset}-{victim.name}", BECAUSE)
         if void_transition(plan, victim, view) is None:
-            yield victim, plan
+            leaves = {node: view.nodes.held(victim, node) for node in victim.holds}
+            yield Candidate(plan=plan, priority=victim.spec.priority, leaves=leaves)
 
 
 def _on_one_node(
@@ -120,7 +108,8 @@ def _on_one_node(
     on_nodes: dict[str, list[Candidate]] = {}
     for one in candidates:
         for node in one.leaves:
-            on_nodes.setdefault(node, []).append(one)
+            if node in free:
+                on_nodes.setdefault(node, []).append(one)
     best: tuple[int, str, Sequence[Candidate]] | None = None
     for node, there in on_nodes.items():
         if wish.first_node in {None, node}:
