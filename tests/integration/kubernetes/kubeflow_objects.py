@@ -47,6 +47,8 @@ def users_pytorch_job(name: str, *, opted_in: bool, workers: int, **replica: Any
     pods = training() if opted_in else template(["sleep", "3600"])
     del pods["spec"]["restartPolicy"]
     pods["spec"]["containers"][0]["name"] = "pytorch"
+    # A plain number stays one in a PyTorchJob, as no server makes text of it.
+    pods["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "50m"}, "limits": {"memory": 1 << 29}}
     each, types = {"restartPolicy": "Never", "template": pods, **replica}, {"Master": 1, "Worker": workers}
     return {
         "apiVersion": "kubeflow.org/v1",
