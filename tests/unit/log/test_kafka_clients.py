@@ -15,7 +15,8 @@ from tests.integration.kafka.replicas import Replicas
 
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
 from steepest.events.common import Resources
-from steepest.log.kafka import clients
+from steepest.log.kafka import clients, kafka_reader
+from steepest.log.kafka.kafka_settings import KafkaSettings
 
 
 @pytest.fixture
@@ -44,16 +45,20 @@ class Connections:
         self.are_closed = True
 
 
+async def fail() -> None:
+    """There is no broker."""
+    raise KafkaConnectionError("no broker")
+
+
 class Client:
-    """A client that cannot start, and whose stop is the one that is given."""
+    """A client that stops and starts as is given."""
 
-    def __init__(self, stop: Callable[[], Coroutine[None, None, None]]) -> None:
+    def __init__(
+        self, stop: Callable[[], Coroutine[None, None, None]], start: Callable[[], Coroutine[None, None, None]] = fail
+    ) -> None:
         self.stop = stop
+        self.start = start
         self._client = Connections()
-
-    async def start(self) -> None:
-        """Fail."""
-        raise KafkaConnectionError("no broker")
 
 
 @pytest.fixture
@@ -81,6 +86,38 @@ async def test_a_client_that_cannot_start_and_never_stops_is_left(stuck: asyncio
         async with asyncio.timeout(60):
             await clients.started(Client(lambda: stop_that_never_returns(stuck)))
     stuck.set()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_start_that_suppresses_its_cancellation_is_left(stuck: asyncio.Event) -> None:
+    """The caller is cancelled all the same, once the client's connections are closed."""
+    client = Client(lambda: stop_that_never_returns(stuck), lambda: stop_that_never_returns(stuck))
+    starting = asyncio.create_task(clients.started(client))
+    await asyncio.sleep(0)
+    starting.cancel()
+    async with asyncio.timeout(60):
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    stuck.set()
+
+    assert client._client.are_closed
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_reader_that_never_connects_closes(stuck: asyncio.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client waits for a broker that has died, whatever it is told."""
+    client = Client(lambda: stop_that_never_returns(stuck), lambda: stop_that_never_returns(stuck))
+    monkeypatch.setattr(kafka_reader, "consumer", lambda _: client)
+    reader = kafka_reader.KafkaReader(KafkaSettings(bootstrap="127.0.0.1:1"), {})
+    polling = asyncio.create_task(reader.poll())
+    await asyncio.sleep(0.01)
+    polling.cancel()
+    async with asyncio.timeout(60):
+        await asyncio.gather(polling, return_exceptions=True)
+        await reader.close()
+    stuck.set()
+
+    assert client._client.are_closed
 
 
 async def test_a_stop_goes_on_while_its_caller_is_cancelled() -> None:

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from steepest.aio import uncancelled
 from steepest.errors import InputError, LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.files.file_cursor import FileCursor
@@ -154,6 +153,8 @@ class FileLog:
             LogEpochError: It has no such offset.
             LogUnavailableError: The disk is full, or another process holds the partition's lock; nothing is removed.
         """
+        from steepest.aio import uncancelled  # noqa: PLC0415 - a command trims nothing, and starts sooner
+
         file = await self._scanned(at)
         check_position(at, before, file.begin, file.records)
         if before == file.begin:

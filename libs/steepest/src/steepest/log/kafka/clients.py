@@ -30,17 +30,34 @@ STOP_S = 5.0
 CANCEL_S = 1.0
 """How long a task that was cancelled may take to end; a client may suppress a cancellation."""
 
+CONNECT_S = 30.0
+"""How long a client that still connects may take to be stopped: its last request fails before."""
+
+CANCEL_TRIES = 5
+"""How often a task is cancelled; one that suppresses all of it is left, and fails once its client has no connections."""
+
 Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 
 
 async def started(client: Client) -> Client:
-    """Connect a client; if that fails, stop it, so that no connection is left open."""
+    """Connect a client; if that fails or is cancelled, stop it, so that no connection is left open."""
+    starting = asyncio.ensure_future(client.start())
     try:
-        await client.start()
+        await asyncio.shield(starting)  # the client may suppress the caller's cancellation
     except BaseException:
+        await uncancelled(cancelled(starting))
         await stopped(client)
         raise
     return client
+
+
+async def cancelled(task: asyncio.Future[Any]) -> None:
+    """Cancel a client's task until it ends: an answer that comes at the same time makes the client suppress it."""
+    for _ in range(CANCEL_TRIES):
+        if task.cancel():
+            await asyncio.wait([task], timeout=CANCEL_S)
+    if task.done() and not task.cancelled():
+        task.exception()  # nothing reads it any more
 
 
 async def stopped(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
@@ -59,25 +76,23 @@ async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
         logger.warning("a client of Kafka does not stop; its connections are closed", after_s=STOP_S)
         # What it waits for fails then, and the stop goes on.
         await closed(_connections(client).close())
-        await _finish(stopping, CANCEL_S)
-    _log_error(stopping)
+    await finished(stopping, CANCEL_S)
 
 
 async def closed(closing: Coroutine[Any, Any, None]) -> None:
     """Close a part of a client, within ``STOP_S``: then it is cancelled, and left if it suppresses that."""
-    task = asyncio.ensure_future(closing)
-    await _finish(task, STOP_S)
+    await finished(asyncio.ensure_future(closing), STOP_S)
+
+
+async def finished(task: asyncio.Future[Any], within_s: float) -> None:
+    """Wait for a client's task, and cancel it if it takes longer; its error is logged."""
+    await asyncio.wait([task], timeout=within_s)
+    if not task.done():
+        await cancelled(task)
     _log_error(task)
 
 
-async def _finish(task: asyncio.Future[None], within_s: float) -> None:
-    await asyncio.wait([task], timeout=within_s)
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=CANCEL_S)
-
-
-def _log_error(task: asyncio.Future[None]) -> None:
+def _log_error(task: asyncio.Future[Any]) -> None:
     if task.done() and not task.cancelled() and (error := task.exception()):
         logger.warning("a client of Kafka stopped with an error", why=f"{type(error).__name__}: {error}")
 

@@ -18,15 +18,12 @@ from aiokafka.errors import OffsetOutOfRangeError
 from steepest.aio import uncancelled
 from steepest.errors import LogEpochError, LogUnavailableError
 from steepest.log.base import Record, TopicPartition
-from steepest.log.kafka.clients import CANCEL_S, CLIENT_ERRORS, consumer, started, stopped
+from steepest.log.kafka.clients import CLIENT_ERRORS, CONNECT_S, cancelled, consumer, finished, started, stopped
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.validation import check_position
 
 FETCH_MS = 1_000
 """How long one wait of the client takes; a poll may wait longer or shorter."""
-
-CANCEL_TRIES = 5
-"""How often a fetch is cancelled; one that suppresses all of it fails once its client has stopped."""
 
 VERIFY_EVERY_S = 5.0
 """How often the last returned record is verified even if no connection failed: a busy reader may not notice a failure."""
@@ -93,19 +90,12 @@ class KafkaReader:
         await uncancelled(self._close())
 
     async def _close(self) -> None:
-        if (fetching := self._fetching) is not None:
-            for _ in range(CANCEL_TRIES):
-                # The client suppresses a cancellation that comes at the same time as an answer, and the task would fetch on.
-                fetching.cancel()
-                await asyncio.wait([fetching], timeout=CANCEL_S)
-                if fetching.done():
-                    break
-            if fetching.done() and not fetching.cancelled():
-                fetching.exception()  # nothing reads it any more
+        if self._fetching is not None:
+            await cancelled(self._fetching)
         if (connecting := self._connecting) is not None:
             connecting.cancel()  # a client that still connects is stopped by this task
-            await asyncio.wait([connecting])
-            if not connecting.cancelled() and connecting.exception() is None:
+            await finished(connecting, CONNECT_S)
+            if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
                 await stopped(connecting.result())
 
     async def _fetch(self, timeout_s: float, max_records: int) -> None:
