@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from pathlib import Path
 
 import pytest
+from steepest.testing.waiting import until
 from tests.integration.kafka.conftest import HOME
 from tests.integration.kafka.replicas import Replicas
 
@@ -24,7 +25,6 @@ from steepest.log.kafka.consumer_group import KafkaAssignment
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import KafkaTopics
-from steepest.testing.waiting import until
 
 ALL = [TopicPartition("loss", number) for number in range(3)]
 PATIENCE_S = 60.0
