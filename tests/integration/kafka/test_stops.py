@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from pathlib import Path
 
 import pytest
-from steepest.testing.waiting import until
+from tests.harness.waiting import until
 from tests.integration.kafka.conftest import HOME
 from tests.integration.kafka.replicas import Replicas
 
