@@ -72,7 +72,7 @@ class Run(msgspec.Struct, frozen=True):
     reports: Mapping[str, Reports]
 
 
-FAIR, OURS = "none", "steepest"
+FAIR, OURS = "spread", "steepest"
 COLUMNS = {"completion_s": "mean", "median_s": "median", "makespan_s": "makespan", "t90_s": "T90"}
 """Figures of a run's headline, by what they are called in the table."""
 

@@ -179,7 +179,7 @@ def begins_a_move(event: c.ClusterEvent, step: c.Step) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("step", [None, c.Step.STOP, c.Step.START])
+@pytest.mark.parametrize("step", [pytest.param(None, marks=pytest.mark.end_to_end), c.Step.STOP, c.Step.START])
 def test_a_move_between_engines_survives_their_death(
     system: RunningSystem, engines: dict[str, DockerEngine], tmp_path: Path, step: c.Step | None
 ) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.container_paths import CHECKPOINTS, CONTROL
 from steepest.cluster.kubernetes.kinds.description import Kind, Path
 from steepest.cluster.kubernetes.kinds.json_patch import add, put
 from steepest.cluster.kubernetes.kinds.marks import change_of_made, part_labels
 from steepest.cluster.kubernetes.kinds.users_object import at, raw_roles
-from steepest.cluster.kubernetes.manifest import CHECKPOINTS, CONTROL, USERS_VARIABLES, from_annotation
+from steepest.cluster.kubernetes.manifest import USERS_VARIABLES, from_annotation
 from steepest.cluster.kubernetes.objects import GATE, PART, QUEUE, SCHEDULE, ObjectPart
 from steepest.errors import InputError
 

@@ -7,7 +7,6 @@ every engine's machine mounts at the same path. It creates, stops and removes on
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
 from steepest.cluster.allowed_folders import Allowed
+from steepest.cluster.container_paths import metrics_in_checkpoints
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
@@ -305,9 +305,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
 
     def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
         """See ``Cluster.metrics_folder``: in the job's checkpoints, or in a folder that containers may use."""
-        own, path = self._state.checkpoints(job), Path(os.path.normpath(asked))
-        if path.is_relative_to(own):
-            return MetricsPlace(path, own.parent)
+        if Path(asked).is_absolute() and (own := metrics_in_checkpoints(asked, self._state.checkpoints(job))):
+            return own
         found = self._allowed.find(asked)
         if found is None or found.path.is_relative_to(self._allowed.hidden.resolve()):
             raise RefusedError(

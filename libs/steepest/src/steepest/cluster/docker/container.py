@@ -16,6 +16,7 @@ from docker.errors import NotFound
 from docker.types import DeviceRequest, LogConfig
 from msgspec import UnsetType
 
+from steepest.cluster.container_paths import VARIABLES
 from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.docker.mounts import Mounts
 from steepest.cluster.docker.output import LOG_OPTIONS
@@ -174,6 +175,7 @@ def creation(
         "name": name_of(label, folder),
         "labels": labels_of(label, folder),
         "environment": environment(state, folder, spec, restore, addresses=addresses, gpus=gpus)
+        | VARIABLES
         | ({} if data is None else {VARIABLE: data.url}),
         "working_dir": spec.working_dir,
         "user": mounts.user,

@@ -12,6 +12,7 @@ import msgspec
 from docker.types import Mount
 
 from steepest.cluster.allowed_folders import Allowed, AllowedPath
+from steepest.cluster.container_paths import CHECKPOINTS, CONTROL
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
@@ -41,16 +42,16 @@ class Mounts(msgspec.Struct, frozen=True):
 def mounts_of(state: AdapterFolder, folder: IncarnationFolder, spec: ReplicaSpec, allowed: Allowed) -> Mounts:
     """Mount the control folder, the job's checkpoints, and the allowed folder that has the working folder if that is here.
 
-    All have their own paths. The allowed folder is mounted whole, because an engine follows links in what it mounts; the
-    working folder's path is resolved in the container alone. The container runs as the adapter's user, who can then remove
+    The allowed folder has its own path. It is mounted whole, because an engine follows links in what it mounts; the working
+    folder's path is resolved in the container alone. The container runs as the adapter's user, who can then remove
     what it writes. If that is root, it runs as the owner of the allowed folder, and never as root: as ``nobody`` where root
     owns it, or where there is none.
 
     Raises:
         RefusedError: ``no-such-program``: jobs may not use its working folder.
     """
-    own = [str(folder.control), str(state.checkpoints(folder.replica.job))]
-    all_ = [Mount(place, place, type="bind") for place in own]
+    own = {CONTROL: folder.control, CHECKPOINTS: state.checkpoints(folder.replica.job)}
+    all_ = [Mount(target, str(place), type="bind") for target, place in own.items()]
     uid, gid = os.getuid(), os.getgid()
     if spec.working_dir is not None and Path(spec.working_dir).is_dir():
         work = _allowed(spec.working_dir, allowed)

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
+from steepest.cluster.container_paths import CHECKPOINTS, metrics_in_checkpoints
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
@@ -39,7 +40,7 @@ from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, referred
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
-from steepest.cluster.kubernetes.manifest import CHECKPOINTS, UNPRIVILEGED, JobSettings
+from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
@@ -242,14 +243,14 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
 
     def metrics_folder(self, job: str, asked: str) -> MetricsPlace:
         """See ``Cluster.metrics_folder``: in the job's checkpoints, relative to them or as its process sees them."""
-        path, own = Path(os.path.normpath(Path(CHECKPOINTS, asked))), self._state.checkpoints(job)
-        if not path.is_relative_to(CHECKPOINTS):
+        found = metrics_in_checkpoints(asked, self._state.checkpoints(job))
+        if found is None:
             raise RefusedError(
                 f"losses are read from a job's checkpoints alone, and not from {asked}",
                 code="no-such-program",
                 hint=f"let the job write to {CHECKPOINTS}/metrics, and name that",
             )
-        return MetricsPlace(own / path.relative_to(CHECKPOINTS), own.parent)
+        return found
 
     def _neighbours(self, spec: ReplicaSpec) -> Iterable[str]:
         """See ``FolderCluster._neighbours``: those of its namespace."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.container_paths import CHECKPOINTS, CONTROL, VARIABLES
 from steepest.cluster.data_source import VARIABLE as DATA_URL
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
@@ -41,8 +42,6 @@ REQUESTS = "steepest.dev/requests"
 VARIABLE = "variable.steepest.dev/"
 """The prefix of annotations that are variables of the container."""
 
-CONTROL = "/steepest/control"
-CHECKPOINTS = "/steepest/checkpoints"
 GRACE_S = 30
 """How long a pod may save: the grace of a planned stop unless a pool's parameters differ."""
 
@@ -167,7 +166,7 @@ def manifest(
     replica = folder.replica
     addresses = addresses_of(settings, replica.job, spec.gang) if spec.gang else None
     variables = environment(state, folder, spec, restore, addresses=addresses, gpus=None)
-    variables |= {"STEEPEST_CONTROL": CONTROL, "STEEPEST_CHECKPOINTS": CHECKPOINTS}
+    variables |= VARIABLES
     variables |= {DATA_URL: settings.data_url} if settings.data_url else {}
     of_all = msgspec.structs.replace(spec, gang=None, trace="")
     fixed = environment(state, folder, of_all, None, addresses=None, gpus=None)
