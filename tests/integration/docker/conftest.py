@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -10,10 +11,18 @@ import pytest
 from tests.harness import folders
 from tests.harness.docker_harness import DockerHarness, running_engines, why_not
 
+from steepest.cluster.docker.mounts import NOBODY
 from steepest.testing.contracts.cluster_harness import ClusterFixture
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 tmp_path = folders.tmp_path
+
+
+@pytest.fixture(autouse=True)
+def jobs_own_their_folder(tmp_path: Path) -> None:
+    """A job's container runs as the owner of its folder, and never as root."""
+    if not os.getuid():
+        os.chown(tmp_path, NOBODY, NOBODY)
 
 
 @pytest.fixture(scope="session")
