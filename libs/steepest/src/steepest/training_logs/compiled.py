@@ -109,6 +109,8 @@ class CompiledShape:
             for place in places
             if place.key in known and plan.split != "eval"
         ]
+        offsets = self.process.progression.offsets
+        self.offset = next((place.kind for place in places if place.at == self.at and place.kind in offsets), "")
         key = "" if of.noted is None else of.noted[2]
         self.noted_at = next((place.at for place in places if place.key == key), None)
         self.marks = [(place.key, place.at or 0) for place in places] if plan.is_bar else []
@@ -199,6 +201,9 @@ class CompiledShape:
             behaviour.add(value, whole, progression.stated)
             if kind == "bar":
                 progression.redraw(value, whole)
+        if self.offset:
+            at, base, _ = progression.offsets[self.offset]
+            progression.offsets[self.offset] = (at, base, int(numbers[self.at]))
         if self.marks:
             place = place_mark((key, int(numbers[at])) for key, at in self.marks)
             self.process.shown = [place, *(numbers[at] for at in self.values)]

@@ -32,12 +32,11 @@ _IN_CODE, _MOST_CODE = 6, 12
 """Points above which a line is within source code: a line of code adds three, another one takes one away."""
 
 _LENGTH = re.compile(
-    r"(?i)(?:\b(?:total|max|maximum|num|number of|n)[ _](?:(?:optimization|training|train|of|update)[ _]){0,2}"
-    r"(steps|iterations|iters|updates|epoche?s)['\"]?\s{0,3}[=:]?\s{0,3}(\d[\d,]{0,14})(?![\w.]))"
-    r"|(?:(?:train(?:ing)?|run(?:ning)?|fit(?:ting)?) for (\d{1,12}) (?:more )?(epochs|steps|iterations|iters))"
-    r"|(?:scheduled (epochs): (\d{1,9}))"
-    r"|(?:[ (](?:(?:num_|max_|n_|total_|num_train_)?(epochs)|(?:max|total|num|num_train)_(steps|iters|iterations))"
-    r"=(\d{1,12})[,)])"
+    r"(?i)\b(?:total|max|maximum|num|number of|n)[ _](?:(?:optimization|training|train|of|update)[ _]){0,2}"
+    r"(steps|iterations|iters|updates|epoche?s)['\"]?\s{0,3}[=:]?\s{0,3}(\d[\d,]{0,14})(?![\w.])"
+    r"|(?:^|[ ({,\"'-]|scheduled )(epochs)['\"]?(?:\s{0,3}[=:]\s{0,3}|(?<=--epochs) )(\d{1,9})(?![\w/]|\.\d)"
+    r"|\b(?:train|run|fit)(?:n?ing)?\b(?: for|[:,])?(?: (?:up to|a total of))? (\d{1,12}) (?:more )?"
+    r"(epochs|steps|iterations|iters)\b"
 )
 _SETTINGS = re.compile(r"(?:Namespace|[Cc]onfig|[Aa]rg(?:ument)?s)\(")
 _BORDER = re.compile(r"[\W_]")
@@ -125,7 +124,7 @@ class LineLayout:
         if not found:
             return []
         if announced:
-            found[0].progress = found[0].places()
+            found[0].progress = [one for one in found[0].places() if not one.key.endswith("s")]
             if not (found[0].progress or found[0].metrics):
                 return self.end_block(state)
         found[0].phase = plan.phase
@@ -156,8 +155,7 @@ class LineLayout:
     def _announce(self, text: str) -> bool:
         """Takes the lengths that a header or the settings of a script state: what it means to train."""
         for found in _LENGTH.finditer(text):
-            unit = next(found[group] for group in (1, 4, 5, 7, 8) if found[group])
-            length = int(next(found[group] for group in (2, 3, 6, 9) if found[group]).replace(",", ""))
+            unit, length = found[1] or found[3] or found[6], int((found[2] or found[4] or found[5]).replace(",", ""))
             if length and unit.lower().startswith("epoch"):
                 self._run.epochs = length
             elif length:
