@@ -65,7 +65,6 @@ FORMER_FORMATS = frozenset(
 _MOST_PROCESSES = 16
 _MOST_TEXTS = 4096
 _NO_TEXT = "\ufffd"
-_NO_DIGITS = dict.fromkeys(range(48, 58))
 _WINDOW_BYTES = 256 << 10
 _LONGEST_KEPT = 4096
 
@@ -150,8 +149,8 @@ class LogReader:
         self._hot: list[CompiledShape] = []
         self._run_of_shape: dict[tuple[str, str], int] = {}
         self._prefix = ""
-        self._dead: set[str] = set()
-        self._silent: dict[str, int] = {}
+        self._dead: set[bytes] = set()
+        self._silent: dict[bytes, int] = {}
         self.explanation = Explanation() if explain else None
 
     @property
@@ -228,23 +227,22 @@ class LogReader:
         lines = block.data.decode("latin-1").split("\n")
         if not lines[-1]:
             lines.pop()
-        records = self._stream.records
-        for text in lines:
+        bares = block.data.translate(None, b"0123456789").split(b"\n")
+        records, dead = self._stream.records, self._dead
+        for text, bare in zip(lines, bares, strict=False):
             end += len(text) + 1
-            for one in self._hot:
-                if (found := one.match(text)) is not None:
-                    if not one.run(found.groups(), line, min(end, most), records):
-                        self._take(text, line, min(end, most))
-                    break
-            else:
-                self._take(text, line, min(end, most))
+            if bare not in dead:
+                for one in self._hot:
+                    if (found := one.match(text)) is not None:
+                        if not one.run(found.groups(), line, min(end, most), records):
+                            self._take(text, bare, line, min(end, most))
+                        break
+                else:
+                    self._take(text, bare, line, min(end, most))
             if whole_lines or block.source[end - 1 - block.offset : end - block.offset] == b"\n":
                 line += 1
 
-    def _take(self, text: str, line: int, end: int) -> None:
-        bare = text.translate(_NO_DIGITS)
-        if bare in self._dead:
-            return
+    def _take(self, text: str, bare: bytes, line: int, end: int) -> None:
         if not text.isascii():
             text = text.encode("latin-1").decode("utf-8", "replace")
             if text.count(_NO_TEXT) * 8 > len(text):
@@ -282,7 +280,7 @@ class LogReader:
         else:
             self._shapes = [one, *(other for other in self._shapes if other.key != key)][:MOST_COMPILED]
 
-    def _forget(self, bare: str) -> None:
+    def _forget(self, bare: bytes) -> None:
         """A line that said nothing three times is not looked at again."""
         times = self._silent.get(bare, 0) + 1
         if len(bare) > _LONGEST_KEPT or self.explanation is not None:

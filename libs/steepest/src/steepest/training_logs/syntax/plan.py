@@ -96,6 +96,9 @@ class ShapePlan:
         quote: the quotes of its dictionary's keys.
         seen: how often it was met among source code.
         key: what identifies the shape.
+        is_dull: whether no word of it says anything.
+        announces: whether it may state the length of the run.
+        headless: whether lines with (True) and without columns were found to be no header.
     """
 
     segments: list[Segment]
@@ -109,6 +112,9 @@ class ShapePlan:
     quote: str = ""
     seen: int = 0
     key: int = 0
+    is_dull: bool = False
+    announces: bool = False
+    headless: set[bool] = field(default_factory=set)
 
 
 def plan_of(shape: str) -> ShapePlan:
