@@ -173,8 +173,7 @@ class LineLayout:
     def _table(
         self, text: str, line: int, end: int, state: SourceState, headless: set[bool], *, has_numbers: bool
     ) -> list[Statement] | None:
-        """The row of a table; None if the line has to do with none. ``headless``: whether such lines, wide or not, are known
-        to be no header."""
+        """The row of a table; None if the line has to do with none. ``headless``: see ``ShapePlan``."""
         tables, is_wide = state.tables, "  " in text
         if has_numbers and tables.headers and (row := tables.row(text, line, end)) is not None:
             return [row] if row.metrics else []

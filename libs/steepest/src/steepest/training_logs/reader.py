@@ -22,7 +22,6 @@ from steepest.training_logs.stream import GENERAL, Stream
 from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
 from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
 from steepest.training_logs.syntax.patterns import Groups, compile_pattern, split_of
-from steepest.training_logs.syntax.plan import ShapePlan
 from steepest.training_logs.syntax.prefixes import WINDOW, learn, of_process
 from steepest.training_logs.syntax.shape import without_escapes
 from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain, role_of
@@ -148,7 +147,7 @@ class LogReader:
         self._shapes: list[CompiledShape] = []
         self._hot: list[CompiledShape] = []
         self._run_of_shape: dict[tuple[str, str], int] = {}
-        self._prefix = ""
+        self._prefix = self._text = ""
         self._dead: set[bytes] = set()
         self._silent: dict[bytes, int] = {}
         self.explanation = Explanation() if explain else None
@@ -252,8 +251,8 @@ class LogReader:
         if state.prefixes is not None and len(state.window) == 0:
             if not self._give(text, line, end):
                 self._forget(bare)
-            elif self._compiles and self._stream.outcome is not None and self._layout.plan is not None:
-                self._compile(self._stream.outcome, self._layout.plan)
+            elif self._compiles and self._stream.outcome is not None:
+                self._compile(self._stream.outcome)
             self._hot = [one for one in self._shapes if one.is_usable(self._stream.version)]
             return
         state.window.append(HeldLine(text[:LONGEST_LINE], line, end))
@@ -262,19 +261,26 @@ class LogReader:
             self._learn()
             state.window = []
 
-    def _compile(self, outcome: LineOutcome, plan: ShapePlan) -> None:
+    def _compile(self, outcome: LineOutcome) -> None:
         """Takes the short way with lines like the latest from now on, if there were several of them."""
+        known = next((one for one in self._formats if one.name == outcome.label), None)
         layout = self._layout
-        key = (layout.shape, self._prefix)
-        if len(plan.segments) > 1 or len(layout.shape) > LONGEST_SHAPE:
+        if known is None and any(one.needle in self._text for one in self._formats):
+            return  # others of its shape may be the format's
+        found = (layout.shape, layout.numbers, layout.plan) if known is None else known.plan(self._text)
+        if found is None or (plan := found[2]) is None:
+            return
+        shape, numbers = found[:2]
+        key = (shape, self._prefix)
+        if len(plan.segments) > 1 or len(shape) > LONGEST_SHAPE:
             return
         if len(self._run_of_shape) >= _MOST_TEXTS:
             self._run_of_shape.clear()
         times = self._run_of_shape[key] = self._run_of_shape.get(key, 0) + 1
-        old = next((one for one in self._shapes if one.key == key), None)
+        old = next((one for one in self._shapes if one.key == key and one.of.label == outcome.label), None)
         if times < 2:
             return
-        one = CompiledShape(*key, plan, layout.numbers, outcome, None if old is None else old.match)
+        one = CompiledShape(*key, plan, numbers, outcome, None if old is None else old.match)
         if not one.is_clear:
             self._run_of_shape[key] = -_MOST_TEXTS
         else:
@@ -308,7 +314,7 @@ class LogReader:
 
     def _give(self, text: str, line: int, end: int) -> bool:
         """Reads one line; returns whether it said anything."""
-        text = self._without_prefix(text, line)
+        self._text = text = self._without_prefix(text, line)
         noticed, joined = self._layout.noticed, self._layout.joined
         found = self._statements(text, line, end)
         if self.explanation is not None:

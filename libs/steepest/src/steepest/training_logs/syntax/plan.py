@@ -96,6 +96,7 @@ class ShapePlan:
         quote: the quotes of its dictionary's keys.
         seen: how often it was met among source code.
         key: what identifies the shape.
+        at_ms: which number is the time that the writer states, in milliseconds.
         is_dull: whether no word of it says anything.
         announces: whether it may state the length of the run.
         headless: whether lines with (True) and without columns were found to be no header.
@@ -112,6 +113,7 @@ class ShapePlan:
     quote: str = ""
     seen: int = 0
     key: int = 0
+    at_ms: int | None = None
     is_dull: bool = False
     announces: bool = False
     headless: set[bool] = field(default_factory=set)
