@@ -310,6 +310,10 @@ SETTLED = (
     "[Epoch {epoch}] train avg loss {value}, dev acc 0.5, dev avg loss {value}",
     "Epoch [{epoch}][{index}/20] loss {value} val_loss 2.5",
     "Epoch[{epoch}] Batch [{index}]  accuracy=0.5  lr=0.1",
+    '{{"step": {step}, "epoch": {epoch}, "at_ms": 17{step}, "metrics": {{"loss": {value}}}}}',
+    '{{"step": {step}, "epoch": {epoch}.5, "total": 5000, "metrics": {{"loss": {value}, "val_loss": 2.5}}}}',
+    "[{epoch}, {index:5d}] loss: {value}",
+    "epoch {epoch} step {index} loss: {value}",
 )
 OTHERS = (
     "Epoch {epoch}",

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,19 @@ def test_a_log_without_a_loss_is_no_error() -> None:
 
     assert result.exit_code == 0
     assert "no number of this log is known to be a loss" in result.stdout
+
+
+@pytest.mark.parametrize(("arguments", "words"), [(("--json",), b'"value":0.5'), ((), b"step 1 loss 0.5 train")])
+def test_a_job_that_still_runs_is_shown_line_by_line(arguments: tuple[str, ...], words: bytes) -> None:
+    """A reading from a pipe is shown while the job that writes to it goes on, not when many lines have come."""
+    program = [sys.executable, "-c", "from steepest.cli.main import main; main()", "parse", "-", *arguments]
+    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdin is not None and running.stdout is not None  # noqa: PT018
+        for step in (1, 2):
+            running.stdin.write(f"step={step} loss=0.5\n".encode())
+            running.stdin.flush()
+            assert words.replace(b"step 1", b"step %d" % step) in running.stdout.readline()
+        running.stdin.close()
 
 
 def test_what_is_not_understood_gets_a_pattern_that_settles_it() -> None:

@@ -35,13 +35,17 @@ _STEP, _WITHIN, _PAIR, _EPOCH, _NONE = range(5)
 """How the place follows from a number: it is the step; the step follows with the epoch; it is counted; it is the epoch
 alone; there is none."""
 
-_MARKS = {GAP: f"({NUMBER})", TIME: TIME_PATTERN, BAR: BAR_PATTERN, KERAS_BAR: KERAS_BAR_PATTERN, " ": " {1,64}+"}
+_MARKS = {TIME: TIME_PATTERN, BAR: BAR_PATTERN, KERAS_BAR: KERAS_BAR_PATTERN, " ": " {1,64}+"}
 
 
-def compile_shape(shape: str, prefix: str) -> re.Pattern[str]:
+_JSON_NUMBER = r"-?(?:0|[1-9]\d{0,30}+)(?:\.\d{1,30}+)?(?:[eE][-+]?\d{1,3}+)?"
+
+
+def compile_shape(shape: str, prefix: str, number: str = NUMBER) -> re.Pattern[str]:
     """The pattern of all lines of a shape, as Latin-1: its text, with any time, any padding, and a group a number."""
+    marks = _MARKS | {GAP: f"({number})"}
     text = shape.encode("utf-8", "replace").decode("latin-1")
-    return re.compile(prefix + "".join(_MARKS.get(mark) or re.escape(mark) for mark in text))
+    return re.compile(prefix + "".join(marks.get(mark) or re.escape(mark) for mark in text))
 
 
 def _way(
@@ -98,7 +102,12 @@ class CompiledShape:
             return
         self.mode, self.at = way
         self.is_fraction = self.epoch_at is not None and plan.quote != "" and "." in numbers[self.epoch_at]
-        moving = (self.at, self.epoch_at if self.mode != _STEP else None)
+        self.is_free_epoch = self.is_fraction or of.label != ""  # says nothing about the place
+        self.at_ms = plan.at_ms
+        moving = (self.at, self.epoch_at if self.mode != _STEP or self.is_free_epoch else None, self.at_ms)
+        self.epoch_moves = self.epoch_at is not None and self.epoch_at in moving
+        self.epoch = None if self.epoch_at is None else self._epoch(numbers[self.epoch_at])
+        self.is_clear = self.is_clear and (self.epoch_at is None or self.epoch is not None)
         held = {index for place in places for index in (place.at, place.total) if index is not None}
         if self.mode == _WITHIN:  # epochs may differ by a step, and the first one's length counts
             held -= {place.total for place in places if place.at == self.at and place.total is not None}
@@ -109,13 +118,15 @@ class CompiledShape:
             for place in places
             if place.key in known and plan.split != "eval"
         ]
+        offsets = self.process.progression.offsets
+        self.offset = next((place.kind for place in places if place.at == self.at and place.kind in offsets), "")
         key = "" if of.noted is None else of.noted[2]
         self.noted_at = next((place.at for place in places if place.key == key), None)
         self.marks = [(place.key, place.at or 0) for place in places] if plan.is_bar else []
         self.values = [metric.at for metric in plan.segments[0].metrics if metric.role.kind in ("loss", "quality")]
         splits = [metric.role.split for metric in plan.segments[0].readings()]
         self.is_named, self.ends_phase = all(splits), "eval" in splits or plan.split == "train"
-        self.match = match or compile_shape(shape, prefix).fullmatch
+        self.match = match or compile_shape(shape, prefix, _JSON_NUMBER if of.label else NUMBER).fullmatch
 
     def is_usable(self, version: int) -> bool:
         """Whether nothing has changed that its lines depend on."""
@@ -137,8 +148,13 @@ class CompiledShape:
         for index, text in self.fixed:
             if numbers[index] != text:
                 return False
-        order, epoch = None, self.of.at.epoch
-        if self.epoch_at is not None and (epoch := self._epoch(numbers[self.epoch_at])) is None:
+        order, epoch, value = None, self.of.at.epoch, None
+        if self.epoch_at is not None:
+            epoch = self._epoch(numbers[self.epoch_at]) if self.epoch_moves else self.epoch
+            if epoch is None:
+                return False
+        at_ms = None if self.at_ms is None else to_step(numbers[self.at_ms])
+        if self.at_ms is not None and at_ms is None:
             return False
         if self.mode != _NONE:
             value = to_step(numbers[self.at])
@@ -151,18 +167,23 @@ class CompiledShape:
                 return False
         if not self._is_new(order):
             return False
-        if self.noted_at is not None and self.of.noted is not None:
-            step = to_step(numbers[self.noted_at])
-            if step is None or not note_step(self.of.noted, step):
-                return False
+        if not self._is_noted(numbers, value):
+            return False
         self._learn(numbers, epoch)
-        self._read(numbers, line, end, order, epoch, records)
+        self._read(numbers, line, end, order, epoch, at_ms, records)
         return True
+
+    def _is_noted(self, numbers: Sequence[str], value: int | None) -> bool:
+        """Notes the step, unless an estimate has it."""
+        if self.noted_at is None or self.of.noted is None:
+            return True
+        step = value if self.noted_at == self.at else to_step(numbers[self.noted_at])
+        return step is not None and note_step(self.of.noted, step)
 
     def _epoch(self, text: str) -> int | float | None:
         if self.is_fraction:
             return float(text) if "." in text else None
-        return to_step(text)
+        return None if self.of.label and "." in text else to_step(text)
 
     def _order(self, value: int, epoch: float | None) -> Order:
         if self.mode in (_STEP, _EPOCH):
@@ -192,13 +213,16 @@ class CompiledShape:
     def _learn(self, numbers: Sequence[str], epoch: float | None) -> None:
         """Does for the process what the long way does."""
         progression = self.process.progression
-        if self.epoch_at is not None and not self.is_fraction:
+        if self.epoch_at is not None and not self.is_free_epoch:
             progression.stated = progression.epoch = int(epoch or 0)
         for behaviour, at, total, kind in self.learned:
             value, whole = int(numbers[at]), None if total is None else to_step(numbers[total])
             behaviour.add(value, whole, progression.stated)
             if kind == "bar":
                 progression.redraw(value, whole)
+        if self.offset:
+            at, base, _ = progression.offsets[self.offset]
+            progression.offsets[self.offset] = (at, base, int(numbers[self.at]))
         if self.marks:
             place = place_mark((key, int(numbers[at])) for key, at in self.marks)
             self.process.shown = [place, *(numbers[at] for at in self.values)]
@@ -210,6 +234,7 @@ class CompiledShape:
         end: int,
         order: Order | None,
         epoch: float | None,
+        at_ms: int | None,
         records: list[LossRecord],
     ) -> None:
         of, process = self.of, self.process
@@ -219,13 +244,13 @@ class CompiledShape:
         elif not of.trained:
             epoch = process.head.epoch if of.of_head and process.head is not None else epoch
             step, epoch = process.step, process.epoch if epoch is None else epoch
-        total, epochs, source = of.at.total, of.at.epochs, of.source
+        total, epochs, source, name_of = of.at.total, of.at.epochs, of.source, of.label or GENERAL
         for index, (lane, name, split, at, is_free) in enumerate(of.readings):
             text = numbers[at]
             value = float(text)
             lane.accepted += 1
             lane.latest = latest = value if isfinite(value) else None
-            lane.line, lane.text = line, text
+            lane.line, lane.text = line, repr(value) if of.label else text
             if order is not None and not is_free:
                 if source or lane.sources:
                     remember_source(lane, source, order)
@@ -239,7 +264,7 @@ class CompiledShape:
             number = lane.accepted if place is None else place
             records.append(
                 LossRecord(
-                    line, end, index, number, counted, epoch, name, value, split, GENERAL, None, of_run, of_epochs
+                    line, end, index, number, counted, epoch, name, value, split, name_of, at_ms, of_run, of_epochs
                 )
             )
         if of.trained or not of.readings:

@@ -12,7 +12,7 @@ from steepest.training_logs.place import Progression, RunLength
 from steepest.training_logs.statement import NamedNumber, ProgressNumber, Statement, metric_of
 from steepest.training_logs.syntax.numbers import to_step
 from steepest.training_logs.syntax.plan import MetricAt, Segment, ShapePlan, plan_of
-from steepest.training_logs.syntax.shape import BAR, NUMBERS, cut, marked
+from steepest.training_logs.syntax.shape import BAR, GAP, NUMBERS, cut, marked
 from steepest.training_logs.syntax.words import INTERESTING, LENGTHS, PROGRESS
 from steepest.training_logs.tables import LineTables, delimiter_of, header_of
 
@@ -32,12 +32,11 @@ _IN_CODE, _MOST_CODE = 6, 12
 """Points above which a line is within source code: a line of code adds three, another one takes one away."""
 
 _LENGTH = re.compile(
-    r"(?i)(?:\b(?:total|max|maximum|num|number of|n)[ _](?:(?:optimization|training|train|of|update)[ _]){0,2}"
-    r"(steps|iterations|iters|updates|epoche?s)['\"]?\s{0,3}[=:]?\s{0,3}(\d[\d,]{0,14})(?![\w.]))"
-    r"|(?:(?:train(?:ing)?|run(?:ning)?|fit(?:ting)?) for (\d{1,12}) (?:more )?(epochs|steps|iterations|iters))"
-    r"|(?:scheduled (epochs): (\d{1,9}))"
-    r"|(?:[ (](?:(?:num_|max_|n_|total_|num_train_)?(epochs)|(?:max|total|num|num_train)_(steps|iters|iterations))"
-    r"=(\d{1,12})[,)])"
+    r"(?i)\b(?:total|max|maximum|num|number of|n)[ _](?:(?:optimization|training|train|of|update)[ _]){0,2}"
+    r"(steps|iterations|iters|updates|epoche?s)['\"]?\s{0,3}[=:]?\s{0,3}(\d[\d,]{0,14})(?![\w.])"
+    r"|(?:^|[ ({,\"'-]|scheduled )(epochs)['\"]?(?:\s{0,3}[=:]\s{0,3}|(?<=--epochs) )(\d{1,9})(?![\w/]|\.\d)"
+    r"|\b(?:train|run|fit)(?:n?ing)?\b(?: for|[:,])?(?: (?:up to|a total of))? (\d{1,12}) (?:more )?"
+    r"(epochs|steps|iterations|iters)\b"
 )
 _SETTINGS = re.compile(r"(?:Namespace|[Cc]onfig|[Aa]rg(?:ument)?s)\(")
 _BORDER = re.compile(r"[\W_]")
@@ -105,18 +104,23 @@ class LineLayout:
         return before + self._plain(text, line, end, state)
 
     def _plain(self, text: str, line: int, end: int, state: SourceState) -> list[Statement]:
-        if not INTERESTING.search(text) and BAR not in text and not (state.tables.headers and NUMBERS.search(text)):
+        shape, numbers = cut(text)
+        plan = self._plans.get(shape)
+        is_dull = plan.is_dull if plan is not None else not INTERESTING.search(text)
+        if is_dull and BAR not in text and not (state.tables.headers and numbers):
             state.code = max(state.code - 1, 0)
             return []
-        shape, numbers = cut(text)
-        plan = self._plan(shape)
-        if self._is_code(plan, state, text) or ("(" in text and _SETTINGS.search(text) and self._announce(text)):
+        plan = plan or self._plan(shape)
+        if self._is_code(plan, state, text):
+            return []
+        if "(" in text and _SETTINGS.search(text):
+            self._announce(text)
             return []
         announced = False
         if not plan.named or (BAR in text and "    " in text and len(plan.segments[0].metrics) == 1):
-            if (row := self._table(text, line, end, state, has_numbers=bool(numbers))) is not None:
+            if (row := self._table(text, line, end, state, plan.headless, has_numbers=bool(numbers))) is not None:
                 return self.end_block(state) + row
-            announced = bool(numbers and _LENGTH.search(text)) and self._announce(text)
+            announced = plan.announces and self._announce(text)
         found = [
             statement
             for segment in plan.segments
@@ -125,7 +129,7 @@ class LineLayout:
         if not found:
             return []
         if announced:
-            found[0].progress = found[0].places()
+            found[0].progress = [one for one in found[0].places() if not one.key.endswith("s")]
             if not (found[0].progress or found[0].metrics):
                 return self.end_block(state)
         found[0].phase = plan.phase
@@ -143,6 +147,8 @@ class LineLayout:
                     del self._plans[old]
             plan = self._plans[shape] = plan_of(shape)
             plan.key = crc32(shape.encode("utf-8", "replace"))
+            plan.is_dull = not INTERESTING.search(shape)
+            plan.announces = GAP in shape and _LENGTH.search(shape.replace(GAP, "1")) is not None
         return plan
 
     def _is_code(self, plan: ShapePlan, state: SourceState, text: str) -> bool:
@@ -154,22 +160,25 @@ class LineLayout:
         return plan.seen <= 2
 
     def _announce(self, text: str) -> bool:
-        """Takes the lengths that a header or the settings of a script state: what it means to train."""
-        for found in _LENGTH.finditer(text):
-            unit = next(found[group] for group in (1, 4, 5, 7, 8) if found[group])
-            length = int(next(found[group] for group in (2, 3, 6, 9) if found[group]).replace(",", ""))
+        """Takes the lengths that a header or the settings of a script state; returns whether there are any."""
+        all_found = list(_LENGTH.finditer(text))
+        for found in all_found:
+            unit, length = found[1] or found[3] or found[6], int((found[2] or found[4] or found[5]).replace(",", ""))
             if length and unit.lower().startswith("epoch"):
                 self._run.epochs = length
             elif length:
                 self._run.total = length
-        return True
+        return bool(all_found)
 
     def _table(
-        self, text: str, line: int, end: int, state: SourceState, *, has_numbers: bool
+        self, text: str, line: int, end: int, state: SourceState, headless: set[bool], *, has_numbers: bool
     ) -> list[Statement] | None:
-        tables = state.tables
+        """The row of a table; None if the line has to do with none. ``headless``: see ``ShapePlan``."""
+        tables, is_wide = state.tables, "  " in text
         if has_numbers and tables.headers and (row := tables.row(text, line, end)) is not None:
             return [row] if row.metrics else []
+        if is_wide in headless:
+            return None
         if not has_numbers and tables.split_header(text):
             self.noticed += 1
             return []
@@ -177,6 +186,7 @@ class LineLayout:
             tables.begin(header)
             self.noticed += 1
             return []
+        headless.add(is_wide)
         return None
 
     def _box(self, bare: str, line: int, end: int, state: SourceState) -> list[Statement]:
@@ -190,7 +200,7 @@ class LineLayout:
         is_pair = len(cells) == 2 and NUMBERS.fullmatch(cells[1]) and not NUMBERS.fullmatch(cells[0])
         if not is_pair:
             text = "   ".join(cell.replace(" ", "_") or "-" for cell in cells)
-            row = self._table(text, line, end, state, has_numbers=bool(NUMBERS.search(text)))
+            row = self._table(text, line, end, state, set(), has_numbers=bool(NUMBERS.search(text)))
             return self.end_block(state) + (row or [])
         name, value = cells
         section = state.tables.section

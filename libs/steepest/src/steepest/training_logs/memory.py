@@ -109,7 +109,7 @@ class LineOutcome(NamedTuple):
     """How the latest line was read, if each of its readings became a record.
 
     ``of_head``: its epoch is the one that a header announced. ``noted`` is where its step was noted, and among which it
-    must not be (see ``note_step``).
+    must not be (see ``note_step``). ``label`` is the format that read it.
     """
 
     process: Process
@@ -122,6 +122,7 @@ class LineOutcome(NamedTuple):
     of_head: bool
     version: int = 0
     noted: tuple[list[int], list[int], str] | None = None
+    label: str = ""
 
 
 def note_step(noted: tuple[list[int], list[int], str], step: int) -> bool:

@@ -322,15 +322,28 @@ class _Reading:
         if is_local and epoch is not None and total is not None and not continues:
             return self.within(epoch, value, total)
         restarts = behaviour is not None and behaviour.restarts_each_epoch
-        if is_local and total is None and self.epoch is not None and restarts:
+        if is_local and total is None and self.epoch is not None:
             step = self.after_earlier_epochs(first.kind, value)
-            return Position(step, (step,), False, epoch, self.run.total)
+            if restarts:
+                return Position(step, (step,), False, epoch, self.run.total)
         others = [*good[1:], *self.keyed]
         if self.epoch is None:  # beside an epoch, a fraction is one of the epoch
             others += [one for one in self.fractions if one.kind != "batch"]
         total = total or next((one.total for one in others if one.total and one.value == value), None)
         self.state.epoch = self.epoch if self.epoch is not None else self.state.epoch
-        return Position(value, (value,), False, self.epoch, total or self.total or self.run.total)
+        whole = total or self.total or self.run.total or self.beside_batch(value)
+        return Position(value, (value,), False, self.epoch, whole)
+
+    def beside_batch(self, step: int) -> int | None:
+        """The steps of the run where a step that goes on stands beside the epoch's batch, and agrees with it."""
+        one, epoch = next(iter(self.fractions), None), self.epoch
+        if one is None or one.total is None or epoch is None:
+            return None
+        self.begin_epoch(epoch)
+        if abs((epoch - (self.run.base or 0)) * one.total + one.value - step) > 1:
+            return None
+        self.run.per_epoch = self.run.per_epoch or one.total
+        return self.run.whole()
 
     def after_earlier_epochs(self, kind: str, value: int) -> int:
         """The step of a run whose printed step starts again in each epoch."""

@@ -22,7 +22,6 @@ from steepest.training_logs.stream import GENERAL, Stream
 from steepest.training_logs.syntax.line_splitter import Block, LineCursor, LineSplitter
 from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
 from steepest.training_logs.syntax.patterns import Groups, compile_pattern, split_of
-from steepest.training_logs.syntax.plan import ShapePlan
 from steepest.training_logs.syntax.prefixes import WINDOW, learn, of_process
 from steepest.training_logs.syntax.shape import without_escapes
 from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain, role_of
@@ -65,7 +64,6 @@ FORMER_FORMATS = frozenset(
 _MOST_PROCESSES = 16
 _MOST_TEXTS = 4096
 _NO_TEXT = "\ufffd"
-_NO_DIGITS = dict.fromkeys(range(48, 58))
 _WINDOW_BYTES = 256 << 10
 _LONGEST_KEPT = 4096
 
@@ -149,9 +147,9 @@ class LogReader:
         self._shapes: list[CompiledShape] = []
         self._hot: list[CompiledShape] = []
         self._run_of_shape: dict[tuple[str, str], int] = {}
-        self._prefix = ""
-        self._dead: set[str] = set()
-        self._silent: dict[str, int] = {}
+        self._prefix = self._text = ""
+        self._dead: set[bytes] = set()
+        self._silent: dict[bytes, int] = {}
         self.explanation = Explanation() if explain else None
 
     @property
@@ -228,23 +226,22 @@ class LogReader:
         lines = block.data.decode("latin-1").split("\n")
         if not lines[-1]:
             lines.pop()
-        records = self._stream.records
-        for text in lines:
+        bares = block.data.translate(None, b"0123456789").split(b"\n")
+        records, dead = self._stream.records, self._dead
+        for text, bare in zip(lines, bares, strict=False):
             end += len(text) + 1
-            for one in self._hot:
-                if (found := one.match(text)) is not None:
-                    if not one.run(found.groups(), line, min(end, most), records):
-                        self._take(text, line, min(end, most))
-                    break
-            else:
-                self._take(text, line, min(end, most))
+            if bare not in dead:
+                for one in self._hot:
+                    if (found := one.match(text)) is not None:
+                        if not one.run(found.groups(), line, min(end, most), records):
+                            self._take(text, bare, line, min(end, most))
+                        break
+                else:
+                    self._take(text, bare, line, min(end, most))
             if whole_lines or block.source[end - 1 - block.offset : end - block.offset] == b"\n":
                 line += 1
 
-    def _take(self, text: str, line: int, end: int) -> None:
-        bare = text.translate(_NO_DIGITS)
-        if bare in self._dead:
-            return
+    def _take(self, text: str, bare: bytes, line: int, end: int) -> None:
         if not text.isascii():
             text = text.encode("latin-1").decode("utf-8", "replace")
             if text.count(_NO_TEXT) * 8 > len(text):
@@ -254,8 +251,8 @@ class LogReader:
         if state.prefixes is not None and len(state.window) == 0:
             if not self._give(text, line, end):
                 self._forget(bare)
-            elif self._compiles and self._stream.outcome is not None and self._layout.plan is not None:
-                self._compile(self._stream.outcome, self._layout.plan)
+            elif self._compiles and self._stream.outcome is not None:
+                self._compile(self._stream.outcome)
             self._hot = [one for one in self._shapes if one.is_usable(self._stream.version)]
             return
         state.window.append(HeldLine(text[:LONGEST_LINE], line, end))
@@ -264,25 +261,32 @@ class LogReader:
             self._learn()
             state.window = []
 
-    def _compile(self, outcome: LineOutcome, plan: ShapePlan) -> None:
+    def _compile(self, outcome: LineOutcome) -> None:
         """Takes the short way with lines like the latest from now on, if there were several of them."""
+        known = next((one for one in self._formats if one.name == outcome.label), None)
         layout = self._layout
-        key = (layout.shape, self._prefix)
-        if len(plan.segments) > 1 or len(layout.shape) > LONGEST_SHAPE:
+        if known is None and any(one.needle in self._text for one in self._formats):
+            return  # others of its shape may be the format's
+        found = (layout.shape, layout.numbers, layout.plan) if known is None else known.plan(self._text)
+        if found is None or (plan := found[2]) is None:
+            return
+        shape, numbers = found[:2]
+        key = (shape, self._prefix)
+        if len(plan.segments) > 1 or len(shape) > LONGEST_SHAPE:
             return
         if len(self._run_of_shape) >= _MOST_TEXTS:
             self._run_of_shape.clear()
         times = self._run_of_shape[key] = self._run_of_shape.get(key, 0) + 1
-        old = next((one for one in self._shapes if one.key == key), None)
+        old = next((one for one in self._shapes if one.key == key and one.of.label == outcome.label), None)
         if times < 2:
             return
-        one = CompiledShape(*key, plan, layout.numbers, outcome, None if old is None else old.match)
+        one = CompiledShape(*key, plan, numbers, outcome, None if old is None else old.match)
         if not one.is_clear:
             self._run_of_shape[key] = -_MOST_TEXTS
         else:
             self._shapes = [one, *(other for other in self._shapes if other.key != key)][:MOST_COMPILED]
 
-    def _forget(self, bare: str) -> None:
+    def _forget(self, bare: bytes) -> None:
         """A line that said nothing three times is not looked at again."""
         times = self._silent.get(bare, 0) + 1
         if len(bare) > _LONGEST_KEPT or self.explanation is not None:
@@ -310,7 +314,7 @@ class LogReader:
 
     def _give(self, text: str, line: int, end: int) -> bool:
         """Reads one line; returns whether it said anything."""
-        text = self._without_prefix(text, line)
+        self._text = text = self._without_prefix(text, line)
         noticed, joined = self._layout.noticed, self._layout.joined
         found = self._statements(text, line, end)
         if self.explanation is not None:

@@ -3,6 +3,8 @@
 It owns the structures that all layouts of lines are turned into. It must never know which of the numbers is the step.
 """
 
+from functools import lru_cache
+
 import msgspec
 
 from steepest.training_logs.records import Split
@@ -92,7 +94,10 @@ class Statement(msgspec.Struct, gc=False):
 
     def has_readings(self) -> bool:
         """Whether it has a loss or a quality."""
-        return any(one.kind in ("loss", "quality") for one in self.metrics)
+        for one in self.metrics:  # noqa: SIM110 - twice as fast as any()
+            if one.kind in ("loss", "quality"):
+                return True
+        return False
 
     def places(self) -> list[ProgressNumber]:
         """Its progress numbers without lengths of the run."""
@@ -100,7 +105,10 @@ class Statement(msgspec.Struct, gc=False):
 
     def has(self, *kinds: str) -> bool:
         """Whether it has a progress number of one of these kinds."""
-        return any(one.kind in kinds for one in self.progress)
+        for one in self.progress:  # noqa: SIM110 - likewise
+            if one.kind in kinds:
+                return True
+        return False
 
 
 def metric_of(role: NameRole, text: str, spread: str | None, line: int, end: int) -> NamedNumber:
@@ -110,6 +118,7 @@ def metric_of(role: NameRole, text: str, spread: str | None, line: int, end: int
     )
 
 
+@lru_cache(maxsize=1024)
 def _trait(words: tuple[str, ...]) -> str:
     """What later rules ask about a name: whether it starts with a held-out word (h), is an error (e) or a cost (c)."""
     known = set(words)

@@ -167,7 +167,14 @@ class Stream:
             self._take_head(process, one)
         process.progression.evaluates = process.progression.evaluates and process.phase == "eval"
         run, headed = self.state.run, process.progression.headed
-        now = (*msgspec.structs.astuple(run), self.state.estimates, process.head is None, process.loose, headed)
+        now = (
+            *msgspec.structs.astuple(run),
+            self.state.settled,
+            self.state.estimates,
+            process.head is None,
+            process.loose,
+            headed,
+        )
         if now != self._before:
             self._before, self.version = now, self.version + 1
         if self.outcome is not None:
@@ -381,10 +388,11 @@ class Stream:
             inherited and not trained and place.order is None and all(each.metric.split == "eval" for each in found)
         )
         is_plain = own or of_head or (at.order is None and not inherited)
-        if self.state.settled and is_plain and readings and len(readings) == len(texts) + len(means) and not one.label:
+        settled = self.state.settled or one.label
+        if settled and is_plain and readings and len(readings) == len(texts) + len(means):
             at = place if not trained else at
             self.outcome = LineOutcome(
-                process, one.source or "", one.shape, at, readings, trained, self.state.run, of_head
+                process, one.source or "", one.shape, at, readings, trained, self.state.run, of_head, label=one.label
             )
 
     def _is_mean_apart(self, split: Split, lane: str) -> bool:

@@ -6,22 +6,34 @@ Owns the command's options and both of its outputs. Must never know a log format
 from __future__ import annotations
 
 import math
-from typing import IO, TYPE_CHECKING, Protocol
+import os
+import select
+import stat
+import time
+from functools import partial
+from itertools import chain
+from typing import IO, TYPE_CHECKING
 
 import click
 
 from steepest.cli.printing.output import give_raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from steepest.training_logs import LossRecord
+    from steepest.training_logs import LogReader, LossRecord
 
 CHUNK_BYTES = 1 << 20
 """One read; with the longest line, that is what is held of a log of any size."""
 
 EXAMPLES_SHOWN = 8
 """Lines shown of those that look like a loss and were not taken."""
+
+HELD_S = 2.0
+"""How long a reading from a pipe may wait for the lines that would tell more about it."""
+
+QUIET_S = 0.1
+"""A pipe that brings nothing for so long is that of a job which still runs."""
 
 EPILOG = """\b
 Examples:
@@ -31,14 +43,6 @@ Examples:
   steepest parse train.log --format megatron --metric lm_loss
   steepest parse train.log --pattern 'it (?P<step>\\d+) cost: (?P<value>\\S+)'
 """
-
-
-class _Reader(Protocol):
-    """What reads a log's bytes, whichever kind of log it is."""
-
-    def feed(self, chunk: bytes) -> list[LossRecord]: ...
-
-    def close(self) -> list[LossRecord]: ...
 
 
 @click.command(epilog=EPILOG)
@@ -53,8 +57,8 @@ def parse(file: IO[bytes], format_name: str, metric: str | None, pattern: str | 
     """Show the losses in FILE ('-' for standard input).
 
     FILE is what a training job printed, or a TensorBoard event file. Exits with 0 if it was read, whether it holds a
-    loss or not, and with 2 if FILE or an option is wrong. In JSON, a value that is no number is "NaN", "Infinity" or
-    "-Infinity".
+    loss or not, and with 2 if FILE or an option is wrong. From a pipe that pauses, each loss is shown as it comes. In
+    JSON, a value that is no number is "NaN", "Infinity" or "-Infinity".
     """
     from steepest.cli.printing.parse_summary import show
     from steepest.errors import InputError
@@ -64,28 +68,57 @@ def parse(file: IO[bytes], format_name: str, metric: str | None, pattern: str | 
         from steepest.training_logs.sources.tensorboard import EventReader
 
         events = EventReader(metric)
-        _print(_batches(file, events)) if as_json else show(_records(file, events))
+        batches = map(events.feed, iter(partial(file.read, CHUNK_BYTES), b""))
+        _print(batches) if as_json else show(chain.from_iterable(batches))
         return
     try:
         reader = LogReader(format_name, metric, pattern, explain=not as_json)
     except InputError as error:
         raise click.UsageError(f"{error}{'; ' + error.hint if error.hint not in str(error) else ''}") from None
-    _print(_batches(file, reader)) if as_json else show(_records(file, reader), reader)
+    _print(_batches(file, reader)) if as_json else show(chain.from_iterable(_batches(file, reader, _say)), reader)
 
 
-def _batches(file: IO[bytes], reader: _Reader) -> Iterator[list[LossRecord]]:
+def _batches(
+    file: IO[bytes], reader: LogReader, say: Callable[[LossRecord], None] | None = None
+) -> Iterator[list[LossRecord]]:
+    """Yields the records of each read, and those that waited for more lines than came in ``HELD_S``.
+
+    Args:
+        file: what is read.
+        reader: what reads it.
+        say: given each record of a pipe from its first pause on.
+    """
     read = getattr(file, "read1", file.read)
-    while chunk := read(CHUNK_BYTES):
-        yield reader.feed(chunk)
+    is_pipe, is_live, held_at = _is_pipe(file), False, time.monotonic()
+    while True:
+        wait_s = max(held_at + HELD_S - time.monotonic(), QUIET_S)
+        if pauses := is_pipe and not select.select([file], [], [], wait_s)[0]:
+            is_live, records = True, reader.release() if reader.is_holding else []
+        elif chunk := read(CHUNK_BYTES):
+            records = reader.feed(chunk)
+        else:
+            break
+        if pauses or not reader.is_holding:
+            held_at = time.monotonic()
+        for record in records if is_live and say is not None else ():
+            say(record)
+        yield records
     yield reader.close()
 
 
-def _records(file: IO[bytes], reader: _Reader) -> Iterator[LossRecord]:
-    for batch in _batches(file, reader):
-        yield from batch
+def _is_pipe(file: IO[bytes]) -> bool:
+    try:
+        return not stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except OSError:
+        return False
 
 
-def _print(batches: Iterator[list[LossRecord]]) -> None:
+def _say(record: LossRecord) -> None:
+    epoch = "" if record.epoch is None else f" epoch {record.epoch:g}"
+    click.echo(f"step {record.step}{epoch} {record.metric} {record.value:g} {record.split}")
+
+
+def _print(batches: Iterable[list[LossRecord]]) -> None:
     """Print the records of each read immediately, so that a log that is still growing can be watched."""
     import msgspec
 

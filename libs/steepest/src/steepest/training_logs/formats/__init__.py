@@ -10,6 +10,7 @@ from functools import cache
 from typing import NamedTuple
 
 from steepest.training_logs.statement import Statement
+from steepest.training_logs.syntax.plan import ShapePlan
 
 
 class Format(NamedTuple):
@@ -21,6 +22,8 @@ class Format(NamedTuple):
         needle: a text that each of its lines contains.
         read: the statement of a line at its place in the source (line and end), given and giving the format's note: None if
             the line is not of this format; one without metrics if it says nothing.
+        plan: of a line that was read, the shape, the numbers and what they are, so that more of them are read the short way;
+            None if a line has no such shape.
         is_bare: whether nothing stands before its lines, so that a job that names it need not wait until that is known.
     """
 
@@ -28,6 +31,7 @@ class Format(NamedTuple):
     shape: str
     needle: str
     read: Callable[[str, int, int, dict[str, str]], Statement | None]
+    plan: Callable[[str], tuple[str, list[str], ShapePlan] | None] = lambda _: None
     is_bare: bool = False
 
 

@@ -14,6 +14,8 @@ def to_step(printed: str | bytes | None) -> int | None:
     if not printed:
         return None
     text = printed.decode("ascii", "replace") if isinstance(printed, bytes) else printed
+    if text.isdecimal() and text.isascii():  # the common case first
+        return int(text) if len(text) <= _MAX_STEP_DIGITS else None
     whole, _, fraction = text.partition(".")
     if not whole.isascii() or not whole.isdigit() or len(whole) > _MAX_STEP_DIGITS or fraction.strip("0"):
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from steepest.training_logs.records import Split
-from steepest.training_logs.syntax.shape import Field, Lexed, is_code, lex
+from steepest.training_logs.syntax.shape import GAP, Field, Lexed, is_code, lex
 from steepest.training_logs.syntax.words import (
     BEST,
     EVAL,
@@ -18,6 +18,7 @@ from steepest.training_logs.syntax.words import (
     TRAIN,
     NameRole,
     role_of,
+    word_set,
     words_of,
 )
 
@@ -27,32 +28,9 @@ STEPS_BAR = "bar:steps"
 """Identifies a bar that is labelled as one over the steps of the run."""
 
 _SUMS_OF_RUN = ("train_runtime", "train_samples_per_second")
-_HEADER_WORDS = frozenset(
-    [
-        "start",
-        "starting",
-        "begin",
-        "running",
-        "now",
-        "run",
-        "the",
-        "on",
-        "at",
-        "results",
-        "result",
-        "phase",
-        "error",
-        "set",
-        "epoch",
-        "step",
-        "iteration",
-        "of",
-        "data",
-        "performance",
-        "mode",
-        "loss",
-        "metrics",
-    ]
+_HEADER_WORDS = word_set(
+    "start starting begin running now run the on at results result phase error set epoch step iteration of data"
+    " performance mode loss metrics"
 )
 _COPULAS = frozenset(["is", "was", "of", "value", "equals", "at"])
 _PREPOSITIONS = frozenset(["at", "after", "in", "for", "on"])
@@ -118,6 +96,10 @@ class ShapePlan:
         quote: the quotes of its dictionary's keys.
         seen: how often it was met among source code.
         key: what identifies the shape.
+        at_ms: which number is the time that the writer states, in milliseconds.
+        is_dull: whether no word of it says anything.
+        announces: whether it may state the length of the run.
+        headless: whether lines with (True) and without columns were found to be no header.
     """
 
     segments: list[Segment]
@@ -131,6 +113,10 @@ class ShapePlan:
     quote: str = ""
     seen: int = 0
     key: int = 0
+    at_ms: int | None = None
+    is_dull: bool = False
+    announces: bool = False
+    headless: set[bool] = field(default_factory=set)
 
 
 def plan_of(shape: str) -> ShapePlan:
@@ -275,6 +261,9 @@ class _Planner:
         ):
             self.add("lead", f"lead{self.leads}{'[' * one.bracket}", one)
             self.leads += 1
+            if self.shape.strip()[:7].replace(" ", "") == f"[{GAP},{GAP}]" and self.leads == 2:
+                pair = self.segment.progress
+                pair[:] = [pair[0]._replace(kind="epoch"), pair[1]._replace(kind="iter")]  # [1, 2000] loss: 2.5
         elif self.after_epoch and one.bracket:
             self.add("beside", "after", one)
 

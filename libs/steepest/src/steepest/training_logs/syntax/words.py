@@ -42,51 +42,56 @@ class NameRole(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-def _set(words: str) -> frozenset[str]:
+def word_set(words: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(words.split())
 
 
-EVAL = _set(
+EVAL = word_set(
     "val valid validation validating test testing tests eval evaluation evaluating evaluate dev heldout holdout cv"
     " validacao validacion validierung prueba teste проверка валидация валид тест"
 )
-TRAIN = _set("train training trn learn treino treinamento entrenamiento entrainement apprentissage обучение")
-LOSSES = _set(
+TRAIN = word_set("train training trn learn treino treinamento entrenamiento entrainement apprentissage обучение")
+LOSSES = word_set(
     "loss losses crossentropy smoothl1 nll xent cost costs objective criterion elbo perda perdida perte verlust"
     " kayip kayıp потери потеря лосс"
 )
-ERRORS = _set("rmse rmsle mae mse l1 l2 mape mphe huber poisson quantile tweedie gamma mlogloss nloglik deviance fair")
+ERRORS = word_set(
+    "rmse rmsle mae mse l1 l2 mape mphe huber poisson quantile tweedie gamma mlogloss nloglik deviance fair"
+)
 """Objectives of boosting without the word loss; each is the loss where it is measured on the training set."""
 
-BEST = _set("best final lowest minimum min max maximum highest summary previous prev improved")
-MEANS = _set("avg average mean running smoothed smooth ema avr moving history median epoch")
-EPOCH = _set("epoch epochs ep epoca epocas epoque epoche эпоха epochen epoches")
-STEP = _set("step steps timesteps timestep passo paso etape schritt шаг")
-ITERATION = _set("iter iters iteration iterations it itr update updates up upd iteracao iteracion итерация")
-BATCH = _set("batch batches minibatch minibatches nbatch")
-ROUND = _set("round rounds tree trees")
-LEVELS = _set("debug info warning warn error critical notice trace root stdout stderr f")
+BEST = word_set("best final lowest minimum min max maximum highest summary previous prev improved")
+MEANS = word_set("avg average mean running smoothed smooth ema avr moving history median epoch")
+EPOCH = word_set("epoch epochs ep epoca epocas epoque epoche эпоха epochen epoches")
+STEP = word_set("step steps timesteps timestep passo paso etape schritt шаг")
+ITERATION = word_set("iter iters iteration iterations it itr update updates up upd iteracao iteracion итерация")
+BATCH = word_set("batch batches minibatch minibatches nbatch")
+ROUND = word_set("round rounds tree trees")
+LEVELS = word_set("debug info warning warn error critical notice trace root stdout stderr f")
 """Levels and streams that other programs print before a line."""
 
-_COLUMNS = _set("box obj cls dfl giou kobj pose seg total")
+_COLUMNS = word_set("box obj cls dfl giou kobj pose seg total")
 """Losses of a detector's table, which alone would be ordinary words."""
 
-_PARTS = _set("rpn_conf l_pix l_g_pix l_percep d_a d_b g_a g_b cycle_a cycle_b idt_a idt_b d_real d_fake g_gan g_l1")
-_SETTINGS = _set(
+_PARTS = word_set(
+    "rpn_conf l_pix l_g_pix l_percep d_a d_b g_a g_b cycle_a cycle_b idt_a idt_b d_real d_fake g_gan g_l1"
+)
+_SETTINGS = word_set(
     "scale scaler scaling fn func function weight weights type name coef coeff coefficient factor reduction window alpha"
     " beta gamma ratio interval freq frequency mode threshold margin temperature file path dir key every steps size impl"
     " config cfg prefix improvement count counter time ms sec eps epsilon rate only batch reader data per improve patience"
     " num spike spikes took weighting norm"
 )
-_NO_PROGRESS = _set(
+_NO_PROGRESS = word_set(
     "episode warmup skipped skip nan per time size every interval save accumulation decay length remaining number this"
     " episodes max total num min last avg mean sec second ms took bs best gradient freq log lr rate from saving saved save"
     " checkpoint checkpoints loading loaded resume resuming resumed restored wrote writing"
 )
-_FILLERS = _set("completed complete number no idx index is was are at of value the num nr to equals")
-_PLAIN = _set("batch step the current reduced iter this a")
-_WHOLES = _set("total tot overall lm")
-_SETS = _set("set split data")
+_FILLERS = word_set("completed complete number no idx index is was are at of value the num nr to equals")
+_PLAIN = word_set("batch step the current reduced iter this a")
+_WHOLES = word_set("total tot overall lm")
+_SETS = word_set("set split data")
 _QUALITY = re.compile(
     r"(?:^|_)(?:m?acc(?:uracy|u)?\d{0,2}|top_?\d{1,3}|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse"
     r"|rmse|m?ap(?:\d\w{0,6})?|m?ap_\d{1,3}|m?iou|pixacc|ppl|perplexity|wer|cer|psnr|ssim|dice|score|err(?:or)?|reward|mcc"
