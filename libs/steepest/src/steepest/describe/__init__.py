@@ -172,6 +172,31 @@ def _goal(event: c.GoalReached) -> str:
     return f"{event.job} has reached its goal ({event.reason}): it saves, and ends{saved}"
 
 
+def _found(event: c.FindingOpened) -> str:
+    return f"{event.job} {FOUND[event.kind]}: {event.why}"
+
+
+def _found_over(event: c.FindingEnded) -> str:
+    return f"{event.job} {FOUND[event.kind]} no longer: {event.why}"
+
+
+def _reaction(event: c.ReactionPlanned) -> str:
+    what = "is stopped, and starts again" if event.restarts else "is stopped, and has failed"
+    return f"{event.job} {what}: {event.reason}"
+
+
+FOUND: Mapping[c.FindingKind, str] = {
+    c.FindingKind.DIVERGED: "diverges",
+    c.FindingKind.LOST: "has lost what it learned",
+    c.FindingKind.STUCK: "learns nothing",
+    c.FindingKind.PLATEAU: "is on a plateau",
+    c.FindingKind.SPIKE: "has a spike",
+    c.FindingKind.HUNG: "hangs",
+    c.FindingKind.IDLE: "is idle",
+}
+"""What a job with a finding does, in words."""
+
+
 def _replica_started(event: c.ReplicaStarted) -> str:
     return f"{event.job} runs on {event.node} (incarnation {event.incarnation})"
 
@@ -419,6 +444,9 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.JobCancelRequested: _cancel_requested,
     c.GrowthMeasured: _growth,
     c.GoalReached: _goal,
+    c.FindingOpened: _found,
+    c.FindingEnded: _found_over,
+    c.ReactionPlanned: _reaction,
     c.CategoryChanged: _category,
     c.ReallocationRequested: _requested,
     c.PlacementPlanned: _placement,

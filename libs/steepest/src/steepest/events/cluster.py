@@ -24,6 +24,7 @@ from steepest.events.facts import (
     ReplicaStopped,
     Tick,
 )
+from steepest.events.findings import FindingEnded, FindingKind, FindingOpened, Reaction, ReactionPlanned, Reactions
 from steepest.events.forecasts import (
     EpochMeasured,
     Overhead,
@@ -95,6 +96,9 @@ ClusterEvent = (
     | JobCancelRequested
     | GrowthMeasured
     | GoalReached
+    | FindingOpened
+    | FindingEnded
+    | ReactionPlanned
     | EpochMeasured
     | RunTimePredicted
     | OverheadPredicted
@@ -137,6 +141,9 @@ __all__ = [
     "ClusterEvent",
     "EpochMeasured",
     "FairStanding",
+    "FindingEnded",
+    "FindingKind",
+    "FindingOpened",
     "Goal",
     "GoalReached",
     "GrowthList",
@@ -179,6 +186,9 @@ __all__ = [
     "PredictedSpan",
     "PredictionMethod",
     "PreemptionSeen",
+    "Reaction",
+    "ReactionPlanned",
+    "Reactions",
     "ReallocationRequested",
     "ReplicaAnswer",
     "ReplicaProgress",
