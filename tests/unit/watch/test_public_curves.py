@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.unit.sim.samples import real_data
 
-from steepest.events.findings import FindingKind
-from steepest.policies.watch.loss_course import Change, LossCourse
+from steepest.events.growth import FindingKind
+from steepest.policies.watch.loss_course import LossChange, LossWatch
 
 DATA = real_data()
 pytestmark = [
@@ -29,7 +29,7 @@ CHANCE = math.log(2)
 
 STEPS_A_POINT = 200
 
-Found = Sequence[tuple[int, Change]]
+Found = Sequence[tuple[int, LossChange]]
 """Changes, each with the number of the value that caused it."""
 
 
@@ -52,7 +52,7 @@ def algoperf() -> list[dict[str, Any]]:
 
 def watched(points: Iterable[tuple[float, float | None]], total: int | None = None) -> Found:
     """What is said of a curve."""
-    course = LossCourse()
+    course = LossWatch()
     return [
         (number, change)
         for number, (step, value) in enumerate(points)

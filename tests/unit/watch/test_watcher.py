@@ -13,7 +13,7 @@ from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.findings import FindingKind, Reaction, Reactions
+from steepest.events.growth import FindingKind, Reaction, Reactions
 from steepest.policies.placement.placer import Placer
 from steepest.policies.watch.watcher import Watcher
 from steepest.view.state import Phase

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steepest.describe import forecasts
+from steepest.describe import findings, forecasts
 from steepest.describe.masking import masked
 from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
@@ -170,31 +170,6 @@ def _ended(event: c.JobEnded) -> str:
 def _goal(event: c.GoalReached) -> str:
     saved = "" if event.cpu_ms_saved is None else f"; {span(event.cpu_ms_saved)} of CPU time are saved"
     return f"{event.job} has reached its goal ({event.reason}): it saves, and ends{saved}"
-
-
-def _found(event: c.FindingOpened) -> str:
-    return f"{event.job} {FOUND[event.kind]}: {event.why}"
-
-
-def _found_over(event: c.FindingEnded) -> str:
-    return f"{event.job} {FOUND[event.kind]} no longer: {event.why}"
-
-
-def _reaction(event: c.ReactionPlanned) -> str:
-    what = "is stopped, and starts again" if event.restarts else "is stopped, and has failed"
-    return f"{event.job} {what}: {event.reason}"
-
-
-FOUND: Mapping[c.FindingKind, str] = {
-    c.FindingKind.DIVERGED: "diverges",
-    c.FindingKind.LOST: "has lost what it learned",
-    c.FindingKind.STUCK: "learns nothing",
-    c.FindingKind.PLATEAU: "is on a plateau",
-    c.FindingKind.SPIKE: "has a spike",
-    c.FindingKind.HUNG: "hangs",
-    c.FindingKind.IDLE: "is idle",
-}
-"""What a job with a finding does, in words."""
 
 
 def _replica_started(event: c.ReplicaStarted) -> str:
@@ -427,6 +402,7 @@ def _after(step: int | None) -> str:
 
 
 _SENTENCES: Mapping[type, Callable[[Any], str]] = {
+    **findings.SENTENCES,
     **forecasts.SENTENCES,
     c.LogOpened: _log_opened,
     c.PoolConfigured: _pool_configured,
@@ -444,9 +420,6 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.JobCancelRequested: _cancel_requested,
     c.GrowthMeasured: _growth,
     c.GoalReached: _goal,
-    c.FindingOpened: _found,
-    c.FindingEnded: _found_over,
-    c.ReactionPlanned: _reaction,
     c.CategoryChanged: _category,
     c.ReallocationRequested: _requested,
     c.PlacementPlanned: _placement,

@@ -24,7 +24,6 @@ from steepest.events.facts import (
     ReplicaStopped,
     Tick,
 )
-from steepest.events.findings import FindingEnded, FindingKind, FindingOpened, Reaction, ReactionPlanned, Reactions
 from steepest.events.forecasts import (
     EpochMeasured,
     Overhead,
@@ -34,7 +33,19 @@ from steepest.events.forecasts import (
     PredictionMethod,
     RunTimePredicted,
 )
-from steepest.events.growth import Category, CategoryChanged, GoalReached, GrowthMeasured, ReallocationRequested
+from steepest.events.growth import (
+    Category,
+    CategoryChanged,
+    FindingEnded,
+    FindingKind,
+    FindingOpened,
+    GoalReached,
+    GrowthMeasured,
+    Reaction,
+    ReactionPlanned,
+    Reactions,
+    ReallocationRequested,
+)
 from steepest.events.outcomes import (
     CheckpointSaved,
     JobAdmitted,

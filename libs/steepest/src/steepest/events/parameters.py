@@ -9,7 +9,7 @@ import msgspec
 
 from steepest.events.common import Count, Name, Positive, Priority
 from steepest.events.dragon_parameters import DragonParameters
-from steepest.events.findings import Reaction
+from steepest.events.growth import Reaction
 
 
 class Normalisation(enum.StrEnum):

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text
-from steepest.events.findings import Reactions
+from steepest.events.growth import Reactions
 
 MOST_REPLICAS = 10_000
 """Replicas of a role."""

@@ -133,8 +133,8 @@ class PoolCounters:
         )
         self.findings = counter(
             "findings",
-            "Findings about running jobs, by kind: see docs/watching.md. Rising `hung` or `idle`: jobs hold their places in"
-            " vain; `steepest jobs` names them, and `submit --on-hung restart` deals with them.",
+            "Findings about running jobs, by kind: see docs/watching.md. Rising `hung` or `idle`: jobs hold their places"
+            " without effect; `steepest jobs` names them, and `submit --on-hung restart` deals with them.",
             "kind",
         )
         self.reactions = counter(

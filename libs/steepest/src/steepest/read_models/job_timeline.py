@@ -13,7 +13,6 @@ import msgspec
 from steepest.describe import (
     CATEGORIES,
     ENDED,
-    FOUND,
     count,
     cpu_limit,
     fair_ends,
@@ -25,6 +24,7 @@ from steepest.describe import (
     sentence,
     span,
 )
+from steepest.describe.findings import FOUND
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet

@@ -11,7 +11,7 @@ import msgspec
 
 from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
-from steepest.events.findings import FindingKind, FindingOpened
+from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress

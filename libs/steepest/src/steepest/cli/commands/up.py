@@ -223,6 +223,7 @@ def flags_of(
         "parameters.preempt": options["preempt"],
         "parameters.min_run_ms": options["min_run"],
         "parameters.max_suspensions": options["max_suspensions"],
+        **{f"parameters.{name}": options[name] for name in ("on_hung", "on_diverged", "on_idle")},
         "parameters.queue_limits": options["queue_limits"],
         "services.only": options["services"],
         "services.scale": options["scales"],

@@ -16,7 +16,7 @@ from steepest.cli.jobs.goal_option import goal_of
 from steepest.errors import InputError
 from steepest.events.cluster import JobSpec
 from steepest.events.common import CheckpointMode
-from steepest.events.findings import Reaction
+from steepest.events.growth import Reaction
 from steepest.view.spec_rules import what_is_wrong
 
 LONGEST_NUMBER = 9

@@ -12,7 +12,7 @@ from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.tree import ParameterSettings, Settings
 from steepest.cli.pool.stored_pool import look
 from steepest.cli.printing.output import tell
-from steepest.events.findings import Reaction
+from steepest.events.growth import Reaction
 from steepest.events.parameters import Normalisation, PoolParameters, PreemptionLimits, QueueParameters, WatchParameters
 from steepest.policies.named import named, orders_by_run_time, under
 from steepest.view.cluster_view import ClusterView

@@ -52,7 +52,7 @@ from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE, Intervals
 from steepest.policies.specon.trend import Trend
-from steepest.policies.watch.loss_course import Change, LossCourse
+from steepest.policies.watch.loss_course import LossChange, LossWatch
 
 Out = Sequence[Decision]
 NOTHING: Out = ()
@@ -98,7 +98,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     sequences: dict[str, int] = {}
     intervals: Intervals | None = None
     trend: Trend | None = None
-    course: LossCourse | None = None
+    course: LossWatch | None = None
     rises: bool = False
     restate: bool = False
     renamed_from: Category | None = None
@@ -269,31 +269,32 @@ class Categorizer:
             self.state.ignored.oversized += 1
             return NOTHING
         intervals = job.intervals
-        decided = _watched(job, report, -value if job.rises else value, report.total)
         if intervals is None:
             job.intervals = Intervals.begin(at_ms, value, job.parameters.interval_ms)
-            return decided
+            return _watched(job, report, -value if job.rises else value, report.total)
+        decided = NOTHING
         if at_ms > intervals.end_ms:
             if intervals.count:
-                decided = [*_judge(report.job, job, intervals), *decided]
+                decided = _judge(report.job, job, intervals)
             intervals.turn(at_ms, job.parameters.interval_ms)
         elif at_ms < intervals.now_ms and _falls_back(job, intervals, at_ms):
             intervals.begin_again(at_ms, job.parameters.interval_ms)
             job.trend = None
         intervals.add(at_ms, value)
-        return decided
+        found = _watched(job, report, -value if job.rises else value, report.total)
+        return [*decided, *found] if found else decided
 
 
 def _watched(job: JobState, report: LossReported | LossDiverged, value: float, total: int | None) -> Out:
     """What a value shows beyond growth; one that should rise is negated."""
     course = job.course
     if course is None:
-        course = job.course = LossCourse()
+        course = job.course = LossWatch()
     changes = course.add(float(course.count if report.step is None else report.step), value, total)
     return [Decision(job.pool, _finding(report, change)) for change in changes] if changes else NOTHING
 
 
-def _finding(report: LossReported | LossDiverged, change: Change) -> FindingOpened | FindingEnded:
+def _finding(report: LossReported | LossDiverged, change: LossChange) -> FindingOpened | FindingEnded:
     job, incarnation = report.job, report.incarnation
     if change.is_over:
         return FindingEnded(job=job, incarnation=incarnation, kind=change.kind, why=change.why)

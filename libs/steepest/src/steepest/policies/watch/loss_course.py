@@ -6,7 +6,7 @@ runs of TaskSet that diverge are found within a tenth of their length, and 0.7 %
 (``docs/watching.md``).
 
 The state is bounded: the newest 31 values, and the whole run in at most 32 blocks. After ``THINNED_AFTER`` values ordinary
-ones are averaged by ``THINNED_BY``; one that is out of the ordinary is judged at once.
+ones are averaged by ``THINNED_BY``; one that is out of the ordinary is judged immediately.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steepest.events.findings import FindingKind
-from steepest.policies.watch.robust import Blocks, Newest
+from steepest.events.growth import FindingKind
+from steepest.policies.watch.robust import Newest, RunBlocks
 
 NEWEST = 31
 NOT_FINITE = 3
@@ -67,7 +67,7 @@ _TO_SIGMA = 1.13
 """Mean difference of neighbours, in standard deviations."""
 
 
-class Change(msgspec.Struct, frozen=True, gc=False):
+class LossChange(msgspec.Struct, frozen=True, gc=False):
     """Something is found, or over.
 
     Attributes:
@@ -82,14 +82,14 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     is_over: bool = False
 
 
-class Spike(msgspec.Struct, gc=False):
+class LossSpike(msgspec.Struct, gc=False):
     """A spike that is not over: the value below which it is, and its values so far."""
 
     back: float
     values: int = 0
 
 
-class LossCourse(msgspec.Struct, kw_only=True, gc=False):
+class LossWatch(msgspec.Struct, kw_only=True, gc=False):
     """What is remembered of one training's loss.
 
     Attributes:
@@ -115,14 +115,14 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
     above: int = 0
     above_at: int = 0
     above_since: float = 0.0
-    spike: Spike | None = None
-    blocks: Blocks = msgspec.field(default_factory=Blocks)
+    spike: LossSpike | None = None
+    blocks: RunBlocks = msgspec.field(default_factory=RunBlocks)
     open: dict[FindingKind, None] = {}
     ordinary: float | None = None
     held: int = 0
     held_total: float = 0.0
 
-    def add(self, step: float, value: float, total: int | None) -> list[Change]:
+    def add(self, step: float, value: float, total: int | None) -> list[LossChange]:
         """Judge a value. Work: O(1) amortised, and next to nothing for an ordinary one.
 
         Args:
@@ -142,7 +142,7 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
         """What was found counts no longer for the process that runs now; it is said again if it still holds."""
         self.open = {}
 
-    def _judge(self, step: float, value: float, total: int | None) -> Iterator[Change]:
+    def _judge(self, step: float, value: float, total: int | None) -> Iterator[LossChange]:
         if not math.isfinite(value):
             yield from self._not_finite(step)
             return
@@ -164,17 +164,17 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
         if self.count > THINNED_AFTER:
             self._thin()
 
-    def _opens(self, kind: FindingKind, since: float, why: str, **figures: float) -> Iterator[Change]:
+    def _opens(self, kind: FindingKind, since: float, why: str, **figures: float) -> Iterator[LossChange]:
         if kind not in self.open:
             self.open = {**self.open, kind: None}
-            yield Change(kind, since, why, figures)
+            yield LossChange(kind, since, why, figures)
 
-    def _ends(self, kind: FindingKind, step: float, why: str) -> Iterator[Change]:
+    def _ends(self, kind: FindingKind, step: float, why: str) -> Iterator[LossChange]:
         if kind in self.open:
             self.open = {each: None for each in self.open if each is not kind}
-            yield Change(kind, step, why, is_over=True)
+            yield LossChange(kind, step, why, is_over=True)
 
-    def _not_finite(self, step: float) -> Iterator[Change]:
+    def _not_finite(self, step: float) -> Iterator[LossChange]:
         if not self.bad:
             self.bad_since = step
         self.bad += 1
@@ -199,7 +199,7 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
         clipped = difference if self.count < CLIPPED_FROM else min(difference, 4 * self.noise)
         self.noise += weight * (clipped - self.noise)
 
-    def _spikes(self, step: float, value: float) -> Iterator[Change]:
+    def _spikes(self, step: float, value: float) -> Iterator[LossChange]:
         """Against the newest values as they were before this one; a level that stays is a new one, and no spike."""
         newest, spike = self.newest, self.spike
         if spike is None:
@@ -209,7 +209,7 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
             if value <= median + max(SPIKE * spread, SPIKE_SHARE * abs(median)):
                 return
             back = median + SPIKE_ENDS * max(spread, 0.02 * abs(median))
-            self.spike = spike = Spike(back)
+            self.spike = spike = LossSpike(back)
             why = f"its loss rose from {median:.4g} to {value:.4g} at step {step:.0f}"
             yield from self._opens(FindingKind.SPIKE, step, why, peak=value, median=median)
         spike.values += 1
@@ -223,7 +223,7 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
             newest.clear()
             yield from self._ends(FindingKind.SPIKE, step, f"its loss stays at a new level, {value:.4g}")
 
-    def _against_start(self, step: float, value: float, start: float, total: int | None) -> Iterator[Change]:
+    def _against_start(self, step: float, value: float, start: float, total: int | None) -> Iterator[LossChange]:
         scale = max(abs(start), start - self.lowest)
         if value <= start + MARGIN * scale:
             self.above = max(0, self.above - 2)  # a value below outweighs two above
@@ -253,7 +253,7 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
             return steps >= LONG_SHARE * total
         return steps >= LONG_STEPS and values >= LONG_SEEN * self.count
 
-    def _against_best(self, step: float, start: float, sigma: float, total: int | None) -> Iterator[Change]:
+    def _against_best(self, step: float, start: float, sigma: float, total: int | None) -> Iterator[LossChange]:
         """Whether any block was better than those before it, asked once a block is complete."""
         rows, best, at = self.blocks.rows, math.inf, 0
         for number, block in enumerate(rows):
@@ -289,7 +289,7 @@ class LossCourse(msgspec.Struct, kw_only=True, gc=False):
             why = f"its loss has not fallen below {best:.4g} since step {since:.0f}"
             yield from self._opens(FindingKind.PLATEAU, since, why, best=best, noise=sigma, values=after)
 
-    def _has_learned_nothing(self, step: float, start: float, seen: int, total: int | None) -> Iterator[Change]:
+    def _has_learned_nothing(self, step: float, start: float, seen: int, total: int | None) -> Iterator[LossChange]:
         first = self.blocks.rows[0].first
         steps = step - first
         is_long = steps >= STUCK * total if total else seen >= STUCK_VALUES and steps >= 2 * BLIND_STEPS

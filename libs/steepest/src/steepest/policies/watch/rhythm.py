@@ -36,7 +36,7 @@ USED_CPU_M, USED_SHARE, USED_LEAST_M = 50, 10, 2
 """A job uses CPU if it uses so many millicores, or a tenth of its most and a little."""
 
 
-class Rhythm(msgspec.Struct, kw_only=True, gc=False):
+class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
     """What is remembered of a job.
 
     Attributes:

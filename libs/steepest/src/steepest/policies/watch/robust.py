@@ -57,7 +57,7 @@ class Newest(msgspec.Struct, gc=False):
         self.values, self.ordered, self.next = [], [], 0
 
 
-class Block(msgspec.Struct, gc=False):
+class RunBlock(msgspec.Struct, gc=False):
     """Consecutive values of a run.
 
     Attributes:
@@ -74,11 +74,11 @@ class Block(msgspec.Struct, gc=False):
         return self.total / self.count
 
 
-class Blocks(msgspec.Struct, gc=False):
+class RunBlocks(msgspec.Struct, gc=False):
     """A whole run in at most ``BLOCKS_MOST`` blocks of equally many values; neighbours merge once there are more."""
 
     width: int = 1
-    rows: list[Block] = []
+    rows: list[RunBlock] = []
 
     def add(self, step: float, value: float) -> bool:
         """Take in a value; return whether it completed a block."""
@@ -86,9 +86,9 @@ class Blocks(msgspec.Struct, gc=False):
         if not rows or rows[-1].count >= self.width:
             if len(rows) == BLOCKS_MOST:
                 pairs = zip(rows[::2], rows[1::2], strict=True)
-                self.rows = rows = [Block(a.total + b.total, a.count + b.count, a.first) for a, b in pairs]
+                self.rows = rows = [RunBlock(a.total + b.total, a.count + b.count, a.first) for a, b in pairs]
                 self.width *= 2
-            rows.append(Block(value, 1, step))
+            rows.append(RunBlock(value, 1, step))
         else:
             rows[-1].total += value
             rows[-1].count += 1

@@ -1,7 +1,7 @@
 """The watcher: finds jobs that hang or idle, and does about a finding what its user or the pool asks for.
 
-What losses show is found where they are read, by the categorizer (:mod:`steepest.policies.watch.loss_course`). Findings
-that hold a place in vain (hung, diverged, idle) may have a reaction; by default they only notify.
+What losses show is found where they are read, by the categorizer (:mod:`steepest.policies.watch.loss_course`). Hung,
+diverged and idle jobs hold their places without effect: these findings may have a reaction; by default they only notify.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from steepest.events import cluster as c
 from steepest.events.parameters import WatchParameters
 from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
-from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, Rhythm
+from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import total_steps
 from steepest.view.state import Job, Phase
@@ -26,7 +26,7 @@ RHYTHMS_KEPT = 20_000
 class WatcherState(AwaitsDecisions):
     """The rhythm of each job that runs or has run, by name."""
 
-    rhythms: dict[str, Rhythm] = msgspec.field(default_factory=dict)
+    rhythms: dict[str, JobRhythm] = msgspec.field(default_factory=dict)
 
 
 class Watcher:
@@ -34,7 +34,7 @@ class Watcher:
 
     name = "watcher"
     logic = 1
-    reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded})
+    reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded, c.JobRejected})
     state_type = WatcherState
 
     def __init__(self, state: WatcherState | None = None) -> None:
@@ -45,11 +45,11 @@ class Watcher:
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """Judge the jobs of a node. Work: O(1) for each of them."""
-        event = received.event
-        if isinstance(event, c.JobEnded):
-            self.state.rhythms.pop(event.job, None)
-        elif isinstance(event, c.NodeUsage):
-            return list(self._judge(view, event))
+        match received.event:
+            case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
+                self.state.rhythms.pop(name, None)
+            case c.NodeUsage() as usage:
+                return list(self._judge(view, usage))
         return ()
 
     def _judge(self, view: ClusterView, usage: c.NodeUsage) -> Iterator[c.ClusterEvent]:
@@ -69,18 +69,18 @@ class Watcher:
             if job.phase is Phase.RUNNING and job.alive and job.plan is None and not self.state.awaits("job", name):
                 yield from self._found(job, self.state.rhythms[name], view.parameters.watch)
 
-    def _rhythm(self, job: Job, now_ms: int) -> Rhythm:
+    def _rhythm(self, job: Job, now_ms: int) -> JobRhythm:
         rhythms = self.state.rhythms
         rhythm = rhythms.get(job.name)
         if rhythm is None:
             if len(rhythms) >= RHYTHMS_KEPT:
                 del rhythms[next(iter(rhythms))]
-            rhythm = rhythms[job.name] = Rhythm(incarnation=job.incarnation, at_ms=now_ms, busy_ms=now_ms)
+            rhythm = rhythms[job.name] = JobRhythm(incarnation=job.incarnation, at_ms=now_ms, busy_ms=now_ms)
         elif rhythm.incarnation != job.incarnation:
             rhythm.restart(job.incarnation, now_ms)
         return rhythm
 
-    def _found(self, job: Job, rhythm: Rhythm, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
+    def _found(self, job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
         total = total_steps(job)
         is_done = total is not None and rhythm.step >= total
         idle, hung = _idle(rhythm, is_done=is_done), "" if is_done else _hung(rhythm)
@@ -103,7 +103,7 @@ class Watcher:
             yield reaction
 
 
-def _hung(rhythm: Rhythm) -> str:
+def _hung(rhythm: JobRhythm) -> str:
     if not rhythm.is_hung:
         return ""
     silent, allowed = rhythm.silent_ms / 1_000, rhythm.allowed_ms / 1_000
@@ -112,7 +112,7 @@ def _hung(rhythm: Rhythm) -> str:
     return f"no step for {silent:.0f} s, and {allowed:.0f} s would be usual; {uses}{longest}"
 
 
-def _idle(rhythm: Rhythm, *, is_done: bool) -> str:
+def _idle(rhythm: JobRhythm, *, is_done: bool) -> str:
     """Uses nothing although it may; a job in the middle of its steps hangs rather than idles."""
     if is_done and rhythm.unused_ms >= FINISHED_IDLE_MS:
         return f"it has made all {rhythm.step} steps, and uses no CPU for {rhythm.unused_ms / 1_000:.0f} s"
