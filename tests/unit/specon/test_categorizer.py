@@ -64,7 +64,10 @@ def test_a_clock_that_was_ahead_stops_nothing() -> None:
         for second in range(50):
             step(categorizer, loss(1 / (second + 1)), second + (ahead_s if second == 40 else 0))
     late = [
-        [sum(isinstance(each.event, GrowthMeasured) for each in step(one, loss(0.5), second)) for second in range(50, 150)]
+        [
+            sum(isinstance(each.event, GrowthMeasured) for each in step(one, loss(0.5), second))
+            for second in range(50, 150)
+        ]
         for one in (right, wrong, before)
     ]
 

@@ -228,7 +228,7 @@ def settle(view: Projection, job: Job) -> None:
 
 
 def cancel_if_free(view: Projection, job: Job, received: Received[Any]) -> None:
-    """A job that runs and is to be stopped, with nothing else in flight, gets a plan of its own."""
+    """A job that runs and must stop, with nothing else in flight, gets a plan of its own."""
     if not (job.cancel or job.reaction) or job.plan or not job.alive:
         return
     _stop_all(view, job, PlanKind.CANCEL, received)

@@ -281,7 +281,11 @@ class Categorizer:
             intervals.begin_again(at_ms, job.parameters.interval_ms)
             job.trend = None
         intervals.add(at_ms, value)
-        found = _watched(job, report, -value if job.rises else value, report.total)
+        if job.rises:
+            value = -value
+        if job.course is not None and job.course.passes(value):  # nearly every value
+            return decided
+        found = _watched(job, report, value, report.total)
         return [*decided, *found] if found else decided
 
 

@@ -131,12 +131,18 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
             total: The steps of the whole training, if they are known.
         """
         if self.ordinary is not None and value < self.ordinary:
-            self.held += 1
-            self.held_total += value
-            if self.held < THINNED_BY:
+            if self.passes(value):
                 return []
-            value, self.held, self.held_total = self.held_total / THINNED_BY, 0, 0.0
+            value, self.held, self.held_total = (self.held_total + value) / THINNED_BY, 0, 0.0
         return list(self._judge(step, value, total))
+
+    def passes(self, value: float) -> bool:
+        """Whether this value is ordinary and waits for others: nothing more must be done about it."""
+        if self.ordinary is None or not value < self.ordinary or self.held == THINNED_BY - 1:
+            return False
+        self.held += 1
+        self.held_total += value
+        return True
 
     def begin_incarnation(self) -> None:
         """What was found counts no longer for the process that runs now; it is said again if it still holds."""
