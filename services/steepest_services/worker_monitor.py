@@ -1,8 +1,9 @@
-"""The worker-monitor: turns heartbeats into facts and epochs, notices silence, writes the pool's clock, has its metrics.
+"""The worker-monitor: turns heartbeats into facts and epochs, notices silent nodes and jobs, writes the clock, has metrics.
 
 Reads: ``heartbeats``, ``cluster``
 Writes: ``cluster``: ``Tick``, ``NodeJoined``, ``NodeLost``, ``NodeUsage``, ``ReplicaStarted``,
-    ``CheckpointModeDeclared``, ``CheckpointVerified``, ``ReplicaStopped``, ``EpochMeasured``
+    ``CheckpointModeDeclared``, ``CheckpointVerified``, ``ReplicaStopped``, ``EpochMeasured``, ``FindingOpened``,
+    ``FindingEnded``, ``ReactionPlanned``
 Scales by: a pool
 """
 
@@ -14,6 +15,7 @@ from steepest.app.trace_export import trace_effectors
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman.profiler import Profiler
+from steepest.policies.watch.watcher import Watcher
 from steepest.pool_metrics.counters import PoolCounters
 from steepest.pool_metrics.effector import PoolMetrics
 from steepest.pool_metrics.gauges import PoolGauges
@@ -28,7 +30,7 @@ def build(context: ServiceContext) -> Service:
     traces = trace_effectors(context.settings.tracing.endpoint)
     return Service(
         name="worker-monitor",
-        cluster_deciders=(Silence,),
+        cluster_deciders=(Silence, Watcher),
         stream_deciders=(Facts, Profiler),
         effectors=lambda held: (
             Ticker(context.clock),

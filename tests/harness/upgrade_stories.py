@@ -90,6 +90,11 @@ def ticks(first: int, last: int) -> list[Event]:
     return [c.Tick(counted_ms=1_000 * second) for second in range(first, last)]
 
 
+def unused(*jobs: str) -> Event:
+    """The jobs use no CPU."""
+    return c.NodeUsage(node="n1", used=Resources(), jobs=dict.fromkeys(jobs, 0))
+
+
 TICKS = ticks(100, 100 + LATER_TICKS)
 CONVERGED = c.Category.CONVERGED
 FLOWCON = c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True, interval_ms=5_000)))
@@ -224,6 +229,22 @@ CASES = {
         decided=is_a(c.GoalReached, job="b"),
         later=[event for tick in TICKS for event in (tick, grown("a"))],
         wanted=is_a(c.GoalReached, job="a"),
+    ),
+    "watcher": Case(
+        decider="watcher",
+        passed_over=is_a(c.FindingOpened, job="a"),
+        before=[
+            joined("n1"),
+            *(event for job in "ab" for event in running(job, "n1")),
+            *(
+                event
+                for second in range(1, 400, 100)
+                for event in (c.Tick(counted_ms=1_000 * second), unused("a", "b"))
+            ),
+        ],
+        decided=is_a(c.FindingOpened, job="b"),
+        later=[event for tick in ticks(400, 400 + LATER_TICKS) for event in (tick, unused("a"))],
+        wanted=is_a(c.FindingOpened, job="a"),
     ),
     "worker-monitor-silence": Case(
         decider="worker-monitor-silence",

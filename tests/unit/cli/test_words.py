@@ -67,6 +67,20 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a has reached its goal (no improvement): it saves, and ends; 20 s of CPU time are saved",
     ),
     (
+        c.FindingOpened(job="a", incarnation=1, kind=c.FindingKind.HUNG, why="no step for 70 s"),
+        "a hangs: no step for 70 s",
+    ),
+    (
+        c.FindingEnded(job="a", incarnation=1, kind=c.FindingKind.SPIKE, why="its loss is back at 1"),
+        "a has a spike no longer: its loss is back at 1",
+    ),
+    (
+        c.ReactionPlanned(
+            job="a", incarnation=1, kind=c.FindingKind.HUNG, restarts=True, reason="hung: no step for 70 s"
+        ),
+        "a is stopped, and starts again: hung: no step for 70 s",
+    ),
+    (
         c.EpochMeasured(
             job="a", incarnation=2, epoch=3, epoch_ms=41_000, epoch_bytes=1_500_000, read_bytes=4_500_000, ended_ms=9
         ),

@@ -30,7 +30,8 @@ def test_only_decisions_and_ends_have_several_writers() -> None:
     """Policies share plans and rejections, worker-monitor and migrator ends of processes, operator and migrator of nodes.
 
     The migrator names the processes that it has ended because the log had lost their starts, the worker-monitor all others;
-    and the nodes that a Kubernetes cluster has removed. Every other event has one writer.
+    and the nodes that a Kubernetes cluster has removed.
+    The categorizer finds what losses show, the watcher what use shows. Every other event has one writer.
     """
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
     assert shared == {
@@ -40,6 +41,8 @@ def test_only_decisions_and_ends_have_several_writers() -> None:
         c.LimitsPlanned,
         c.ReplicaStopped,
         c.NodeGone,
+        c.FindingOpened,
+        c.FindingEnded,
     }
 
 

@@ -118,6 +118,9 @@ CPU = Amount(amounts.CPU)
 MEMORY = Amount(amounts.MEMORY)
 """Memory in MiB."""
 
+REACTIONS = ("notify", "restart", "fail")
+"""What may be done about a finding."""
+
 SPAN = Amount(amounts.SPAN)
 """A span of time in milliseconds."""
 

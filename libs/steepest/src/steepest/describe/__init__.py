@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from steepest.describe import forecasts
+from steepest.describe import findings, forecasts
 from steepest.describe.masking import masked
 from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
@@ -402,6 +402,7 @@ def _after(step: int | None) -> str:
 
 
 _SENTENCES: Mapping[type, Callable[[Any], str]] = {
+    **findings.SENTENCES,
     **forecasts.SENTENCES,
     c.LogOpened: _log_opened,
     c.PoolConfigured: _pool_configured,

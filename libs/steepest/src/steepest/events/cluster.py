@@ -33,7 +33,19 @@ from steepest.events.forecasts import (
     PredictionMethod,
     RunTimePredicted,
 )
-from steepest.events.growth import Category, CategoryChanged, GoalReached, GrowthMeasured, ReallocationRequested
+from steepest.events.growth import (
+    Category,
+    CategoryChanged,
+    FindingEnded,
+    FindingKind,
+    FindingOpened,
+    GoalReached,
+    GrowthMeasured,
+    Reaction,
+    ReactionPlanned,
+    Reactions,
+    ReallocationRequested,
+)
 from steepest.events.outcomes import (
     CheckpointSaved,
     JobAdmitted,
@@ -95,6 +107,9 @@ ClusterEvent = (
     | JobCancelRequested
     | GrowthMeasured
     | GoalReached
+    | FindingOpened
+    | FindingEnded
+    | ReactionPlanned
     | EpochMeasured
     | RunTimePredicted
     | OverheadPredicted
@@ -137,6 +152,9 @@ __all__ = [
     "ClusterEvent",
     "EpochMeasured",
     "FairStanding",
+    "FindingEnded",
+    "FindingKind",
+    "FindingOpened",
     "Goal",
     "GoalReached",
     "GrowthList",
@@ -179,6 +197,9 @@ __all__ = [
     "PredictedSpan",
     "PredictionMethod",
     "PreemptionSeen",
+    "Reaction",
+    "ReactionPlanned",
+    "Reactions",
     "ReallocationRequested",
     "ReplicaAnswer",
     "ReplicaProgress",

@@ -1,4 +1,4 @@
-"""What follows from a job's losses: how much it still learns, its category, that it asks for another place, its goal."""
+"""What follows from a job's losses and use: its growth and category, its goal, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -79,3 +79,78 @@ class GoalReached(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     reason: Text
     value: float
     cpu_ms_saved: Millis | None = None
+
+
+class FindingKind(enum.StrEnum):
+    """What may be found. ``docs/watching.md`` has the rule of each, and how often it is wrong."""
+
+    DIVERGED = "diverged"  # its training loss is not finite, or above its start for long
+    LOST = "lost"  # it learned, and lost most of that
+    STUCK = "stuck"  # it never learned
+    PLATEAU = "plateau"  # it learned, and has not for long
+    SPIKE = "spike"  # its loss is far above its own scale
+    HUNG = "hung"  # it makes no step for much longer than it ever took
+    IDLE = "idle"  # it holds its place and uses nothing
+
+
+class Reaction(enum.StrEnum):
+    """What to do about a finding."""
+
+    NOTIFY = "notify"
+    RESTART = "restart"  # from its newest checkpoint, a few times
+    FAIL = "fail"
+
+
+class Reactions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do about a job that holds its place without effect; None: as the pool says.
+
+    Attributes:
+        diverged: A restart would go on from what has diverged, so that it is not one of them.
+        idle: Likewise.
+    """
+
+    hung: Reaction | None = None
+    diverged: Reaction | None = None
+    idle: Reaction | None = None
+
+
+class FindingOpened(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """Something is wrong with a job, until ``FindingEnded`` or its next incarnation.
+
+    Attributes:
+        since: The step since when, for what is found in losses; None: no step is known.
+        since_ms: The counted time since when, for what is found in use.
+        why: A sentence for people, with the figures that they can check.
+        figures: The rule's figures, by name: what was measured, and the bars that it passed.
+    """
+
+    job: Name
+    incarnation: Count
+    kind: FindingKind
+    since: Count | None = None
+    since_ms: Count | None = None
+    why: Text
+    figures: dict[str, float] = {}
+
+
+class FindingEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """It is over: the job has recovered."""
+
+    job: Name
+    incarnation: Count
+    kind: FindingKind
+    why: Text
+
+
+class ReactionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """The job is stopped because of a finding, as its user or the pool has asked for.
+
+    Attributes:
+        restarts: Whether it waits for a place again afterwards; else it has failed.
+    """
+
+    job: Name
+    incarnation: Count
+    kind: FindingKind
+    restarts: bool
+    reason: Text

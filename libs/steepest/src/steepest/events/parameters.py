@@ -9,6 +9,7 @@ import msgspec
 
 from steepest.events.common import Count, Name, Positive, Priority
 from steepest.events.dragon_parameters import DragonParameters
+from steepest.events.growth import Reaction
 
 
 class Normalisation(enum.StrEnum):
@@ -255,6 +256,19 @@ class PreemptionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     max_suspensions: Count = 5
 
 
+class WatchParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the pool does about findings of jobs that do not say it themselves (:mod:`steepest.policies.watch`).
+
+    Attributes:
+        restarts: Restarts of a job because of findings; after so many it has failed.
+    """
+
+    hung: Reaction = Reaction.NOTIFY
+    diverged: Reaction = Reaction.NOTIFY
+    idle: Reaction = Reaction.NOTIFY
+    restarts: Count = 3
+
+
 class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that deciders of a pool need to know beside what happens.
 
@@ -281,3 +295,4 @@ class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     preemption: PreemptionLimits = PreemptionLimits()
     pickyman: PickyManParameters = PickyManParameters()
     dragon: DragonParameters = DragonParameters()
+    watch: WatchParameters = WatchParameters()

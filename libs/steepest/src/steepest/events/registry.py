@@ -264,6 +264,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "profiler": (c.EpochMeasured,),
         "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
+        "categorizer, watcher": (c.FindingOpened, c.FindingEnded),
+        "watcher": (c.ReactionPlanned,),
         "placer": (c.RetryPlanned, c.JobAdmitted, c.JobEnded),
         "placer, gang-scheduler": (c.JobRejected,),
         "placer, gang-scheduler, preemption-planner, steepest-planner": (c.PlacementPlanned,),

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text
+from steepest.events.growth import Reactions
 
 MOST_REPLICAS = 10_000
 """Replicas of a role."""
@@ -110,6 +111,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         data_bytes: Size of the data set that each epoch reads.
         goal: When it has learned enough and ends as finished; None: once its process says so.
         deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
+        reactions: What to do about findings of it.
         node_rule: Which nodes each of its replicas may be placed on; None: those without taints. It says nothing of its
             pods, whose own tolerations and selectors it is read from.
     """
@@ -141,6 +143,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     goal: Goal | None = None
     deadline_ms: Positive | None = None
     node_rule: NodeRule | None = None
+    reactions: Reactions = Reactions()
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

@@ -18,11 +18,13 @@ from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
+from steepest.policies.watch.watcher import Watcher
 
 CLUSTER_DECIDERS: Mapping[str, Any] = {
     kind.name: kind
     for kind in (
         Silence,
+        Watcher,
         Placer,
         GangScheduler,
         GoalWatcher,

@@ -12,7 +12,7 @@ from itertools import product
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
-from steepest.events.cluster import GrowthList, MoveKind, Outcome, Overhead
+from steepest.events.cluster import FindingKind, GrowthList, MoveKind, Outcome, Overhead
 from steepest.view.plans import AT, MOVES
 from steepest.view.state import MOVING, PlanKind, PlanStatus
 
@@ -131,6 +131,15 @@ class PoolCounters:
             "Jobs that wait for a place again after they stopped; `charged`: it counts against the job's retries.",
             "charged",
         )
+        self.findings = counter(
+            "findings",
+            "Findings about running jobs, by kind: see docs/watching.md. Rising `hung` or `idle`: jobs hold their places"
+            " without effect; `steepest jobs` names them, and `submit --on-hung restart` deals with them.",
+            "kind",
+        )
+        self.reactions = counter(
+            "reactions", "Jobs that were stopped because of a finding, by its kind and what followed.", "kind", "then"
+        )
         self.goals = counter("goals_reached", "Jobs that were ended because they had reached their goal.")
         self.goals_saved = counter(
             "goals_saved_cpu_seconds",
@@ -190,6 +199,8 @@ class PoolCounters:
             self.efficiency.labels(pool, listed.value)
         for predicted in (CPU_TIME, RUN_TIME, *Overhead):
             self.prediction_errors.labels(pool, str(predicted))
+        for finding in FindingKind:
+            self.findings.labels(pool, finding.value)
         self.wait_seconds.labels(pool, "default")
         for metric in (self.t90_seconds, self.lateness, self.resumptions, self.stays, self.goals, self.goals_saved):
             metric.labels(pool)

@@ -68,6 +68,8 @@ class PoolMetrics(Effector):
             c.LimitsRefused: self._limit_refused,
             c.RetryPlanned: self._retry,
             c.GoalReached: self._goal,
+            c.FindingOpened: self._found,
+            c.ReactionPlanned: self._reaction,
             c.JobPlaced: self._placed,
             c.JobEnded: self._ended,
             c.JobRejected: self._ended,
@@ -173,6 +175,14 @@ class PoolMetrics(Effector):
         event: c.GoalReached = received.event
         self._counters.goals.labels(self._pool).inc()
         self._counters.goals_saved.labels(self._pool).inc((event.cpu_ms_saved or 0) / 1000)
+
+    def _found(self, _: ClusterView, received: Received[Any]) -> None:
+        event: c.FindingOpened = received.event
+        self._counters.findings.labels(self._pool, event.kind.value).inc()
+
+    def _reaction(self, _: ClusterView, received: Received[Any]) -> None:
+        event: c.ReactionPlanned = received.event
+        self._counters.reactions.labels(self._pool, event.kind.value, "restart" if event.restarts else "fail").inc()
 
     def _overhead(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.OverheadMeasured = received.event

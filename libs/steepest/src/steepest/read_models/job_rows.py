@@ -65,6 +65,7 @@ class JobRow(msgspec.Struct, kw_only=True):
         deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
         measured: Whether its growth was measured, so that ``category`` means something.
         limited: Whether a limit was ever planned for this incarnation.
+        findings: What is wrong with it, a sentence for each kind.
         goal_reached: The part of its goal because of which it was stopped, in words; empty: none.
         cpu_ms_saved: CPU time that it still needed then up to its announced end.
     """
@@ -106,6 +107,7 @@ class JobRow(msgspec.Struct, kw_only=True):
     checkpoint_step: int | None
     exit_status: int | None
     reason: str
+    findings: dict[str, str]
     goal_reached: str
     cpu_ms_saved: int | None
     plan: str | None
@@ -179,6 +181,7 @@ def job_row(
         checkpoint_step=job.checkpoint.step if job.checkpoint else None,
         exit_status=job.exit_status,
         reason=job.stop_reason,
+        findings={kind.value: found.why for kind, found in job.findings.items()},
         goal_reached=job.goal_reached,
         cpu_ms_saved=job.cpu_ms_saved,
         plan=job.plan,

@@ -24,6 +24,7 @@ from steepest.describe import (
     sentence,
     span,
 )
+from steepest.describe.findings import FOUND
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
@@ -306,7 +307,8 @@ def _does(view: ClusterView, job: Job, why_there: str) -> str:
         case Phase.WAITING | Phase.SUSPENDED:
             return f"{job.name} is {_queued(job)}: {'; '.join(_why_waiting(view, job))}"
         case Phase.RUNNING:
-            return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {why_there}"
+            wrong = "".join(f"; it {FOUND[kind]}: {found.why}" for kind, found in job.findings.items())
+            return f"{job.name} runs on {job.node}{_limited(job)}{_growth(job)}; {why_there}{wrong}"
         case _:
             return f"{job.name} has stopped; whether it starts again is not decided yet"
 

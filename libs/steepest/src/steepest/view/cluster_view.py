@@ -16,6 +16,7 @@ from steepest.events import cluster as c
 from steepest.events.received import ID, PREVIOUS, DecisionId, Received
 from steepest.events.registry import FLAGS, READS
 from steepest.view.folds import (
+    fold_findings,
     fold_forecasts,
     fold_gone,
     fold_jobs,
@@ -31,6 +32,7 @@ from steepest.view.state import ViewState
 _HANDLERS = {
     **fold_pool.HANDLERS,
     **fold_jobs.HANDLERS,
+    **fold_findings.HANDLERS,
     **fold_forecasts.HANDLERS,
     **fold_plans.HANDLERS,
     **fold_transitions.HANDLERS,

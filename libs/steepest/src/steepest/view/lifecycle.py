@@ -67,6 +67,7 @@ def end(view: Projection, job: Job, outcome: c.Outcome, reason: str, received: R
     job.alive = False
     job.replicas, job.made_room_for = [], ()
     job.limit = None
+    job.findings = {}
     job.outcome = outcome
     job.stop_reason = reason
     job.ended_ms = received.at_ms
@@ -90,8 +91,14 @@ def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None =
     fold_forecasts.begin_incarnation(job)
     fold_progress.resume(job)
     forget_stop(job)
+    forget_findings(job)
     if plan is not None and job.spec.is_gang:
         gangs.begin(job, plan)
+
+
+def forget_findings(job: Job) -> None:
+    """The job has no process any more, or another one: what was wrong with the one before is over."""
+    job.findings, job.reaction, job.restarts = {}, "", False
 
 
 def forget_stop(job: Job) -> None:
@@ -221,8 +228,8 @@ def settle(view: Projection, job: Job) -> None:
 
 
 def cancel_if_free(view: Projection, job: Job, received: Received[Any]) -> None:
-    """A cancel of a job that runs, with nothing else in flight, becomes a plan of its own."""
-    if not job.cancel or job.plan or not job.alive:
+    """A job that runs and must stop, with nothing else in flight, gets a plan of its own."""
+    if not (job.cancel or job.reaction) or job.plan or not job.alive:
         return
     _stop_all(view, job, PlanKind.CANCEL, received)
 

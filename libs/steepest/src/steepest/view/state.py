@@ -11,6 +11,7 @@ import msgspec
 
 from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
+from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.progress_state import EpochsSeen, Forecast, Progress
@@ -164,6 +165,10 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         cancel: The request that asked to stop it for good.
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
+        findings: What is wrong with its incarnation, by kind.
+        reaction: Why it is stopped because of one; empty: it is not.
+        restarts: Whether it waits for a place again then.
+        restarted: Restarts because of findings so far.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
         held_ms: For how long it held places, up to when it gave them back last.
@@ -215,6 +220,10 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     plan: str | None = None
     cancel: str | None = None
     goal_reached: str = ""
+    findings: dict[FindingKind, FindingOpened] = {}
+    reaction: str = ""
+    restarts: bool = False
+    restarted: int = 0
     cpu_ms_saved: int | None = None
     retries_used: int = 0
     retries_held: int = 0

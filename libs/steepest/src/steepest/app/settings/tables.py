@@ -77,5 +77,8 @@ EXAMPLES: dict[str, object] = {
     "parameters.preempt": False,
     "parameters.min_run_ms": 60_000,
     "parameters.max_suspensions": 5,
+    "parameters.on_hung": "notify",
+    "parameters.on_diverged": "notify",
+    "parameters.on_idle": "notify",
 }
 """Of settings whose default is no value."""

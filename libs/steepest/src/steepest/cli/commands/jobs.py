@@ -180,6 +180,8 @@ def _cells(row: JobRow) -> list[Cell]:
     style = OUTCOMES[Outcome(row.outcome)] if row.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     left = row.remaining_ms
     reason = "" if row.reason == phase else row.reason
+    if row.findings:
+        reason = "; ".join(f"{kind}: {why}" for kind, why in row.findings.items())
     return [
         row.job,
         row.node or "",
@@ -198,7 +200,7 @@ def _cells(row: JobRow) -> list[Cell]:
         "" if row.running_ms is None else span(row.running_ms),
         f"{row.queue_position}/{row.queue_length}" if row.queue_position else "",
         row.what,
-        (row.waits_because if row.queue_position else reason, "red" if row.outcome == "failed" else ""),
+        (row.waits_because if row.queue_position else reason, "red" if row.outcome == "failed" or row.findings else ""),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, MEMORY, SPAN, json_option, remote_options
+from steepest.cli.options import CPU, MEMORY, REACTIONS, SPAN, json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--deadline", type=SPAN, help="Say in what time from now it should end, like 2h; it ends no job.")
 @click.option("--until", metavar="CONDITION", help="Finish it once an interval's mean is there: 'loss<0.1'.")
 @click.option("--patience", type=click.IntRange(1), help="Finish it after so many intervals without a better mean.")
+@click.option("--on-hung", type=click.Choice(REACTIONS), help="Do this once it hangs; default: as the pool says.")
+@click.option("--on-diverged", type=click.Choice(REACTIONS), help="Do this once its loss diverges; likewise.")
+@click.option("--on-idle", type=click.Choice(REACTIONS), help="Do this once it uses nothing for long; likewise.")
 @click.option("--env", multiple=True, metavar="K=V", help="Set a variable of its environment. Repeat it.")
 @click.option(
     "--workdir", type=click.Path(file_okay=False, path_type=Path), help="Run it in this folder; default: here."

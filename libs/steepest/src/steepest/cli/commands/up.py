@@ -12,6 +12,7 @@ import click
 
 from steepest.cli.options import (
     KINDS,
+    REACTIONS,
     SPAN,
     NodeType,
     config_option,
@@ -152,6 +153,9 @@ CORES_SHARE = 0.8
 @click.option("--preempt/--no-preempt", default=None, help="Suspend less urgent jobs, under priority (no).")
 @click.option("--min-run", type=SPAN, help="Suspend no job that has run for less than this (1min).")
 @click.option("--max-suspensions", type=click.IntRange(0), help="Suspend no job more often than this (5).")
+@click.option("--on-hung", type=click.Choice(REACTIONS), help="Do this about a job that hangs (notify).")
+@click.option("--on-diverged", type=click.Choice(REACTIONS), help="Do this about one whose loss diverges (notify).")
+@click.option("--on-idle", type=click.Choice(REACTIONS), help="Do this about one that uses nothing for long (notify).")
 @click.option(
     "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
 )
@@ -219,6 +223,7 @@ def flags_of(
         "parameters.preempt": options["preempt"],
         "parameters.min_run_ms": options["min_run"],
         "parameters.max_suspensions": options["max_suspensions"],
+        **{f"parameters.{name}": options[name] for name in ("on_hung", "on_diverged", "on_idle")},
         "parameters.queue_limits": options["queue_limits"],
         "services.only": options["services"],
         "services.scale": options["scales"],

@@ -16,6 +16,7 @@ from steepest.cli.jobs.goal_option import goal_of
 from steepest.errors import InputError
 from steepest.events.cluster import JobSpec
 from steepest.events.common import CheckpointMode
+from steepest.events.growth import Reaction
 from steepest.view.spec_rules import what_is_wrong
 
 LONGEST_NUMBER = 9
@@ -37,6 +38,9 @@ def spec_of(
     deadline: int | None = None,
     until: str | None = None,
     patience: int | None = None,
+    on_hung: str | None = None,
+    on_diverged: str | None = None,
+    on_idle: str | None = None,
     **fields: Any,
 ) -> JobSpec:
     """What a file and the options beside it ask for. Paths are made absolute: the job runs where its user meant.
@@ -55,6 +59,9 @@ def spec_of(
         deadline: Milliseconds in which it should end.
         until: A condition on its evaluation function that ends it.
         patience: Intervals without a better mean that end it.
+        on_hung: What to do once it hangs.
+        on_diverged: Once its loss diverges.
+        on_idle: Once it uses nothing for long.
         fields: Other fields of the description, as they are.
 
     Raises:
@@ -62,6 +69,8 @@ def spec_of(
         UsageError: A variable is none, a role is not there, or the folder is not.
     """
     spec = base or JobSpec(command=())
+    asked = {"hung": on_hung, "diverged": on_diverged, "idle": on_idle}
+    on = {kind: Reaction(reaction) for kind, reaction in asked.items() if reaction}
     folder = (workdir or Path(spec.working_dir or "")).absolute()
     changes: dict[str, Any] = {
         **fields,
@@ -72,6 +81,7 @@ def spec_of(
         **({"metrics_folder": str(metrics_folder.absolute())} if metrics_folder else {}),
         **({"deadline_ms": deadline} if deadline else {}),
         **_urgency(priority),
+        **({"reactions": msgspec.structs.replace(spec.reactions, **on)} if on else {}),
         **({"goal": goal} if (goal := goal_of(until, patience, fields.get("metric", spec.metric))) else {}),
     }
     for name in changes["env"]:

@@ -47,6 +47,9 @@ EVENT_STYLES = {
     c.TransitionFailed: "red",
     c.JobRejected: "red",
     c.GoalReached: "green",
+    c.FindingOpened: "red",
+    c.FindingEnded: "green",
+    c.ReactionPlanned: "red",
     c.JobEnded: "dim",
 }
 """The events in words, with their colours: decisions stand out. Changes of category are to be seen at the jobs."""

@@ -12,7 +12,8 @@ from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.tree import ParameterSettings, Settings
 from steepest.cli.pool.stored_pool import look
 from steepest.cli.printing.output import tell
-from steepest.events.parameters import Normalisation, PoolParameters, PreemptionLimits, QueueParameters
+from steepest.events.growth import Reaction
+from steepest.events.parameters import Normalisation, PoolParameters, PreemptionLimits, QueueParameters, WatchParameters
 from steepest.policies.named import named, orders_by_run_time, under
 from steepest.view.cluster_view import ClusterView
 
@@ -53,6 +54,7 @@ def _changed(stated: PoolParameters, asked: ParameterSettings) -> PoolParameters
         placement=asked.placement or before.placement,
         queueing=_queueing(before.queueing, asked),
         preemption=_preemption(before.preemption, asked),
+        watch=_watch(before.watch, asked),
     )
 
 
@@ -68,6 +70,12 @@ def _preemption(before: PreemptionLimits, asked: ParameterSettings) -> Preemptio
     """What protects jobs from suspensions."""
     changes = {"min_run_ms": asked.min_run_ms, "max_suspensions": asked.max_suspensions}
     return msgspec.structs.replace(before, **{name: new for name, new in changes.items() if new is not None})
+
+
+def _watch(before: WatchParameters, asked: ParameterSettings) -> WatchParameters:
+    """What is done about findings of jobs."""
+    changes = {"hung": asked.on_hung, "diverged": asked.on_diverged, "idle": asked.on_idle}
+    return msgspec.structs.replace(before, **{kind: Reaction(new) for kind, new in changes.items() if new is not None})
 
 
 def _note_uncounted_traffic(settings: Settings, parameters: PoolParameters) -> None:

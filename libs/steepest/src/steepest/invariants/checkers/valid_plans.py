@@ -44,7 +44,7 @@ class ValidPlans(Checker):
                 event.plan not in self._folds.steps.plans
             ):
                 self._void[event.plan] = self._why_void(event)
-            case c.JobCancelRequested() | c.GoalReached():
+            case c.JobCancelRequested() | c.GoalReached() | c.ReactionPlanned():
                 self._cancels[event.job] = None
             case c.StepBegun():
                 self._check(event, received.offset)

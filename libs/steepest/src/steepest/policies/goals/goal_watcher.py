@@ -6,7 +6,6 @@ whose losses cannot be read has no intervals, and so reaches no goal; it trains 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -14,16 +13,11 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.events.registry import SINCE
+from steepest.policies import rising
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 from steepest.view.state import Job, Phase
-
-RISES = re.compile(
-    r"(^|[^a-z])(m?acc(uracy)?|auc|auroc|bleu|dice|em|f\d|m?ap|m?iou|mcc|mrr|ndcg|prec(ision)?|psnr|r2|recall|return|reward"
-    r"|rouge|score|ssim|top_?\d)([^a-z]|$)"
-)
-"""Names, in small letters, of evaluation functions that are the better the larger they are, where a goal does not say."""
 
 
 class BestMean(msgspec.Struct):
@@ -68,7 +62,7 @@ class GoalWatcher:
         return ()
 
     def _judge(self, view: ClusterView, job: Job, goal: c.Goal, mean: float) -> Sequence[c.GoalReached]:
-        rises = goal.above is not None or (goal.below is None and RISES.search(job.spec.metric.lower()) is not None)
+        rises = goal.above is not None or (goal.below is None and rising.rises(job.spec.metric))
         behind = self._intervals_behind(job.name, mean, rises=rises)
         reason = _reached(job.spec.metric, goal, mean, behind)
         is_open = job.alive and not job.cancel and not self.state.awaits("job", job.name)

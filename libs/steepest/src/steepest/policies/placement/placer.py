@@ -291,11 +291,12 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         return c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
     if job.phase is not Phase.STOPPED:
         return None
-    why = _why_stopped(job)
-    charged = _is_charged(job)
+    why = job.reaction or _why_stopped(job)
+    charged = not job.reaction and _is_charged(job)
     is_hopeless = job.stop_code in HOPELESS or (job.stop_code == c.StepFailure.NO_SUCH_JOB and view.has(PLACES_END))
     is_lost = job.stop_code == c.StepFailure.CHECKPOINT_REFUSED and job.refusals >= CHECKPOINT_TRIES
-    if is_lost or is_hopeless or (charged and job.retries_used >= job.spec.retries):
+    is_given_up = job.reaction and not job.restarts
+    if is_given_up or is_lost or is_hopeless or (charged and job.retries_used >= job.spec.retries):
         return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
     return c.RetryPlanned(

@@ -28,20 +28,31 @@ and is otherwise the same (:mod:`steepest.policies.specon.trend`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured, LogOpened, ReallocationRequested
-from steepest.events.loss import JobUnwatched, JobWatched, LossEvent, LossReported
+from steepest.events.cluster import (
+    Category,
+    CategoryChanged,
+    FindingEnded,
+    FindingOpened,
+    GrowthMeasured,
+    LogOpened,
+    ReallocationRequested,
+)
+from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
 from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
 from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, STATE_IS_BOUNDED
+from steepest.policies import rising
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE, Intervals
 from steepest.policies.specon.trend import Trend
+from steepest.policies.watch.loss_course import LossChange, LossWatch
 
 Out = Sequence[Decision]
 NOTHING: Out = ()
@@ -69,6 +80,8 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         sequences: The highest sequence number seen of each source.
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
+        course: What its losses show beyond growth; None before the first.
+        rises: Whether the metric is better when it is larger.
         restate: Whether to state its category at its next interval even if it does not change.
         renamed_from: Its category by another metric, of which the log has not heard yet that it counts no longer.
         flags: Of the pool, as the newest ``JobWatched`` says.
@@ -85,6 +98,8 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     sequences: dict[str, int] = {}
     intervals: Intervals | None = None
     trend: Trend | None = None
+    course: LossWatch | None = None
+    rises: bool = False
     restate: bool = False
     renamed_from: Category | None = None
     flags: tuple[int, ...] = ()
@@ -157,6 +172,8 @@ class Categorizer:
         elif self._is_new(job, received.headers):
             if isinstance(event, JobWatched):
                 self._watch(job, event, received.at_ms)
+            elif isinstance(event, LossDiverged):
+                return self._not_finite(job, event)
             elif isinstance(event, JobUnwatched):
                 del self.state.jobs[event.job]
         return NOTHING
@@ -172,6 +189,7 @@ class Categorizer:
             parameters=event.parameters,
             flags=event.flags,
             watched_ms=received.at_ms,
+            rises=rising.rises(event.metric),
         )
         if self._is_new(job, received.headers):
             self.state.jobs[event.job] = job
@@ -223,14 +241,22 @@ class Categorizer:
         if job.intervals is not None and event.metric != job.metric:
             job.renamed_from = job.renamed_from or job.category
             job.intervals, job.trend, job.category = None, None, Category.PROGRESSING
+            job.course, job.rises = None, rising.rises(event.metric)
         elif job.intervals is not None:
             job.intervals.resize(job.parameters.interval_ms, event.parameters.interval_ms)
+        if job.course is not None and event.incarnation > job.incarnation:
+            job.course.begin_incarnation()
         job.pool = event.pool
         job.metric = event.metric
         job.incarnation = event.incarnation
         job.parameters = event.parameters
         job.flags = event.flags
         job.watched_ms = at_ms
+
+    def _not_finite(self, job: JobState, event: LossDiverged) -> Out:
+        if event.metric != job.metric or event.incarnation < job.incarnation:
+            return NOTHING
+        return _watched(job, event, math.nan, None)
 
     def _count(self, job: JobState, report: LossReported, at_ms: int) -> Out:
         if report.metric != job.metric or report.split != "train":
@@ -245,7 +271,7 @@ class Categorizer:
         intervals = job.intervals
         if intervals is None:
             job.intervals = Intervals.begin(at_ms, value, job.parameters.interval_ms)
-            return NOTHING
+            return _watched(job, report, -value if job.rises else value, report.total)
         decided = NOTHING
         if at_ms > intervals.end_ms:
             if intervals.count:
@@ -255,7 +281,36 @@ class Categorizer:
             intervals.begin_again(at_ms, job.parameters.interval_ms)
             job.trend = None
         intervals.add(at_ms, value)
-        return decided
+        if job.rises:
+            value = -value
+        if job.course is not None and job.course.passes(value):  # nearly every value
+            return decided
+        found = _watched(job, report, value, report.total)
+        return [*decided, *found] if found else decided
+
+
+def _watched(job: JobState, report: LossReported | LossDiverged, value: float, total: int | None) -> Out:
+    """What a value shows beyond growth; one that should rise is negated."""
+    course = job.course
+    if course is None:
+        course = job.course = LossWatch()
+    changes = course.add(float(course.count if report.step is None else report.step), value, total)
+    return [Decision(job.pool, _finding(report, change)) for change in changes] if changes else NOTHING
+
+
+def _finding(report: LossReported | LossDiverged, change: LossChange) -> FindingOpened | FindingEnded:
+    job, incarnation = report.job, report.incarnation
+    if change.is_over:
+        return FindingEnded(job=job, incarnation=incarnation, kind=change.kind, why=change.why)
+    since = max(0, int(change.since))
+    return FindingOpened(
+        job=job,
+        incarnation=incarnation,
+        kind=change.kind,
+        since=since,
+        why=change.why,
+        figures={name: float(value) for name, value in change.figures.items()},
+    )
 
 
 def _falls_back(job: JobState, intervals: Intervals, at_ms: int) -> bool:

@@ -85,6 +85,9 @@ def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
     job.retries_held += 1
     job.refusals += job.stop_code == c.StepFailure.CHECKPOINT_REFUSED
     job.not_before_counted_ms = event.not_before_ms
+    if job.reaction:
+        job.restarted += 1
+        lifecycle.forget_findings(job)
     job.phase = Phase.WAITING
     job.nodes = ()
     view.jobs.update(job)

@@ -71,6 +71,7 @@ def _suspended(view: Projection, event: c.JobSuspended, received: Received[Any])
     if plan.room_for and plan.room_for not in job.made_room_for:
         job.made_room_for = (*job.made_room_for, plan.room_for)[-ROOM_FOR_KEPT:]
     lifecycle.forget_stop(job)
+    lifecycle.forget_findings(job)
     view.jobs.update(job)
     return True
 

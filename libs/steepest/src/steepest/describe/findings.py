@@ -1,0 +1,39 @@
+"""Sentences for what is found about jobs that train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from steepest.events import cluster as c
+
+FOUND: Mapping[c.FindingKind, str] = {
+    c.FindingKind.DIVERGED: "diverges",
+    c.FindingKind.LOST: "has lost what it learned",
+    c.FindingKind.STUCK: "learns nothing",
+    c.FindingKind.PLATEAU: "is on a plateau",
+    c.FindingKind.SPIKE: "has a spike",
+    c.FindingKind.HUNG: "hangs",
+    c.FindingKind.IDLE: "is idle",
+}
+"""What a job with a finding does, in words."""
+
+
+def _found(event: c.FindingOpened) -> str:
+    return f"{event.job} {FOUND[event.kind]}: {event.why}"
+
+
+def _found_over(event: c.FindingEnded) -> str:
+    return f"{event.job} {FOUND[event.kind]} no longer: {event.why}"
+
+
+def _reaction(event: c.ReactionPlanned) -> str:
+    what = "is stopped, and starts again" if event.restarts else "is stopped, and has failed"
+    return f"{event.job} {what}: {event.reason}"
+
+
+SENTENCES: Mapping[type, Callable[[Any], str]] = {
+    c.FindingOpened: _found,
+    c.FindingEnded: _found_over,
+    c.ReactionPlanned: _reaction,
+}

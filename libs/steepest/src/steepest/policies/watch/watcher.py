@@ -1,0 +1,139 @@
+"""The watcher: finds jobs that hang or idle, and does about a finding what its user or the pool asks for.
+
+What losses show is found where they are read, by the categorizer (:mod:`steepest.policies.watch.loss_course`). Hung,
+diverged and idle jobs hold their places without effect: these findings may have a reaction; by default they only notify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from steepest.events import cluster as c
+from steepest.events.parameters import WatchParameters
+from steepest.events.received import Received
+from steepest.policies.unread import AwaitsDecisions
+from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm
+from steepest.view.cluster_view import ClusterView
+from steepest.view.progress import total_steps
+from steepest.view.state import Job, Phase
+
+RHYTHMS_KEPT = 20_000
+"""Jobs that are remembered; beyond, the one that was heard of first goes."""
+
+
+class WatcherState(AwaitsDecisions):
+    """The rhythm of each job that runs or has run, by name."""
+
+    rhythms: dict[str, JobRhythm] = msgspec.field(default_factory=dict)
+
+
+class Watcher:
+    """Answers ``NodeUsage`` with what is found of the jobs on the node, and with reactions."""
+
+    name = "watcher"
+    logic = 1
+    reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded, c.JobRejected})
+    state_type = WatcherState
+
+    def __init__(self, state: WatcherState | None = None) -> None:
+        self.state = state or WatcherState()
+
+    def reconsider(self, event: c.ClusterEvent) -> None:
+        """See ``ClusterDecider.reconsider``: the node's next usage is judged again."""
+
+    def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
+        """Judge the jobs of a node. Work: O(1) for each of them."""
+        match received.event:
+            case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
+                self.state.rhythms.pop(name, None)
+            case c.NodeUsage() as usage:
+                return list(self._judge(view, usage))
+        return ()
+
+    def _judge(self, view: ClusterView, usage: c.NodeUsage) -> Iterator[c.ClusterEvent]:
+        running = {name: job for name in usage.jobs if (job := view.jobs.get(name)) is not None}
+        for name, job in running.items():
+            rhythm = self._rhythm(job, view.counted_ms)
+            if job.phase is Phase.RUNNING and job.alive and job.plan is None:
+                limit_m = None if job.limit is None else job.limit.in_force_m
+                rhythm.use(usage.jobs[name], limit_m, view.counted_ms)
+            else:
+                rhythm.pass_over(view.counted_ms)
+        for found in usage.progress:
+            known = self.state.rhythms.get(found.job)
+            if known is not None and known.incarnation == found.incarnation:
+                known.hear(found.step, (found.epoch, found.loss))
+        for name, job in running.items():
+            if job.phase is Phase.RUNNING and job.alive and job.plan is None and not self.state.awaits("job", name):
+                yield from self._found(job, self.state.rhythms[name], view.parameters.watch)
+
+    def _rhythm(self, job: Job, now_ms: int) -> JobRhythm:
+        rhythms = self.state.rhythms
+        rhythm = rhythms.get(job.name)
+        if rhythm is None:
+            if len(rhythms) >= RHYTHMS_KEPT:
+                del rhythms[next(iter(rhythms))]
+            rhythm = rhythms[job.name] = JobRhythm(incarnation=job.incarnation, at_ms=now_ms, busy_ms=now_ms)
+        elif rhythm.incarnation != job.incarnation:
+            rhythm.restart(job.incarnation, now_ms)
+        return rhythm
+
+    def _found(self, job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
+        total = total_steps(job)
+        is_done = total is not None and rhythm.step >= total
+        idle, hung = _idle(rhythm, is_done=is_done), "" if is_done else _hung(rhythm)
+        for kind, why in ((c.FindingKind.HUNG, hung), (c.FindingKind.IDLE, idle)):
+            if why and kind not in job.findings:
+                figures = {"silent_ms": float(round(rhythm.silent_ms)), "unused_ms": float(rhythm.unused_ms)}
+                if kind is c.FindingKind.HUNG:
+                    figures["allowed_ms"] = float(round(rhythm.allowed_ms))
+                since = max(0, rhythm.at_ms - int(rhythm.silent_ms if kind is c.FindingKind.HUNG else rhythm.unused_ms))
+                yield c.FindingOpened(
+                    job=job.name, incarnation=job.incarnation, kind=kind, since_ms=since, why=why, figures=figures
+                )
+            elif not why and kind in job.findings:
+                over = "it makes steps again" if kind is c.FindingKind.HUNG else "it uses the CPU again"
+                yield c.FindingEnded(job=job.name, incarnation=job.incarnation, kind=kind, why=over)
+            elif why and (reaction := _reaction(job, job.findings[kind], parameters)) is not None:
+                yield reaction
+        diverged = job.findings.get(c.FindingKind.DIVERGED)
+        if diverged is not None and (reaction := _reaction(job, diverged, parameters)) is not None:
+            yield reaction
+
+
+def _hung(rhythm: JobRhythm) -> str:
+    if not rhythm.is_hung:
+        return ""
+    silent, allowed = rhythm.silent_ms / 1_000, rhythm.allowed_ms / 1_000
+    uses = "it uses no CPU" if rhythm.unused_ms else "it uses CPU"
+    longest = f"; its longest silence was {rhythm.gaps.longest / 1_000:.0f} s" if rhythm.gaps.count else ""
+    return f"no step for {silent:.0f} s, and {allowed:.0f} s would be usual; {uses}{longest}"
+
+
+def _idle(rhythm: JobRhythm, *, is_done: bool) -> str:
+    """Uses nothing although it may; a job in the middle of its steps hangs rather than idles."""
+    if is_done and rhythm.unused_ms >= FINISHED_IDLE_MS:
+        return f"it has made all {rhythm.step} steps, and uses no CPU for {rhythm.unused_ms / 1_000:.0f} s"
+    if not rhythm.begun and rhythm.unused_ms >= IDLE_MS:
+        return f"it uses no CPU for {rhythm.unused_ms / 1_000:.0f} s, and has made no step"
+    return ""
+
+
+def _reaction(job: Job, found: c.FindingOpened, parameters: WatchParameters) -> c.ReactionPlanned | None:
+    if job.reaction or job.cancel:
+        return None
+    wanted: c.Reaction = getattr(job.spec.reactions, found.kind.value) or getattr(parameters, found.kind.value)
+    if wanted is c.Reaction.NOTIFY:
+        return None
+    restarts = wanted is c.Reaction.RESTART and job.restarted < parameters.restarts
+    if restarts and found.kind is c.FindingKind.DIVERGED:
+        restarts = job.checkpoint is None or job.checkpoint.step < (found.since or 0)
+    return c.ReactionPlanned(
+        job=job.name,
+        incarnation=job.incarnation,
+        kind=found.kind,
+        restarts=restarts,
+        reason=f"{found.kind.value}: {found.why}",
+    )

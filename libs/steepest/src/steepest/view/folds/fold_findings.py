@@ -1,0 +1,49 @@
+"""Folds what is wrong with jobs into a view: findings of the newest incarnation, and the stop that one of them causes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steepest.events import cluster as c
+from steepest.events.received import Received
+from steepest.view import lifecycle
+from steepest.view.folds.handlers import Handlers
+from steepest.view.projection import Projection
+from steepest.view.state import Job, Phase
+
+
+def _opened(view: Projection, event: c.FindingOpened, _: Received[Any]) -> bool:
+    job = _of(view, event)
+    if job is None or event.kind in job.findings:
+        return False
+    job.findings = {**job.findings, event.kind: event}
+    return True
+
+
+def _over(view: Projection, event: c.FindingEnded, _: Received[Any]) -> bool:
+    job = _of(view, event)
+    if job is None or event.kind not in job.findings:
+        return False
+    job.findings = {kind: found for kind, found in job.findings.items() if kind is not event.kind}
+    return True
+
+
+def _reaction(view: Projection, event: c.ReactionPlanned, received: Received[Any]) -> bool:
+    """Stop the job; how it goes on is judged once its process is gone."""
+    job = _of(view, event)
+    if job is None or not job.alive or job.cancel or job.reaction or event.kind not in job.findings:
+        return False
+    job.reaction, job.restarts = event.reason, event.restarts
+    lifecycle.cancel_if_free(view, job, received)
+    view.jobs.update(job)
+    return True
+
+
+def _of(view: Projection, event: c.FindingOpened | c.FindingEnded | c.ReactionPlanned) -> Job | None:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
+        return None
+    return job
+
+
+HANDLERS: Handlers = {c.FindingOpened: _opened, c.FindingEnded: _over, c.ReactionPlanned: _reaction}

@@ -1,0 +1,179 @@
+"""Jobs that hang or idle are found by their own rhythm and use, and stopped where their user asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import checkpoint, submitted
+from tests.harness.system.driver import DeciderDriver
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.growth import FindingKind, Reaction, Reactions
+from steepest.policies.placement.placer import Placer
+from steepest.policies.watch.watcher import Watcher
+from steepest.view.state import Phase
+
+RESTART = Reactions(hung=Reaction.RESTART)
+
+
+class Pool(DeciderDriver):
+    """Job ``a`` runs on node ``w1``, whose use is reported every second."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.watcher = Watcher()
+        super().__init__(Placer(), self.watcher, w1=4_000)
+        self.fold(submitted("a", **spec))
+        self.carry_out("a")
+        self.steps = 0
+
+    def trains(self, *gaps_s: float, cpu_m: int = 900, total: int | None = None) -> list[c.ClusterEvent]:
+        """Steps after these gaps, each of which is used as said; what the watcher decides meanwhile."""
+        before = len(self.decided)
+        for gap_s in gaps_s:
+            self.passes(gap_s, cpu_m)
+            self.steps += 1
+            found = c.ReplicaProgress(job="a", incarnation=self.job("a").incarnation, step=self.steps, total=total)
+            self.uses(cpu_m, found)
+        return self.found_since(before)
+
+    def passes(self, seconds: float, cpu_m: int) -> list[c.ClusterEvent]:
+        """Time in which it makes no step."""
+        before = len(self.decided)
+        left_ms = round(1_000 * seconds)
+        while left_ms > 0:
+            self.tick(min(left_ms, 5_000))
+            self.uses(cpu_m)
+            left_ms -= 5_000
+        return self.found_since(before)
+
+    def uses(self, cpu_m: int, *progress: c.ReplicaProgress) -> None:
+        """The node reports its use."""
+        self.fold(c.NodeUsage(node="w1", used=Resources(cpu_m=cpu_m), jobs={"a": cpu_m}, progress=progress))
+
+    def found_since(self, before: int) -> list[c.ClusterEvent]:
+        """What the watcher decided."""
+        kinds = (c.FindingOpened, c.FindingEnded, c.ReactionPlanned)
+        return [event for event in self.decided[before:] if isinstance(event, kinds)]
+
+
+def test_a_job_that_stands_still_is_hung_after_its_own_longest_silence() -> None:
+    """A steady job of a second a step, after 50 typical gaps; once it goes on, that is over."""
+    pool = Pool()
+    assert pool.trains(*[1.0] * 40) == []
+    assert pool.passes(40, cpu_m=0) == []
+    (found,) = pool.passes(30, cpu_m=0)
+    assert isinstance(found, c.FindingOpened)
+    assert (found.kind, list(pool.job("a").findings)) == (FindingKind.HUNG, [FindingKind.HUNG])
+    assert "uses no CPU" in found.why
+    (over,) = pool.trains(1.0, 1.0)
+    assert isinstance(over, c.FindingEnded)
+    assert pool.job("a").findings == {}
+
+
+def test_a_job_that_is_busy_is_given_half_an_hour() -> None:
+    """A deadlock that spins looks like work, and so does an evaluation."""
+    pool = Pool()
+    pool.trains(*[1.0] * 40)
+    assert pool.passes(1_700, cpu_m=900) == []
+    (found,) = pool.passes(200, cpu_m=900)
+    assert isinstance(found, c.FindingOpened)
+    assert found.kind is FindingKind.HUNG
+
+
+@given(long_s=st.integers(60, 900))
+def test_a_silence_as_long_as_one_before_is_no_hang(long_s: int) -> None:
+    """Evaluations and refills come again."""
+    pool = Pool()
+    pool.trains(*[1.0] * 25, float(long_s), *[1.0] * 25)
+    assert pool.passes(2.9 * long_s, cpu_m=0) == []
+
+
+def test_a_limit_slows_the_clock() -> None:
+    """A job that may use a fiftieth of its most is silent for fifty times as long."""
+    pool = Pool()
+    pool.trains(*[1.0] * 40)
+    limits = (c.JobLimit(job="a", incarnation=1, cpu_m=18),)
+    because = c.LimitsBecause(rule="test")
+    pool.fold(c.LimitsPlanned(plan="l", node="w1", limits=limits, because=because))
+    pool.fold(c.LimitsApplied(plan="l", job="a", incarnation=1, node="w1", cpu_m=18))
+    assert pool.job("a").limit is not None
+    assert pool.passes(1_500, cpu_m=18) == []
+
+
+def test_a_job_that_was_never_seen_to_train_is_not_hung() -> None:
+    """Its output may be unreadable; without any use it is idle, and once it uses something it is not."""
+    pool = Pool()
+    assert pool.passes(7_200, cpu_m=500) == []
+    (found,) = pool.passes(310, cpu_m=0)
+    assert isinstance(found, c.FindingOpened)
+    assert found.kind is FindingKind.IDLE
+    (over,) = pool.passes(5, cpu_m=500)
+    assert isinstance(over, c.FindingEnded)
+
+
+def test_a_job_that_has_done_all_its_steps_and_stays_is_idle() -> None:
+    """After a minute: it holds its place in vain."""
+    pool = Pool()
+    pool.trains(*[1.0] * 30, total=30)
+    (found,) = pool.passes(70, cpu_m=0)
+    assert isinstance(found, c.FindingOpened)
+    assert (found.kind, "all 30 steps" in found.why) == (FindingKind.IDLE, True)
+
+
+def test_a_hung_job_is_restarted_as_its_user_asks_for() -> None:
+    """It is stopped, costs no retry, waits for a place, and its findings are over; after three times it has failed."""
+    pool = Pool(reactions=RESTART)
+    for restarts in range(3):
+        pool.steps = 0
+        pool.trains(*[1.0] * 40)
+        opened, reaction = pool.passes(120, cpu_m=0)[:2]
+        assert isinstance(opened, c.FindingOpened)
+        assert isinstance(reaction, c.ReactionPlanned)
+        assert reaction.restarts
+        pool.carry_out("a")
+        assert pool.job("a").phase is Phase.WAITING
+        pool.tick(60_000)
+        pool.carry_out("a")
+        job = pool.job("a")
+        assert (job.phase, job.incarnation, job.retries_used, job.restarted) == (
+            Phase.RUNNING,
+            2 + restarts,
+            0,
+            restarts + 1,
+        )
+        assert (job.findings, job.reaction) == ({}, "")
+    pool.steps = 0
+    pool.trains(*[1.0] * 40)
+    pool.passes(120, cpu_m=0)
+    pool.carry_out("a")
+    job = pool.job("a")
+    assert (job.phase, job.outcome, job.stop_reason[:4]) == (Phase.ENDED, c.Outcome.FAILED, "hung")
+
+
+@pytest.mark.parametrize(("saved_at", "restarts"), [(None, True), (50, True), (150, False)])
+def test_a_job_that_diverged_goes_on_only_from_before_that(saved_at: int | None, restarts: bool) -> None:  # noqa: FBT001
+    """With a checkpoint from after it a restart would diverge again: it has failed."""
+    pool = Pool(reactions=Reactions(diverged=Reaction.RESTART))
+    pool.trains(1.0)
+    if saved_at is not None:
+        saved = checkpoint(saved_at)
+        pool.fold(c.CheckpointVerified(job="a", incarnation=1, checkpoint=saved, node="w1"))
+    diverged = FindingKind.DIVERGED
+    pool.fold(c.FindingOpened(job="a", incarnation=1, kind=diverged, since=100, why="its loss is not finite"))
+    (reaction,) = pool.passes(1, cpu_m=900)
+    assert isinstance(reaction, c.ReactionPlanned)
+    assert (reaction.kind, reaction.restarts) == (diverged, restarts)
+
+
+@pytest.mark.parametrize("events", [[], [Reaction.NOTIFY]])
+def test_by_default_a_finding_only_notifies(events: Sequence[Reaction]) -> None:
+    """The job runs on."""
+    pool = Pool(reactions=Reactions(hung=events[0]) if events else Reactions())
+    pool.trains(*[1.0] * 40)
+    assert [type(each) for each in pool.passes(300, cpu_m=0)] == [c.FindingOpened]
+    assert pool.job("a").alive
