@@ -22,7 +22,7 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.LogOpened(epoch="e1"), "the log begins (epoch e1)"),
     (
         c.PoolConfigured(parameters=PoolParameters(moves=False)),
-        "parameters in force: α 0.01, interval 30 s, placement spread, a tick every 1.0 s, no moves",
+        "parameters in force: policy spread, queue fifo, interval 30 s, placement spread, a tick every 1.0 s",
     ),
     (
         c.PoolConfigured(
@@ -31,8 +31,8 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
             )
         ),
         (
-            "parameters in force: α fitted to each job, interval 30 s, placement spread, a tick every 1.0 s, "
-            "limits by FlowCon (α 0.03 a second, interval 30 s)"
+            "parameters in force: policy specon+flowcon, queue fifo, interval 30 s, placement spread, α fitted to each "
+            "job, FlowCon's α 0.03 a second, its interval 30 s, a tick every 1.0 s"
         ),
     ),
     (c.Tick(counted_ms=65_000), "the pool's clock is at 1 min 05 s"),

@@ -13,13 +13,12 @@ from typing import Any
 
 from steepest.describe import forecasts
 from steepest.describe.masking import masked
+from steepest.describe.rules import rules_in_force
 from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.events.dragon_parameters import DragonParameters
-from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
 
@@ -86,28 +85,8 @@ def _log_opened(event: c.LogOpened) -> str:
 
 
 def _pool_configured(event: c.PoolConfigured) -> str:
-    ours, specon = event.parameters, event.parameters.specon
-    alpha = f"α {specon.alpha:g}" if specon.threshold is Threshold.FIXED else "α fitted to each job"
-    moves = "" if ours.moves else ", no moves"
-    return (
-        f"parameters in force: {alpha}, interval {span(specon.interval_ms)}, "
-        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}{_flowcon(ours.flowcon)}{_dragon(ours.dragon)}"
-    )
-
-
-def _flowcon(flowcon: FlowConParameters) -> str:
-    if not flowcon.on:
-        return ""
-    return f", limits by FlowCon (α {flowcon.alpha:g} a {flowcon.per}, interval {span(flowcon.interval_ms)})"
-
-
-def _dragon(dragon: DragonParameters) -> str:
-    if not dragon.on:
-        return ""
-    return (
-        f", gangs by DRAGON {dragon.generation} "
-        f"(starving after {span(dragon.starving_ms)}, idle after {span(dragon.idle_ms)})"
-    )
+    ours = event.parameters
+    return f"parameters in force: {rules_in_force(ours)}, a tick every {span(ours.tick_ms)}"
 
 
 def _tick(event: c.Tick) -> str:

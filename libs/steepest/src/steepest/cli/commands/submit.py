@@ -45,6 +45,8 @@ STEEPEST_CLIENT_TOKEN.
 
 ARRAY_MOST = 1_000
 
+ONE_CORE_M = 1_000
+
 MODES = ("on-request", "on-stop", "none")
 
 
@@ -57,7 +59,7 @@ MODES = ("on-request", "on-stop", "none")
     help="Read the job from a TOML or YAML file; options given here override it.",
 )
 @click.option("--name", help="Name the job; default: the script's name and four letters.")
-@click.option("--cpu", type=CPU, default="0.05", show_default=True, help="Reserve so much CPU: cores, or 50m.")
+@click.option("--cpu", type=CPU, help="Reserve so much CPU, and start as many threads: cores, or 50m (one core).")
 @click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
 @click.option("--checkpoint", type=click.Choice(MODES), help="State how it can be saved; default: as its process says.")
 @click.option(
@@ -112,12 +114,16 @@ def submit(
     import asyncio
 
     from steepest.cli.jobs.job_names import name_for, why_not_found, with_python
+    from steepest.cli.jobs.job_options import with_cpu
 
     described = _described(file)
     given = {key: asked[key] for key in asked if described is None or _is_given(key)}
     spec = _spec_of(settings, described.spec if described else None, given)
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
+    if described is None and given["cpu"] is None:
+        usual_m = _usual_cpu(settings, spec)
+        jobs = [(each, with_cpu(spec, usual_m)) for each, spec in jobs]
     if settings.client.server:
         from steepest.cli.jobs.gateway_requests import submit_to_gateway
 
@@ -151,6 +157,19 @@ def _spec_of(settings: Settings, base: JobSpec | None, given: dict[str, Any]) ->
     base = base and msgspec.structs.replace(base, working_dir=None)
     spec = spec_of(base, **{**given, "workdir": None})
     return msgspec.structs.replace(spec, working_dir=None if folder is None else str(folder))
+
+
+def _usual_cpu(settings: Settings, spec: JobSpec) -> int:
+    """Millicores of a replica that asks for none: one core, or less where the nodes could not have all replicas then."""
+    if settings.client.server:
+        from steepest.cli.jobs.gateway_requests import node_sizes
+
+        sizes = node_sizes(settings)
+    else:
+        installation = settings.folder.read()
+        nodes = installation.nodes_of(settings.pool or installation.pool_of_queue(spec.queue))
+        sizes = [node.capacity.cpu_m for node in nodes]
+    return max(1, min(ONE_CORE_M, max(sizes), sum(sizes) // spec.world)) if sizes else ONE_CORE_M
 
 
 def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:

@@ -90,6 +90,11 @@ def spec_of(
     return _checked_spec(spec)
 
 
+def with_cpu(spec: JobSpec, cpu_m: int) -> JobSpec:
+    """The description with another request of each replica, where it names no roles."""
+    return msgspec.structs.replace(spec, requests=msgspec.structs.replace(spec.requests, cpu_m=cpu_m))
+
+
 def _urgency(priority: str | None) -> dict[str, Any]:
     """A number is a priority; anything else may be the name of a class, which the pool's parameters know."""
     if priority is None:

@@ -126,7 +126,6 @@ def environment(
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
-        "VECLIB_MAXIMUM_THREADS": "1",  # macOS's
         **fence.environment(state, folder, order.spec, order.restore, addresses=order.addresses, gpus=order.gpus),
         **data,
     }
