@@ -118,6 +118,9 @@ CPU = Amount(amounts.CPU)
 MEMORY = Amount(amounts.MEMORY)
 """Memory in MiB."""
 
+GPUS = Amount(amounts.GPUS)
+"""GPUs in thousandths."""
+
 SPAN = Amount(amounts.SPAN)
 """A span of time in milliseconds."""
 

@@ -56,6 +56,10 @@ ENDED: Mapping[c.Outcome, str] = {
 """How a job ended, as the rest of a sentence about it."""
 
 
+ENDED_BY_USER = "cancelled"
+"""The reason of a cancellation that is nothing but one."""
+
+
 def ending(status: int | None) -> str:
     """How a process ended, by its exit status (minus the signal's number; None: it was not seen)."""
     if status is None:
@@ -137,12 +141,22 @@ def _rejected(event: c.JobRejected) -> str:
 
 
 def _cancel_requested(event: c.JobCancelRequested) -> str:
-    return f"{event.job}: cancellation requested"
+    return f"{event.job}: cancellation requested{f': {event.reason}' if event.reason else ''}"
+
+
+def _change_requested(event: c.JobChangeRequested) -> str:
+    held = "" if event.held is None else "it is held" if event.held else "it is released"
+    urgent = "" if event.priority is None else f"its priority is {event.priority_class or event.priority}"
+    return f"{event.job}: {', '.join(filter(None, (held, urgent))) or 'nothing changes'}"
+
+
+def _node_drained(event: c.NodeDrainRequested) -> str:
+    return f"node {event.node} {'is drained: it gets no more jobs' if event.drained else 'takes jobs again'}"
 
 
 def _ended(event: c.JobEnded) -> str:
     why = event.reason or (ending(event.exit_status) if event.exit_status else "")
-    reason = f": {why}" if why and event.outcome is not c.Outcome.CANCELLED else ""
+    reason = f": {why}" if why and why != ENDED_BY_USER else ""
     return f"{event.job} {ENDED[event.outcome]}{reason}"
 
 
@@ -396,6 +410,8 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.JobEnded: _ended,
     c.JobSubmitted: _submitted,
     c.JobCancelRequested: _cancel_requested,
+    c.JobChangeRequested: _change_requested,
+    c.NodeDrainRequested: _node_drained,
     c.GrowthMeasured: _growth,
     c.GoalReached: _goal,
     c.CategoryChanged: _category,

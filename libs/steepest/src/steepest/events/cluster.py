@@ -76,7 +76,16 @@ from steepest.events.plans import (
     TransitionPlanned,
     VictimSeen,
 )
-from steepest.events.requests import Goal, JobCancelRequested, JobSpec, JobSubmitted, Role, SuccessRule
+from steepest.events.requests import (
+    Goal,
+    JobCancelRequested,
+    JobChangeRequested,
+    JobSpec,
+    JobSubmitted,
+    NodeDrainRequested,
+    Role,
+    SuccessRule,
+)
 
 ClusterEvent = (
     LogOpened
@@ -93,6 +102,8 @@ ClusterEvent = (
     | JobEnded
     | JobSubmitted
     | JobCancelRequested
+    | JobChangeRequested
+    | NodeDrainRequested
     | GrowthMeasured
     | GoalReached
     | EpochMeasured
@@ -144,6 +155,7 @@ __all__ = [
     "GrowthSeen",
     "JobAdmitted",
     "JobCancelRequested",
+    "JobChangeRequested",
     "JobEnded",
     "JobLimit",
     "JobPlaced",
@@ -163,6 +175,7 @@ __all__ = [
     "MigrationPlanned",
     "MoveKind",
     "MoveOption",
+    "NodeDrainRequested",
     "NodeGone",
     "NodeJoined",
     "NodeLost",
