@@ -108,7 +108,8 @@ def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -
 
     This includes an interrupt of a process that was started with interrupts ignored, as shells start background jobs.
     """
-    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--job", f"followed-{number}"]
+    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--since", "0"]
+    command += ["--job", f"followed-{number}"]
     with ignored(signal.SIGINT), child(command) as follow:
         assert follow.stdout is not None
         system.submit(f"followed-{number}", *JOB, "--steps", "3")
@@ -123,7 +124,7 @@ def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -
 
 def test_a_reader_may_leave(system: RunningSystem) -> None:
     """``events`` piped into a program that exits early prints no error and exits with 0."""
-    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--all"]
+    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--all", "--since", "0"]
     with child(command) as follow:
         assert follow.stdout is not None
         assert follow.stderr is not None
