@@ -50,7 +50,10 @@ def test_every_command_helps_with_examples(name: str) -> None:
     [
         (["job"], "Error: No such command 'job' (see `steepest --help`)\n"),
         (["jobs", "--al"], "Error: No such option '--al'"),
-        (["cancel"], "Error: Missing argument 'JOB' (see `steepest cancel --help`)\n"),
+        (
+            ["cancel"],
+            "Error: name a job, a pattern like 'sweep-*', --array or --queue (see `steepest cancel --help`)\n",
+        ),
         (["submit", "--cpu", "much", "true"], "Error: Invalid value for '--cpu': 'much' is no amount of cpu"),
         (["submit", "--name", "My Job", "true"], "Error: 'My Job' is no name of a job"),
         (["submit", "--env", "novalue", "true"], "Error: --env novalue: write it like SEED=7"),

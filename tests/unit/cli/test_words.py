@@ -132,6 +132,15 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a is submitted, requesting 50m CPU for each of 2 replicas (worker): x",
     ),
     (c.JobCancelRequested(job="a", request="r"), "a: cancellation requested"),
+    (c.JobCancelRequested(job="a", request="r", reason="late"), "a: cancellation requested: late"),
+    (c.JobChangeRequested(job="a", request="r", held=True), "a: it is held"),
+    (c.JobChangeRequested(job="a", request="r", held=False, priority=7), "a: it is released, its priority is 7"),
+    (c.NodeDrainRequested(node="n1", request="r", drained=True), "node n1 is drained: it gets no more jobs"),
+    (c.NodeDrainRequested(node="n1", request="r", drained=False), "node n1 takes jobs again"),
+    (
+        c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85, reason="its time is over"),
+        "a was cancelled: its time is over",
+    ),
     (
         c.GrowthMeasured(
             job="a", interval=1, total=1.0, count=2, largest=1.0, first_ms=0, last_ms=1, category=c.Category.PROGRESSING

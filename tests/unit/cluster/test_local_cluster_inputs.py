@@ -110,6 +110,19 @@ async def test_libraries_get_the_threads_that_are_asked_for(
     assert cluster.files("a")[0].output.read_text() == f"{found}\n"
 
 
+async def test_a_job_may_print_to_a_terminal(cluster: LocalCluster) -> None:
+    """It is wide, and passes on what is printed as it is."""
+    code = """
+        import os, sys
+        print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty(), os.get_terminal_size().columns)
+        print("one\\rtwo")
+    """
+    await cluster.start(JOB, 1, "a", msgspec.structs.replace(python(code), tty=True), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+
+    assert cluster.files("a")[0].output.read_bytes() == b"True True False 200\none\rtwo\n"
+
+
 async def test_a_job_inherits_the_environment(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without control variables, which are its own and not what its user claims."""
     monkeypatch.setenv("STEEPEST_RESTORE", "of another job")

@@ -156,7 +156,8 @@ def _node_drained(event: c.NodeDrainRequested) -> str:
 
 def _ended(event: c.JobEnded) -> str:
     why = event.reason or (ending(event.exit_status) if event.exit_status else "")
-    reason = f": {why}" if why and why != ENDED_BY_USER else ""
+    was_asked = event.outcome is c.Outcome.CANCELLED and event.reason in {"", ENDED_BY_USER}
+    reason = f": {why}" if why and not was_asked else ""
     return f"{event.job} {ENDED[event.outcome]}{reason}"
 
 

@@ -96,6 +96,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         metric: The evaluation function's name in the output.
         log_format: The format of its printed lines.
         pattern: An RE2 expression that reads its printed lines, instead of a format; empty: none.
+        tty: Whether it prints to a pseudo-terminal: some progress bars print nothing into a file.
         metrics_folder: A folder of TensorBoard event files, or an MLflow store, that its losses are read from too.
         device: The device over MQTT that may report its losses; None: only the node where it runs.
         first_node: Where to place it first (a paired comparison needs the same start); later moves are free.
@@ -131,6 +132,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_format: Text = "auto"
     pattern: Text = ""
     metrics_folder: Text = ""
+    tty: bool = False
     first_node: Name | None = None
     device: Name | None = None
     roles: tuple[Role, ...] = ()

@@ -11,8 +11,8 @@ from sortedcontainers import SortedDict
 
 from steepest.events.cluster import Category
 from steepest.events.registry import GANGS_CHOOSE
-from steepest.view.holds import Holds
 from steepest.view.movable import immovable
+from steepest.view.orders.holds import Holds
 from steepest.view.queue import Queue
 from steepest.view.queue_use import QueueUse
 from steepest.view.state import Job, Phase, Plan

@@ -137,7 +137,7 @@ class Nodes:
         self._index(node)
 
     def drain(self, node: Node, *, drained: bool) -> None:
-        """No more jobs may come to a node, or they may again."""
+        """A node takes no more jobs, or takes them again."""
         node.drained = drained
         taints = tuple(taint for taint in node.taints if taint != DRAINED)
         node.taints = (*taints, DRAINED) if drained else taints

@@ -25,7 +25,7 @@ class Hold(enum.StrEnum):
     """Why a job is kept from starting."""
 
     NONE = ""
-    USER = "user"  # its user holds it; while it runs: it is to be suspended
+    USER = "user"  # its user holds it; while it runs: it must be suspended
     OTHERS = "others"  # it waits for the ends of other jobs
 
 

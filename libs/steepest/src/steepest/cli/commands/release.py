@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   steepest release mnist-3fa2
-  steepest release --array sweep       all of its jobs at once, also where it has a limit
+  steepest release --array sweep       all of its jobs, also where it has a limit
   steepest release --queue paper
 
 It ends what `hold` and `suspend` began. A job that waits for others (--after, --array N%M) waits no longer for them.

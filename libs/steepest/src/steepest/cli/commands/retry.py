@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  steepest retry mnist-3fa2            begins anew, as mnist-3fa2.2
+  steepest retry mnist-3fa2            begins again, as mnist-3fa2.2
   steepest retry 'sweep-*'             those that failed or were cancelled
 
 The same command runs again from its beginning, with the options that it was submitted with. A job begins as a new one, with
@@ -85,5 +85,5 @@ async def _submission(log: Log, pool: StoredPool, job: Job) -> JobSubmitted:
     if await log.begin(pool.at) <= job.submitted_offset:
         event = await first(log, {pool.at: job.submitted_offset}, found, 10.0)
     if event is None:
-        raise InputError(f"the log no longer has the submission of {job.name}", hint="submit it anew")
+        raise InputError(f"the log no longer has the submission of {job.name}", hint="submit it again")
     return event

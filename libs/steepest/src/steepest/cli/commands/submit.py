@@ -114,6 +114,7 @@ MODES = ("on-request", "on-stop", "none")
     type=click.Path(dir_okay=False, path_type=Path),
     help="Use this interpreter; default: this shell's python.",
 )
+@click.option("--tty/--no-tty", default=False, help="Let it print to a terminal: some progress bars need one.")
 @click.option("--export", is_flag=True, help="Give it this shell's environment, instead of that of `steepest up`.")
 @click.option("--array", type=ArrayType(), metavar="N[%M]", help="Submit N jobs, NAME-0, NAME-1, ...; M at a time.")
 @click.option("--image", default="", help="Run it in this container image, where nodes are Docker engines.")
@@ -158,6 +159,8 @@ def submit(
             give(remote if array else remote[0])
         sys.exit(max(_status(answer) for answer in remote))
     settings = _in_pool_of(settings, spec)
+    if spec.tty and _in_containers(settings, spec):
+        raise click.UsageError("--tty is for jobs that are processes of this machine")
     if python is not None or not _in_containers(settings, spec):
         command = with_python(spec.command, python)
         if command != spec.command:

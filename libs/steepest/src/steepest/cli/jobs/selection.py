@@ -53,12 +53,12 @@ def is_pattern(name: str) -> bool:
     return any(letter in name for letter in "*?[")
 
 
-class _Named(Protocol):
+class _HasName(Protocol):
     @property
     def name(self) -> str: ...
 
 
-N = TypeVar("N", bound=_Named)
+N = TypeVar("N", bound=_HasName)
 
 
 def matching(jobs: Iterable[N], pattern: str) -> list[N]:

@@ -184,6 +184,7 @@ def _message(folder: IncarnationFolder, order: ProcessLaunch, program: str) -> d
         "boot": order.boot,
         "cgroup": str(order.cgroup) if order.cgroup else None,
         "share": order.share,
+        "tty": order.spec.tty,
     }
 
 

@@ -13,7 +13,7 @@ from steepest.describe.units import span
 from steepest.events import cluster as c
 from steepest.policies.placement.preemption import suspension
 from steepest.view.cluster_view import ClusterView
-from steepest.view.holds import overdue_ms
+from steepest.view.orders.holds import overdue_ms
 from steepest.view.state import Hold, Job, Phase
 from steepest.view.validity import void_transition
 

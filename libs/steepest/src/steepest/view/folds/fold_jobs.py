@@ -16,7 +16,7 @@ from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_C
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
-from steepest.view.holds import hold_of
+from steepest.view.orders.holds import hold_of
 from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
