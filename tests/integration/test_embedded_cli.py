@@ -23,7 +23,7 @@ from steepest.log.base import NewRecord
 from steepest.log.files.file_log import FileLog
 from steepest.testing.contracts import contract_job
 
-QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--alpha", "0.05")
+QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--policy", "specon", "--alpha", "0.05")
 JOB = (sys.executable, contract_job.__file__)
 LINEAR = (sys.executable, "-m", "steepest_lab.jobs.linear", "--work", "0.05")
 
