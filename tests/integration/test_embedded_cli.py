@@ -250,7 +250,7 @@ def test_a_job_larger_than_every_node_is_refused_immediately(system: RunningSyst
 
     assert refused.returncode == 2
     assert refused.stderr == (
-        "Error: the job asks for 9000m CPU, more than any node has; ask for less: the largest, a, has 800m CPU\n"
+        "Error: the job asks for 9000m CPU, more than any node has; ask for less CPU: the largest, a, has 800m CPU\n"
     )
     assert system.call("explain", "giant").returncode == 2
 

@@ -85,7 +85,7 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
         return
     pool, progress = asyncio.run(look_at_progress(settings))
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-    rows = _rows(pool, shown, progress)
+    rows = rows_of(pool, shown, progress)
     if as_json:
         give(rows)
         return
@@ -102,7 +102,8 @@ def _of_gateway(settings: Settings, *, show_all: bool, as_json: bool) -> None:
     give(rows) if as_json else _show(rows)
 
 
-def _rows(pool: StoredPool, shown: Sequence[Job], progress: Mapping[str, NewestReport]) -> list[JobRow]:
+def rows_of(pool: StoredPool, shown: Sequence[Job], progress: Mapping[str, NewestReport]) -> list[JobRow]:
+    """These jobs as rows."""
     from steepest.read_models.job_rows import job_row
 
     standing = _standing(pool)
@@ -180,7 +181,7 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
         while True:
             pool, progress = await look_at_progress(settings)
             shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-            rows = [_cells(row) for row in _rows(pool, shown, progress)]
+            rows = [_cells(row) for row in rows_of(pool, shown, progress)]
             live.update(drawn(COLUMNS, rows, GIVING_WAY, terminal.width), refresh=True)
             await asyncio.sleep(WATCH_EVERY_S)
 

@@ -149,7 +149,7 @@ def submit(
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
     if described is None and given["cpu"] is None:
-        usual_m = _usual_cpu(settings, spec)
+        usual_m = usual_cpu(settings, spec)
         jobs = [(each, with_cpu(spec, usual_m)) for each, spec in jobs]
     if settings.client.server:
         from steepest.cli.jobs.gateway_requests import submit_to_gateway
@@ -158,7 +158,7 @@ def submit(
         if as_json:
             give(remote if array else remote[0])
         sys.exit(max(_status(answer) for answer in remote))
-    settings = _in_pool_of(settings, spec)
+    settings = in_pool_of(settings, spec)
     if spec.tty and _in_containers(settings, spec):
         raise click.UsageError("--tty is for jobs that are processes of this machine")
     if python is not None or not _in_containers(settings, spec):
@@ -170,7 +170,7 @@ def submit(
         tell(f"the running system has other values of {others}; --export gives the job yours", err=True)
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
         tell(f"Warning: {why}; submitted all the same", err=True)
-    answers = asyncio.run(_ask(settings, jobs, wait=wait, talk=not as_json))
+    answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json))
     if as_json:
         give(answers if array else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
@@ -190,7 +190,7 @@ def _spec_of(settings: Settings, base: JobSpec | None, given: dict[str, Any]) ->
     return msgspec.structs.replace(spec, working_dir=None if folder is None else str(folder))
 
 
-def _usual_cpu(settings: Settings, spec: JobSpec) -> int:
+def usual_cpu(settings: Settings, spec: JobSpec) -> int:
     """Millicores of a replica that asks for none: one core, or less where the nodes could not have all replicas then."""
     if settings.client.server:
         from steepest.cli.jobs.gateway_requests import node_sizes
@@ -203,7 +203,7 @@ def _usual_cpu(settings: Settings, spec: JobSpec) -> int:
     return max(1, min(ONE_CORE_M, max(sizes), sum(sizes) // spec.world)) if sizes else ONE_CORE_M
 
 
-def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
+def in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
     """The settings with the pool of the job's queue, unless a pool is named."""
     import msgspec
 
@@ -269,7 +269,7 @@ Answer = dict[str, object]
 """What became of one job's request, for programs: the job, the request, and the fields of its outcome."""
 
 
-async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
+async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
