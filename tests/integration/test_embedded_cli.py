@@ -182,10 +182,12 @@ def test_a_second_system_is_refused(system: RunningSystem) -> None:
 
 def test_a_missing_script_causes_a_warning_and_fails_by_name(system: RunningSystem, tmp_path: Path) -> None:
     """The warning comes immediately, the job fails with what the interpreter says, and nothing else is touched."""
-    done = system.call("submit", "--wait", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path)
+    done = system.call(
+        "submit", "--wait", "--force", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path
+    )
 
     warning, printed = done.stderr.splitlines()
-    assert warning == f"Warning: there is no script {tmp_path / 'nowhere.py'}; submitted all the same"
+    assert warning == f"Warning: there is no script {tmp_path / 'nowhere.py'}"
     assert printed.startswith("lost printed: ")
     assert printed.endswith("No such file or directory")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "lost failed: it exited with status 2")
@@ -193,7 +195,9 @@ def test_a_missing_script_causes_a_warning_and_fails_by_name(system: RunningSyst
 
 def test_a_program_that_is_not_there_fails_at_its_start(system: RunningSystem) -> None:
     """A retry would not help, so the job is not retried, and the reason names the program."""
-    done = system.call("submit", "--wait", "--name", "no-program", "--retries", "3", "--", "no-such-program-anywhere")
+    done = system.call(
+        "submit", "--wait", "--force", "--name", "no-program", "--retries", "3", "--", "no-such-program-anywhere"
+    )
 
     assert done.returncode == 1
     assert "there is no program 'no-such-program-anywhere'" in done.stdout.splitlines()[-1]

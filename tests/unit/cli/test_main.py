@@ -48,7 +48,10 @@ def test_every_command_helps_with_examples(name: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (["job"], "Error: No such command 'job' (see `steepest --help`)\n"),
+        (["job"], "Error: No such command 'job'; did you mean jobs? (see `steepest --help`)\n"),
+        (["sumbit"], "Error: No such command 'sumbit'; did you mean submit? (see `steepest --help`)\n"),
+        (["ps"], "Error: No such command 'ps'; did you mean jobs? (see `steepest --help`)\n"),
+        (["xyzzy"], "Error: No such command 'xyzzy' (see `steepest --help`)\n"),
         (["jobs", "--al"], "Error: No such option '--al'"),
         (
             ["cancel"],

@@ -176,3 +176,25 @@ def test_another_priority(folder: StateFolder) -> None:
 
     assert (jobs["a"].spec.priority, jobs["a"].spec.priority_class) == (100, "high")
     assert (jobs["b"].spec.priority, jobs["b"].spec.priority_class) == (-3, "")
+
+
+def test_the_state_folder_above_is_found(folder: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As git finds its own: from a folder below that of the installation."""
+    root = folder.root.rename(folder.root.with_name(".steepest"))
+    (below := root.parent / "src" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(below)
+    done = CliRunner().invoke(main, ["jobs"], prog_name="steepest")
+
+    assert done.exit_code == 0
+    assert "sweep-1" in done.stdout
+    monkeypatch.chdir("/")
+    assert "no state folder at .steepest" in CliRunner().invoke(main, ["jobs"], prog_name="steepest").stderr
+
+
+def test_a_script_that_is_not_there_is_refused(folder: StateFolder) -> None:
+    """Unless its user insists."""
+    call_of = ("submit", "--name", "x", "--", "python", "nowhere.py")
+    refused = call(folder, *call_of)
+    assert refused.exit_code == 2
+    assert "nowhere.py; --force submits it all the same" in refused.stderr
+    assert call(folder, "submit", "--force", *call_of[1:]).exit_code == 0

@@ -60,6 +60,9 @@ COLUMNS = (
 GIVING_WAY = ("what", "#between", "#due", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
 """What a narrow terminal shows less of, the least important first."""
 
+KILLED = ("it was killed by signal 9", "it exited with status 137")
+OUT_OF_MEMORY = ": perhaps by the kernel, because memory was short"
+
 WATCH_EVERY_S = 1.0
 
 
@@ -195,7 +198,7 @@ def _cells(row: JobRow) -> list[Cell]:
     phase = row.outcome or row.phase
     style = OUTCOMES[Outcome(row.outcome)] if row.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     left = row.remaining_ms
-    reason = "" if row.reason == phase else row.reason
+    reason = "" if row.reason == phase else f"{row.reason}{OUT_OF_MEMORY if row.reason in KILLED else ''}"
     return [
         row.job,
         row.node or "",

@@ -119,6 +119,7 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--array", type=ArrayType(), metavar="N[%M]", help="Submit N jobs, NAME-0, NAME-1, ...; M at a time.")
 @click.option("--image", default="", help="Run it in this container image, where nodes are Docker engines.")
 @click.option("--device", help="Name the MQTT device that trains it and reports its losses.")
+@click.option("--force", is_flag=True, help="Submit it also where its program or script is not there.")
 @click.option("--wait/--no-wait", default=False, help="Wait for its end; exit with 1 if it did not finish.")
 @json_option
 @click.argument("command", nargs=-1)
@@ -130,6 +131,7 @@ def submit(
     python: Path | None,
     export: bool,
     array: tuple[int, int | None] | None,
+    force: bool,
     wait: bool,
     as_json: bool,
     **asked: Any,
@@ -169,7 +171,9 @@ def submit(
     if not export and (others := differing_names(settings.folder, spec.env)):
         tell(f"the running system has other values of {others}; --export gives the job yours", err=True)
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
-        tell(f"Warning: {why}; submitted all the same", err=True)
+        if not force:
+            raise click.UsageError(f"{why}; --force submits it all the same")
+        tell(f"Warning: {why}", err=True)
     answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json))
     if as_json:
         give(answers if array else answers[0])

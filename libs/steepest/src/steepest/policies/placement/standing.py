@@ -158,7 +158,11 @@ def _short(requests: Resources, slots: Slots) -> str:
         **{name: Resources(extended=((name, amount),)) for name, amount in requests.extended},
     }
     short = [name for name, part in parts.items() if not any(fitting(part, free) for free in slots.free.values())]
-    return f": {' and '.join(short)} are short" if short[1:] else f": {short[0]} is short" if short else ""
+    if not short:
+        return ""
+    most = max((free.all_gpus_m for free in slots.free.values()), default=0) / 1000
+    gpus = f" (at most {most:g} are free on a node)" if "GPUs" in short else ""
+    return f": {' and '.join(short)} {'are' if short[1:] or gpus else 'is'} short{gpus}"
 
 
 def _starts(view: ClusterView, queued: Sequence[Job]) -> Mapping[str, int]:
