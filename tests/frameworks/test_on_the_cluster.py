@@ -24,7 +24,20 @@ SIZES = {"pytorch": "20", "lightning": "40", "huggingface": "8", "keras": "60"}
 
 # With a high α a job counts as converged soon after its first losses, and all of them begin on one node; so the other
 # one, which stands idle, is the better place (Algorithm 4).
-OPTIONS = ("--interval", "500ms", "--heartbeat", "250ms", "--alpha", "0.9", "--node", "first=1.2", "--node", "second=1")
+OPTIONS = (
+    "--interval",
+    "500ms",
+    "--heartbeat",
+    "250ms",
+    "--policy",
+    "specon",
+    "--alpha",
+    "0.9",
+    "--node",
+    "first=1.2",
+    "--node",
+    "second=1",
+)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from steepest.log.base import NewRecord
 from steepest.log.files.file_log import FileLog
 from steepest.testing.contracts import contract_job
 
-QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--alpha", "0.05")
+QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--policy", "specon", "--alpha", "0.05")
 JOB = (sys.executable, contract_job.__file__)
 LINEAR = (sys.executable, "-m", "steepest_lab.jobs.linear", "--work", "0.05")
 
@@ -108,7 +108,8 @@ def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -
 
     This includes an interrupt of a process that was started with interrupts ignored, as shells start background jobs.
     """
-    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--job", f"followed-{number}"]
+    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--json", "--since", "0"]
+    command += ["--job", f"followed-{number}"]
     with ignored(signal.SIGINT), child(command) as follow:
         assert follow.stdout is not None
         system.submit(f"followed-{number}", *JOB, "--steps", "3")
@@ -123,7 +124,7 @@ def test_events_can_be_followed(system: RunningSystem, number: signal.Signals) -
 
 def test_a_reader_may_leave(system: RunningSystem) -> None:
     """``events`` piped into a program that exits early prints no error and exits with 0."""
-    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--all"]
+    command = [*STEEPEST, "events", "--state", str(system.state), "--follow", "--all", "--since", "0"]
     with child(command) as follow:
         assert follow.stdout is not None
         assert follow.stderr is not None
@@ -181,10 +182,12 @@ def test_a_second_system_is_refused(system: RunningSystem) -> None:
 
 def test_a_missing_script_causes_a_warning_and_fails_by_name(system: RunningSystem, tmp_path: Path) -> None:
     """The warning comes immediately, the job fails with what the interpreter says, and nothing else is touched."""
-    done = system.call("submit", "--wait", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path)
+    done = system.call(
+        "submit", "--wait", "--force", "--name", "lost", "--", sys.executable, "nowhere.py", cwd=tmp_path
+    )
 
     warning, printed = done.stderr.splitlines()
-    assert warning == f"Warning: there is no script {tmp_path / 'nowhere.py'}; submitted all the same"
+    assert warning == f"Warning: there is no script {tmp_path / 'nowhere.py'}"
     assert printed.startswith("lost printed: ")
     assert printed.endswith("No such file or directory")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "lost failed: it exited with status 2")
@@ -192,7 +195,9 @@ def test_a_missing_script_causes_a_warning_and_fails_by_name(system: RunningSyst
 
 def test_a_program_that_is_not_there_fails_at_its_start(system: RunningSystem) -> None:
     """A retry would not help, so the job is not retried, and the reason names the program."""
-    done = system.call("submit", "--wait", "--name", "no-program", "--retries", "3", "--", "no-such-program-anywhere")
+    done = system.call(
+        "submit", "--wait", "--force", "--name", "no-program", "--retries", "3", "--", "no-such-program-anywhere"
+    )
 
     assert done.returncode == 1
     assert "there is no program 'no-such-program-anywhere'" in done.stdout.splitlines()[-1]
@@ -249,7 +254,7 @@ def test_a_job_larger_than_every_node_is_refused_immediately(system: RunningSyst
 
     assert refused.returncode == 2
     assert refused.stderr == (
-        "Error: the job asks for 9000m CPU, more than any node has; ask for less: the largest, a, has 800m CPU\n"
+        "Error: the job asks for 9000m CPU, more than any node has; ask for less CPU: the largest, a, has 800m CPU\n"
     )
     assert system.call("explain", "giant").returncode == 2
 

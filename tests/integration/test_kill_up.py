@@ -26,6 +26,8 @@ OPTIONS = (
     "300ms",
     "--heartbeat",
     "150ms",
+    "--policy",
+    "specon",
     "--alpha",
     "0.9",
     "--node",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from steepest.training_logs import LogReader
 from tools.docs.markdown import ROOT, blocks
 
 README = (ROOT / "README.md").read_text()
@@ -32,7 +34,20 @@ NOT_RUN = {
 SHORTER = {"--seed 0-9": "--seed 0", "--steps 300": "--steps 30"}
 """What is run instead, so that it takes a second."""
 
-UNTIL_STOPPED = (".venv/bin/steepest up", ".venv/bin/steepest events --follow")
+UNTIL_STOPPED = (".venv/bin/steepest up",)
+
+SCRIPT = next(block.text for block in blocks(README) if block.language == "python")
+"""The README's training."""
+
+WITHOUT_TORCH = f"""\
+import time
+batches, epochs = [0], 200
+for epoch in range(epochs):
+    time.sleep(0.2)
+    total = 0.97**epoch
+{SCRIPT.rstrip().rpartition(chr(10))[2]}
+"""
+"""Prints the same line an epoch, where PyTorch is missing; `make test-frameworks` runs the script itself."""
 
 TRACE = """\
 job_id,num_gpu,submit_time,iterations,model_name,duration,interval
@@ -59,6 +74,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / ".steepest").mkdir()
     (tmp_path / ".steepest" / "demo-1").symlink_to(ROOT / "tests" / "golden" / "moves")
     (tmp_path / "trace.csv").write_text(TRACE)
+    (tmp_path / "train.py").write_text(SCRIPT if importlib.util.find_spec("torch") else WITHOUT_TORCH)
     return tmp_path
 
 
@@ -101,8 +117,11 @@ def test_every_command_does_what_it_says(folder: Path, background: list[subproce
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
 
     assert re.search(r"^first .*(waiting|running)", printed["jobs"], flags=re.MULTILINE)
+    assert printed["logs first"] == "" or printed["logs first"].startswith("Epoch 1/200 | loss ")
     assert "first is submitted" in printed["explain first"]
-    assert re.match(r"first (was|is to be) cancelled", printed["cancel first"])
+    cancelled = printed["cancel first 'sweep-*'"].splitlines()
+    assert [line.split()[0] for line in cancelled] == ["first", "sweep-0", "sweep-1", "sweep-2", "sweep-3"]
+    assert all("was cancelled" in line for line in cancelled)
     for process in background:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
@@ -123,9 +142,22 @@ def test_every_target_is_there() -> None:
     assert called - targets == set()
 
 
-def test_the_script_is_python() -> None:
-    """The five lines that make a script movable parse."""
+def test_the_scripts_are_python() -> None:
+    """The training, and the five lines that make a script movable."""
     scripts = [block.text for block in blocks(README) if block.language == "python"]
 
-    assert scripts
+    assert len(scripts) > 1
     assert all(ast.parse(script) for script in scripts)
+
+
+def test_each_line_that_the_script_prints_is_read() -> None:
+    """Its epoch, how many there will be, and its loss."""
+    reader = LogReader("auto")
+    losses = [100 / epoch for epoch in range(1, 6)]
+    lines = [f"Epoch {epoch}/200 | loss {loss:.4f}" for epoch, loss in enumerate(losses, start=1)]
+    text = "".join(f"{line}\n" for line in lines)
+    read = [*reader.feed(text.encode()), *reader.close()]
+
+    assert [(one.epoch, round(one.value, 4)) for one in read] == [
+        (n, round(x, 4)) for n, x in enumerate(losses, start=1)
+    ]

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -149,7 +149,7 @@ class RunningSystem:
     def call(self, command: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command on the folder."""
         done = subprocess.run(
-            [*STEEPEST, command, "--state", str(self.state), *arguments],
+            [*STEEPEST, command, "--state", str(self.state), *_small(command, arguments), *arguments],
             capture_output=True,
             text=True,
             check=False,
@@ -178,7 +178,9 @@ class RunningSystem:
 
     def _within(self, command: str, *arguments: str) -> Any:
         """As ``ask``, within this process: for commands that a test only needs, since a process takes 0.3 s to import."""
-        done = CliRunner().invoke(main, [command, "--state", str(self.state), "--json", *arguments])
+        done = CliRunner().invoke(
+            main, [command, "--state", str(self.state), *_small(command, arguments), "--json", *arguments]
+        )
         assert done.exit_code == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -225,6 +227,11 @@ class RunningSystem:
     def await_end(self, job: str) -> c.JobEnded:
         """How a job ended."""
         return self.await_event(lambda found: _end(found.event, job))
+
+
+def _small(command: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """What lets several jobs of a test run at once on a node of less than a core, unless the test says otherwise."""
+    return ("--cpu", "0.05") if command == "submit" and "-f" not in arguments else ()
 
 
 def _decoded(record: Record) -> Received[c.ClusterEvent] | None:

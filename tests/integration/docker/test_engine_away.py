@@ -162,7 +162,7 @@ def system(tmp_path: Path, engines: dict[str, DockerEngine]) -> Iterator[Running
         "--image",
         images.DEMO,
         *(option for size in sizes for option in ("--node", size)),
-        *("--interval", "500ms", "--heartbeat", "300ms", "--alpha", "0.9"),
+        *("--interval", "500ms", "--heartbeat", "300ms", "--policy", "specon", "--alpha", "0.9"),
     )
     running.start()
     yield running

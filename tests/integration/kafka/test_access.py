@@ -205,7 +205,7 @@ def test_every_service_works_with_the_rights_of_the_table(guarded: Guarded, tmp_
         return subprocess.Popen(command, env=environ("people"), stdout=subprocess.PIPE, text=True)
 
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    judged = steepest("events", "--type", "GrowthMeasured", "--json", "--follow")
+    judged = steepest("events", "--type", "GrowthMeasured", "--json", "--follow", "--since", "0")
     mosquitto.start()
     try:
         for name, module in modules.items():

@@ -53,7 +53,9 @@ def linked_system(
     lab: KubernetesLab, kubeconfig: Path, state: Path, nodes: tuple[str, str] = TO_FAR
 ) -> Iterator[RunningSystem]:
     """A system whose jobs move to the smaller node once they have converged."""
-    with lab_system(lab, kubeconfig, state, nodes, "--interval", "1s", "--alpha", "0.9") as running:
+    with lab_system(
+        lab, kubeconfig, state, nodes, "--interval", "1s", "--policy", "specon", "--alpha", "0.9"
+    ) as running:
         for each in NODES:  # a job that comes before both are there starts on the one that is
             running.await_event(partial(_has_joined, each.name))
         yield running

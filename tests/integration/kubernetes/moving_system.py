@@ -46,7 +46,9 @@ def lab_system(
 def moving_system(lab: KubernetesLab, kubeconfig: Path, state: Path, *options: str) -> Iterator[RunningSystem]:
     """All jobs start on the large node, converge soon, and so move to the idle one; ``options``: of ``up``, beside these."""
     nodes = ("node-a=1.6:4Gi", "node-b=0.2:4Gi")
-    with lab_system(lab, kubeconfig, state, nodes, "--interval", "1s", "--alpha", "0.9", *options) as running:
+    with lab_system(
+        lab, kubeconfig, state, nodes, "--interval", "1s", "--policy", "specon", "--alpha", "0.9", *options
+    ) as running:
         yield running
 
 

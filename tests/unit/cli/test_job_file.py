@@ -156,7 +156,23 @@ def test_one_replica_is_as_short_on_the_log_as_ever(holding: Holding) -> None:
     call(folder, "--name", "a", "--", "true")
     spec = spec_of(folder, "a")
 
-    assert encode(spec) == b'{"command":["true"],"working_dir":"%s","requests":{"cpu_m":50}}' % bytes(Path().absolute())
+    assert encode(spec) == b'{"command":["true"],"working_dir":"%s","requests":{"cpu_m":1000}}' % bytes(
+        Path().absolute()
+    )
+
+
+def test_a_job_asks_for_a_core_unless_it_says_otherwise(holding: Holding) -> None:
+    """On nodes that have none, for the largest; replicas for what all of them can have; a file says it itself."""
+    folder = holding()
+    small = (NodeSpec("n1", Resources(600)), NodeSpec("n2", Resources(200)))
+    call(folder, "--name", "one", "--", "true")
+    folder.create(msgspec.structs.replace(folder.read(), nodes=small))
+    call(folder, "--name", "small", "--", "true")
+    call(folder, "--name", "gang", "--replicas", "4", "--", "true")
+    call(folder, "--name", "own", "--cpu", "0.05", "--", "true")
+
+    asked = [spec_of(folder, name).requests.cpu_m for name in ("one", "small", "gang", "own")]
+    assert asked == [1_000, 600, 200, 50]
 
 
 def test_yaml_says_the_same_as_toml(holding: Holding, tmp_path: Path) -> None:

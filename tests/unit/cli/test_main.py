@@ -48,9 +48,15 @@ def test_every_command_helps_with_examples(name: str) -> None:
 @pytest.mark.parametrize(
     ("call", "error"),
     [
-        (["job"], "Error: No such command 'job' (see `steepest --help`)\n"),
+        (["job"], "Error: No such command 'job'; did you mean jobs? (see `steepest --help`)\n"),
+        (["sumbit"], "Error: No such command 'sumbit'; did you mean submit? (see `steepest --help`)\n"),
+        (["ps"], "Error: No such command 'ps'; did you mean jobs? (see `steepest --help`)\n"),
+        (["xyzzy"], "Error: No such command 'xyzzy' (see `steepest --help`)\n"),
         (["jobs", "--al"], "Error: No such option '--al'"),
-        (["cancel"], "Error: Missing argument 'JOB' (see `steepest cancel --help`)\n"),
+        (
+            ["cancel"],
+            "Error: name a job, a pattern like 'sweep-*', --array or --queue (see `steepest cancel --help`)\n",
+        ),
         (["submit", "--cpu", "much", "true"], "Error: Invalid value for '--cpu': 'much' is no amount of cpu"),
         (["submit", "--name", "My Job", "true"], "Error: 'My Job' is no name of a job"),
         (["submit", "--env", "novalue", "true"], "Error: --env novalue: write it like SEED=7"),

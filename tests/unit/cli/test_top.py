@@ -57,9 +57,19 @@ def test_a_live_view_is_left_by_a_key_or_an_interrupt(holding: Holding, command:
 def test_on_a_pipe_it_prints_lines_from_now_on(holding: Holding) -> None:
     """A signal ends it cleanly; earlier lines are not printed again."""
     folder = holding(*EVENTS)
-    with child([*STEEPEST, "top", "--state", str(folder.root)]) as process:
+    with folder.sole(), child([*STEEPEST, "top", "--state", str(folder.root)]) as process:
         assert process.stdout is not None
         process.send_signal(signal.SIGTERM)
         printed = process.stdout.read()
 
     assert printed == ""
+
+
+@pytest.mark.parametrize("command", [("top",), ("events", "--follow")])
+def test_where_nothing_runs_nothing_is_waited_for(holding: Holding, command: tuple[str, ...]) -> None:
+    """On a pipe it ends with one line that says so."""
+    call = [*STEEPEST, *command, "--state", str(holding(*EVENTS).root)]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+
+    assert (done.stdout + done.stderr).count("\n") == 1
+    assert "Steepest does not run on" in done.stdout + done.stderr

@@ -15,7 +15,7 @@ from steepest.app.state_folder import Installation, NodeSpec, PoolSpec, StateFol
 from steepest.cli.system.wanted_parameters import wanted, wanted_aloud
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.parameters import Normalisation, PoolParameters, SpeConParameters
+from steepest.events.parameters import Normalisation, PoolParameters, QueueParameters, SpeConParameters
 from steepest.events.registry import READS
 from steepest.policies.named import POLICIES, named, under
 from steepest.view.cluster_view import ClusterView
@@ -41,7 +41,7 @@ def test_without_a_storage_it_is_said_that_nothing_is_counted(
     asked = wanted_aloud(settings)
 
     said = capsys.readouterr()
-    assert said.out == ""
+    assert f"  policy {policy}, queue " in said.out
     assert said.err.endswith(NOTE) if policy in BY_RUN_TIME else said.err == ""
     assert said.err.startswith(f"{policy} predicts run times") is (policy in BY_RUN_TIME)
     assert asked == wanted(settings)
@@ -75,8 +75,9 @@ def test_of_several_pools_it_is_said_which(tmp_path: Path, capsys: pytest.Captur
     for pool in settings.pools:
         wanted_aloud(msgspec.structs.replace(settings, pool=pool))
 
-    said = capsys.readouterr().err.splitlines()
-    assert [line.partition(": ")[0] for line in said] == ["pool default", "pool other"]
+    said = capsys.readouterr()
+    assert [line.partition(": ")[0] for line in said.err.splitlines()] == ["pool default", "pool other"]
+    assert [line.split("  ")[1].partition(": ")[0] for line in said.out.splitlines()] == ["pool default", "pool other"]
 
 
 def test_growth_of_a_new_pool_is_measured_without_spikes(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ def test_growth_of_a_new_pool_is_measured_without_spikes(tmp_path: Path) -> None
     assert asked is not None
     assert published is not None
     assert (asked.specon.alpha, asked.specon.normalisation) == (0.02, Normalisation.SETTLED)
-    assert published == PoolParameters()
+    assert published == under("steepest", PoolParameters())
     new = due_configuration(ClusterView(), None)
     assert new is not None
     assert new.parameters.specon == SpeConParameters(normalisation=Normalisation.SETTLED)
@@ -106,3 +107,13 @@ def test_an_older_pool_keeps_the_reading_that_it_has(holding: Holding) -> None:
 
     assert asked is not None
     assert asked.specon.normalisation is Normalisation.MAX
+
+
+def test_a_restart_says_what_is_in_force(holding: Holding, capsys: pytest.CaptureFixture[str]) -> None:
+    """Policy, queue, preemption and interval come from the log, so they are said where the command names none."""
+    parameters = under("specon", PoolParameters(queueing=QueueParameters(policy="priority", preempt=True)))
+    folder = holding(c.PoolConfigured(reads=READS, parameters=parameters))
+
+    assert wanted_aloud(read_settings({"state_dir": folder.root}, environ={})) is None
+
+    assert "policy specon, queue priority (preempts), interval 30 s" in capsys.readouterr().out

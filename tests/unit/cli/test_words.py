@@ -22,7 +22,7 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.LogOpened(epoch="e1"), "the log begins (epoch e1)"),
     (
         c.PoolConfigured(parameters=PoolParameters(moves=False)),
-        "parameters in force: α 0.01, interval 30 s, placement spread, a tick every 1.0 s, no moves",
+        "parameters in force: policy spread, queue fifo, interval 30 s, placement spread, a tick every 1.0 s",
     ),
     (
         c.PoolConfigured(
@@ -31,8 +31,8 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
             )
         ),
         (
-            "parameters in force: α fitted to each job, interval 30 s, placement spread, a tick every 1.0 s, "
-            "limits by FlowCon (α 0.03 a second, interval 30 s)"
+            "parameters in force: policy specon+flowcon, queue fifo, interval 30 s, placement spread, α fitted to each "
+            "job, FlowCon's α 0.03 a second, its interval 30 s, a tick every 1.0 s"
         ),
     ),
     (c.Tick(counted_ms=65_000), "the pool's clock is at 1 min 05 s"),
@@ -146,6 +146,15 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a is submitted, requesting 50m CPU for each of 2 replicas (worker): x",
     ),
     (c.JobCancelRequested(job="a", request="r"), "a: cancellation requested"),
+    (c.JobCancelRequested(job="a", request="r", reason="late"), "a: cancellation requested: late"),
+    (c.JobChangeRequested(job="a", request="r", held=True), "a: it is held"),
+    (c.JobChangeRequested(job="a", request="r", held=False, priority=7), "a: it is released, its priority is 7"),
+    (c.NodeDrainRequested(node="n1", request="r", drained=True), "node n1 is drained: it gets no more jobs"),
+    (c.NodeDrainRequested(node="n1", request="r", drained=False), "node n1 takes jobs again"),
+    (
+        c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85, reason="its time is over"),
+        "a was cancelled: its time is over",
+    ),
     (
         c.GrowthMeasured(
             job="a", interval=1, total=1.0, count=2, largest=1.0, first_ms=0, last_ms=1, category=c.Category.PROGRESSING

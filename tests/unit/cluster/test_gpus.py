@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import types
@@ -17,10 +18,11 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord, s
 from steepest.cluster.folders.gpu_table import GpuAssignment, GpuTable
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.cluster import numbered_gpus
+from steepest.cluster.local.machine import own_capacity, own_name
 from steepest.cluster.local.nvml import count_gpus
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, RefusedError
-from steepest.events.common import Resources
+from steepest.events.common import Resources, is_name
 
 NODES = {"n1": (0, 1), "n2": (2, 3, 4)}
 
@@ -210,8 +212,37 @@ def test_gpus_are_counted_by_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert amounts.node("n1=4:8Gi:gpus=auto").capacity == Resources(4000, 8192, 4)
 
 
+def test_without_the_binding_nvidia_smi_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lists a GPU a line, with what a GPU is divided into below it."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = --list-gpus ] && printf "GPU 0: A (UUID)\\n  MIG 1g\\nGPU 1: B (UUID)\\n"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+
+    assert count_gpus() == 2
+    assert own_capacity().gpus == 2
+
+
+def test_this_machine_as_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of its cores and memory is left for the system and its users; without GPUs it has none."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
+    many = own_capacity()
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    few = own_capacity()
+
+    assert (few.cpu_m, many.cpu_m, many.gpus) == (1_800, 62_000, 0)
+    assert 0 < few.memory_mib < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    assert is_name(own_name())
+
+
 def test_a_machine_without_nvml_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the binding, or with a driver that fails, the message says what to do."""
+    """Without a driver, or with one that fails, the message says what to do."""
+    monkeypatch.setenv("PATH", "/nowhere")
 
     def fail() -> None:
         raise LookupError("driver not loaded")

@@ -17,6 +17,7 @@ from steepest.cluster.local import LocalCluster
 from steepest.cluster.local.process_roster import LocalTracked
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
+from steepest.events.common import Resources
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
 from steepest.testing.contracts import contract_job
 
@@ -84,20 +85,54 @@ async def test_a_lie_about_a_checkpoint_is_refused(cluster: LocalCluster, name: 
     assert caught.value.code == "checkpoint-invalid"
 
 
-async def test_the_environment_is_the_spec_s_over_one_thread(
-    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+@pytest.mark.parametrize(
+    ("cpu_m", "own", "found"),
+    [
+        (0, {}, "1 1 1 1"),
+        (50, {}, "1 1 1 1"),
+        (2_000, {}, "2 2 2 2"),
+        (2_000, {"MKL_NUM_THREADS": "4"}, "2 4 2 2"),
+        (1_000, {"OMP_NUM_THREADS": "3"}, "3 3 3 3"),
+        (1_000, {"OMP_NUM_THREADS": "3", "MKL_NUM_THREADS": "2"}, "3 2 3 3"),
+    ],
+)
+async def test_libraries_get_the_threads_that_are_asked_for(
+    cluster: LocalCluster, cpu_m: int, own: dict[str, str], found: str
 ) -> None:
-    """A job inherits the environment without control variables; numerical libraries get one thread unless configured."""
+    """As many as whole cores are requested, at least one; a user's own variable wins, and OpenMP's counts for all."""
+    spec = python(f"import os; print(*[os.environ[name] for name in {THREADS!r}])", **own)
+    await cluster.start(JOB, 1, "a", msgspec.structs.replace(spec, requests=Resources(cpu_m)), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+
+    assert cluster.files("a")[0].output.read_text() == f"{found}\n"
+
+
+async def test_a_job_may_print_to_a_terminal(cluster: LocalCluster) -> None:
+    """It is wide, and passes on what is printed as it is."""
+    code = """
+        import os, sys
+        print(sys.stdout.isatty(), sys.stderr.isatty(), sys.stdin.isatty(), os.get_terminal_size().columns)
+        print("one\\rtwo")
+    """
+    await cluster.start(JOB, 1, "a", msgspec.structs.replace(python(code), tty=True), None)
+    await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
+
+    assert cluster.files("a")[0].output.read_bytes() == b"True True False 200\none\rtwo\n"
+
+
+async def test_a_job_inherits_the_environment(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without control variables, which are its own and not what its user claims."""
     monkeypatch.setenv("STEEPEST_RESTORE", "of another job")
     monkeypatch.setenv("INHERITED", "yes")
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "PYTHONUNBUFFERED", "INHERITED", "STEEPEST_RESTORE", "STEEPEST_JOB")
-    spec = python(
-        f"import os; print([os.environ[name] for name in {names!r}])", MKL_NUM_THREADS="4", STEEPEST_JOB="a lie"
-    )
+    names = ("PYTHONUNBUFFERED", "INHERITED", "STEEPEST_RESTORE", "STEEPEST_JOB")
+    spec = python(f"import os; print([os.environ[name] for name in {names!r}])", STEEPEST_JOB="a lie")
     await cluster.start(JOB, 1, "a", spec, None)
     await cluster.wait_for_step(JOB, 1, at_least=1, timeout_s=60.0)
 
-    assert cluster.files("a")[0].output.read_text() == "['1', '4', '1', 'yes', '', 'mnist']\n"
+    assert cluster.files("a")[0].output.read_text() == "['1', 'yes', '', 'mnist']\n"
 
 
 @pytest.mark.parametrize(("own", "found"), [({}, "00-its-trace-01"), ({"TRACEPARENT": "its own"}, "its own")])

@@ -73,7 +73,7 @@ def test_the_shell_completes_commands_and_options() -> None:
     """TAB finishes a command's name, and the name of an option of that command."""
     complete = BashComplete(main, {}, "steepest", "_STEEPEST_COMPLETE")
 
-    assert [item.value for item in complete.get_completions([], "su")] == ["submit"]
+    assert [item.value for item in complete.get_completions([], "su")] == ["submit", "suspend"]
     assert [item.value for item in complete.get_completions(["submit"], "--ch")] == ["--checkpoint"]
 
 

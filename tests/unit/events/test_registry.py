@@ -29,9 +29,9 @@ def test_every_event_has_a_writer_and_every_writer_an_event_of_the_topic(topic: 
 def test_only_decisions_and_ends_have_several_writers() -> None:
     """Policies share plans and rejections, worker-monitor and migrator ends of processes, operator and migrator of nodes.
 
-    The migrator names the processes that it has ended because the log had lost their starts, the worker-monitor all others;
-    and the nodes that a Kubernetes cluster has removed.
-    The categorizer finds what losses show, the watcher what use shows. Every other event has one writer.
+    The placer asks in place of a user where time or another job decides. The migrator names the processes that it has
+    ended because the log had lost their starts, the worker-monitor all others; and the nodes that a Kubernetes cluster has
+    removed. The categorizer finds what losses show, the watcher what use shows. Every other event has one writer.
     """
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
     assert shared == {
@@ -43,6 +43,8 @@ def test_only_decisions_and_ends_have_several_writers() -> None:
         c.NodeGone,
         c.FindingOpened,
         c.FindingEnded,
+        c.JobCancelRequested,
+        c.JobChangeRequested,
     }
 
 

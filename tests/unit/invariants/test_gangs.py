@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.harness.scenarios.log_builder import BECAUSE, LogBuilder, checkpoint
 from tests.harness.scenarios.verdicts import broken, holds
@@ -383,6 +384,10 @@ def test_limits_of_preemption(checker: type[Checker], limits: dict[str, int]) ->
 
     assert "suspends job a" in broken(checker, log(*story, **limits))[1]
     holds(checker, log(*story))
+    by_its_user = c.JobChangeRequested(job="a", request="suspend", held=True)
+    holds(checker, log(*gang("a", "n1"), by_its_user, *suspension("a", "n1"), **limits))
+    released = msgspec.structs.replace(by_its_user, held=False)
+    assert broken(checker, log(*gang("a", "n1"), by_its_user, released, *suspension("a", "n1"), **limits))
 
 
 def test_ping_pong() -> None:

@@ -154,10 +154,12 @@ def a_cancel_that_comes_between() -> LogBuilder:
     """A job is cancelled while its move begins: the move is given up, and a STOP of its own ends the job."""
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.move_planned("move", "a", "n1", "n2").saved("move", "a", "n1")
-    story.add(c.JobCancelRequested(job="a", request="cancel"))
+    story.add(
+        c.JobChangeRequested(job="a", request="more", priority=7), c.JobCancelRequested(job="a", request="cancel")
+    )
     too_late = c.StepBegun(plan="move", step=c.Step.STOP, attempt=2, job="a", incarnation=1, node="n1")
     story.add(too_late, c.PlanAbandoned(plan="move", job="a", code="given-up"))
-    story.stopped("cancel-14", "a", "n1")
+    story.stopped("cancel-15", "a", "n1")
     return story.add(c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85))
 
 
@@ -357,5 +359,6 @@ def test_the_sound_logs_hold_events_of_every_plan() -> None:
         c.RunTimePredicted,
         c.OverheadPredicted,
         c.OverheadMeasured,
+        c.NodeDrainRequested,
     }
     assert found | unchecked == set(c.ClusterEvent.__args__)

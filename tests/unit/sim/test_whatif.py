@@ -151,6 +151,17 @@ async def test_a_gang_plays_on() -> None:
     assert 0 < ends["urgent"] < ends["gang"]
 
 
+@pytest.mark.parametrize("recording", ["gangs", "preemptions", "steepest"])
+async def test_what_was_suspended_in_the_past_resumes_and_ends(recording: str) -> None:
+    """From the checkpoint that it had saved, gangs with all their replicas; so do gangs that ran at the position."""
+    folder = GOLDEN.parent / recording
+    suspended = [one.offset for one in await recorded(folder) if isinstance(one.event, c.JobSuspended)]
+    assert suspended
+    for offset in suspended:
+        result = play_on(await history(offset + 1, folder), AS_RECORDED, 0)
+        assert {job.outcome for job in result.jobs} == {"finished"}
+
+
 @pytest.mark.parametrize(
     ("use", "demand_m"),
     [

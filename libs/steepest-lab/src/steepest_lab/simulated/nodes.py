@@ -172,6 +172,10 @@ class SimulatedNodes:
         self.jobs[replica.job] = job
         self._make(replica, incarnation, node, spec, restore=restore, model=model).begin()
 
+    def remember(self, job: str, checkpoint: CheckpointRef) -> None:
+        """A checkpoint was saved elsewhere, for example in a recording, by a job of which nothing runs."""
+        self.jobs.setdefault(job, KnownJob()).volume.append(checkpoint)
+
     def adopt(
         self,
         replica: ReplicaId,
@@ -185,7 +189,7 @@ class SimulatedNodes:
     ) -> None:
         """Continue an incarnation that was started elsewhere, for example in a recording, after ``step``."""
         job = self.jobs.setdefault(replica.job, KnownJob())
-        job.volume += [checkpoint] if checkpoint else []
+        job.volume += [checkpoint] if checkpoint and checkpoint not in job.volume else []
         training = self._make(replica, incarnation, node, spec, restore=None, model=self._model_of(replica, spec))
         training.continue_from(step, mode)
 

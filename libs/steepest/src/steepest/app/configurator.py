@@ -8,11 +8,12 @@ from steepest.events.cluster import PoolConfigured
 from steepest.events.parameters import Normalisation, PoolParameters, SpeConParameters
 from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import TopicPartition
+from steepest.policies.named import under
 from steepest.runtime.decode import asked_record
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 
-NEW_POOL = PoolParameters(specon=SpeConParameters(normalisation=Normalisation.SETTLED))
+NEW_POOL = under("steepest", PoolParameters(specon=SpeConParameters(normalisation=Normalisation.SETTLED)))
 """What is in force in a new pool. The defaults of the parameters are those of publications, and of older logs."""
 
 

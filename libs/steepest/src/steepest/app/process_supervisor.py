@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.aio import until_stopped
+from steepest.errors import InputError
 
 STOP_S = 10.0
 """From SIGTERM to SIGKILL: a service finishes its batch and keeps its snapshots in far less."""
@@ -27,6 +28,9 @@ LONGEST_WAIT_S = 5.0
 STEADY_S = 10.0
 """A process that ran for this long is restarted after the first wait again."""
 
+
+CANNOT_START = 2
+"""The exit status by which a program says that its settings are wrong: to start it again mends nothing."""
 
 OUTPUT_MOST = 16 * 2**20
 OUTPUT_KEPT = 2**20
@@ -65,7 +69,11 @@ class ProcessSupervisor:
         self._tell = tell
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep all of them running until ``stop`` is set; then stop all of them together."""
+        """Keep all of them running until ``stop`` is set; then stop all of them together.
+
+        Raises:
+            InputError: One cannot start, because its settings are wrong or its port is taken: it says why.
+        """
         async with asyncio.TaskGroup() as group:
             for program in self._programs:
                 group.create_task(self._keep(program, stop), name=program.name)
@@ -77,6 +85,8 @@ class ProcessSupervisor:
             status = await self._once(program, stop)
             if stop.is_set():
                 return
+            if status == CANNOT_START and self.starts[program.name] == 1:
+                raise InputError(f"{program.name} cannot start: {_last_line(program.output)}", code="cannot-start")
             wait_s = FIRST_WAIT_S if time.monotonic() - began > STEADY_S else min(wait_s * 2, LONGEST_WAIT_S)
             self._tell(f"{program.name} {_how(status)} and is started again (its output is in {program.output})")
             with contextlib.suppress(TimeoutError):
@@ -111,12 +121,19 @@ def inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
 
 
+def _last_line(output: Path) -> str:
+    """The last line that a program printed, without the word that it begins with."""
+    lines = output.read_text(encoding="utf-8", errors="replace").split("\n")
+    last = next((line for line in reversed(lines) if line.strip()), f"see {output}")
+    return last.removeprefix("Error: ")
+
+
 def _cap(output: Path) -> None:
     """Keep the end of an output that is too long. Its process appends, and so begins it again."""
     with contextlib.suppress(OSError), output.open("r+b") as file:
         if file.seek(0, os.SEEK_END) > OUTPUT_MOST:
             file.seek(-OUTPUT_KEPT, os.SEEK_END)
-            output.with_name(f"{output.name}.1").write_bytes(file.read())
+            output.with_name(f"{output.name}.1").write_bytes(file.read()[-OUTPUT_KEPT:])
             file.truncate(0)
 
 

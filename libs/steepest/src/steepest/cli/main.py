@@ -18,7 +18,13 @@ COMMANDS: Mapping[str, str] = {
     "up": "Run the system on this machine until SIGTERM or SIGINT.",
     "down": "Stop the running system and its jobs; they resume at the next start.",
     "submit": "Submit a job.",
-    "cancel": "Cancel a job.",
+    "cancel": "Cancel jobs.",
+    "hold": "Keep waiting jobs from starting.",
+    "release": "Let held jobs go on.",
+    "suspend": "Save and stop running jobs, until they are resumed.",
+    "resume": "Let suspended jobs go on.",
+    "retry": "Submit jobs again that have failed.",
+    "priority": "Change the priority of jobs.",
     "jobs": "Show every job: node, phase, category, progress.",
     "logs": "Show what a job printed.",
     "top": "Show a pool live.",
@@ -81,6 +87,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command itself."""
+        if args and args[0] not in COMMANDS and (meant := _meant(args[0])):
+            raise click.UsageError(f"No such command {args[0]!r}; did you mean {meant}?", ctx)
         name, command, rest = super().resolve_command(ctx, args)
         return name, None if command is None else _load(str(command.name)), rest
 
@@ -103,6 +111,28 @@ class Commands(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return None
         return result
+
+
+OTHER_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("ps", "list", "ls", "status", "squeue", "queue"), "jobs"),
+    **dict.fromkeys(("kill", "rm", "scancel", "delete"), "cancel"),
+    **dict.fromkeys(("run", "sbatch", "srun", "add"), "submit"),
+    **dict.fromkeys(("stop", "shutdown"), "cancel or down"),
+    **dict.fromkeys(("start", "serve"), "up"),
+    **dict.fromkeys(("log", "output", "tail"), "logs"),
+    "sinfo": "nodes",
+    "why": "explain",
+}
+"""What other schedulers call these commands."""
+
+
+def _meant(word: str) -> str:
+    """The commands that a word which is none may stand for; empty: none is close."""
+    if word in OTHER_WORDS:
+        return OTHER_WORDS[word]
+    import difflib
+
+    return " or ".join(difflib.get_close_matches(word, COMMANDS, n=2, cutoff=0.7))
 
 
 def error_line(message: str, hint: str) -> str:

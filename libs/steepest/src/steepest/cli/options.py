@@ -44,7 +44,10 @@ def installation_options(command: Callable[..., None]) -> Callable[..., None]:
     ) -> None:
         from steepest.app.settings.reading import read_settings
 
-        settings = read_settings({"state_dir": state, "kafka.bootstrap": kafka, "pool": pool}, config)
+        given = {"state_dir": state, "kafka.bootstrap": kafka, "pool": pool}
+        settings = read_settings(given, config)
+        if not (settings.folder.exists or settings.installation_file) and (above := _folder_above(settings.state_dir)):
+            settings = read_settings({**given, "state_dir": above}, config)
         command(*args, settings=settings, **options)
 
     named = click.option(
@@ -56,6 +59,14 @@ def installation_options(command: Callable[..., None]) -> Callable[..., None]:
     return state_option(named(config_option(pooled(wrapped))))
 
 
+def _folder_above(state: str) -> Path | None:
+    """The nearest state folder of that name in a folder above this one, as git finds its own."""
+    from steepest.app.state_folder import StateFolder
+
+    above = [] if Path(state).is_absolute() else [folder / state for folder in Path.cwd().parents]
+    return next((folder for folder in above if StateFolder(folder).exists), None)
+
+
 def remote_options(command: Callable[..., None]) -> Callable[..., None]:
     """As :func:`installation_options`, and ``--server``: ask a gateway instead."""
 
@@ -64,7 +75,8 @@ def remote_options(command: Callable[..., None]) -> Callable[..., None]:
         if server is not None:
             import msgspec
 
-            client = msgspec.structs.replace(settings.client, server=server)
+            named = server if "://" in server or server.startswith("kube:") else f"http://{server}"
+            client = msgspec.structs.replace(settings.client, server=named)
             settings = msgspec.structs.replace(settings, client=client)
         command(*args, settings=settings, **options)
 
@@ -120,6 +132,9 @@ MEMORY = Amount(amounts.MEMORY)
 
 REACTIONS = ("notify", "restart", "fail")
 """What may be done about a finding."""
+
+GPUS = Amount(amounts.GPUS)
+"""GPUs in thousandths."""
 
 SPAN = Amount(amounts.SPAN)
 """A span of time in milliseconds."""

@@ -16,13 +16,10 @@ from steepest.errors import RefusedError, UncertainError
 from steepest.events.common import CheckpointRef
 from steepest.trace_context import TRACEPARENT
 
-# Shares are computed as if a replica used one core; numerical libraries would start one thread for each core.
-_ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-}
+_OMP = "OMP_NUM_THREADS"
+
+_THREADS = (_OMP, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""What numerical libraries read (the last one: macOS's); PyTorch reads the first and MKL's."""
 
 _BY_PCI_ADDRESS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 """CUDA numbers GPUs as NVML does; by default it begins with the fastest one."""
@@ -77,7 +74,7 @@ def environment(
     addresses: GangAddresses | None,
     gpus: Sequence[int] | None,
 ) -> dict[str, str]:
-    """The variables of an incarnation: one thread for numerical libraries, the spec's own, its gang's, the control folder's.
+    """The variables of an incarnation: threads for numerical libraries, the spec's own, its gang's, the control folder's.
 
     Args:
         state: The state folder.
@@ -90,7 +87,7 @@ def environment(
     of_gpus = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), **_BY_PCI_ADDRESS}
     of_gang = gang_variables(spec.gang, addresses) if spec.gang and addresses else {}
     return {
-        **_ONE_THREAD,
+        **_threads(spec),
         "PYTHONUNBUFFERED": "1",
         **({TRACEPARENT.upper(): spec.trace} if spec.trace else {}),
         **spec.env,
@@ -103,6 +100,16 @@ def environment(
         "STEEPEST_CHECKPOINTS": str(state.checkpoints(folder.replica.job)),
         "STEEPEST_RESTORE": restore.name if restore else "",
     }
+
+
+def _threads(spec: ReplicaSpec) -> dict[str, str]:
+    """As many threads as whole cores are asked for, at least one: libraries would start one for each core of the machine.
+
+    All of these libraries follow OpenMP's variable where they have none of their own, so a user's counts for all.
+    """
+    if _OMP in spec.env:
+        return dict.fromkeys(_THREADS, spec.env[_OMP])
+    return dict.fromkeys(_THREADS, str(max(1, spec.requests.cpu_m // 1000)))
 
 
 def _refuse_if_it_runs(older: IncarnationFolder, observe: Callable[[IncarnationFolder], Observation]) -> None:

@@ -75,6 +75,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
         gang: Its place in its gang; None: it trains alone, and gets no variables of a gang.
         metrics_folder: Where its losses are read from too, as its user says; empty: nowhere else.
         trace: What it finds in its variable ``TRACEPARENT`` (W3C Trace Context), unless ``env`` has one; empty: nothing.
+        tty: Whether it prints to a pseudo-terminal. Containers ignore it.
     """
 
     command: tuple[str, ...]
@@ -86,6 +87,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     gang: GangPlace | None = None
     metrics_folder: str = ""
     trace: str = ""
+    tty: bool = False
 
 
 class ReplicaPhase(enum.StrEnum):

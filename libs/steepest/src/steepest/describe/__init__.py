@@ -13,13 +13,12 @@ from typing import Any
 
 from steepest.describe import findings, forecasts
 from steepest.describe.masking import masked
+from steepest.describe.rules import rules_in_force
 from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.events.dragon_parameters import DragonParameters
-from steepest.events.parameters import FlowConParameters, Threshold
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
 
@@ -57,6 +56,10 @@ ENDED: Mapping[c.Outcome, str] = {
 """How a job ended, as the rest of a sentence about it."""
 
 
+ENDED_BY_USER = "cancelled"
+"""The reason of a cancellation that is nothing but one."""
+
+
 def ending(status: int | None) -> str:
     """How a process ended, by its exit status (minus the signal's number; None: it was not seen)."""
     if status is None:
@@ -86,28 +89,8 @@ def _log_opened(event: c.LogOpened) -> str:
 
 
 def _pool_configured(event: c.PoolConfigured) -> str:
-    ours, specon = event.parameters, event.parameters.specon
-    alpha = f"α {specon.alpha:g}" if specon.threshold is Threshold.FIXED else "α fitted to each job"
-    moves = "" if ours.moves else ", no moves"
-    return (
-        f"parameters in force: {alpha}, interval {span(specon.interval_ms)}, "
-        f"placement {ours.placement}, a tick every {span(ours.tick_ms)}{moves}{_flowcon(ours.flowcon)}{_dragon(ours.dragon)}"
-    )
-
-
-def _flowcon(flowcon: FlowConParameters) -> str:
-    if not flowcon.on:
-        return ""
-    return f", limits by FlowCon (α {flowcon.alpha:g} a {flowcon.per}, interval {span(flowcon.interval_ms)})"
-
-
-def _dragon(dragon: DragonParameters) -> str:
-    if not dragon.on:
-        return ""
-    return (
-        f", gangs by DRAGON {dragon.generation} "
-        f"(starving after {span(dragon.starving_ms)}, idle after {span(dragon.idle_ms)})"
-    )
+    ours = event.parameters
+    return f"parameters in force: {rules_in_force(ours)}, a tick every {span(ours.tick_ms)}"
 
 
 def _tick(event: c.Tick) -> str:
@@ -158,12 +141,23 @@ def _rejected(event: c.JobRejected) -> str:
 
 
 def _cancel_requested(event: c.JobCancelRequested) -> str:
-    return f"{event.job}: cancellation requested"
+    return f"{event.job}: cancellation requested{f': {event.reason}' if event.reason else ''}"
+
+
+def _change_requested(event: c.JobChangeRequested) -> str:
+    held = "" if event.held is None else "it is held" if event.held else "it is released"
+    urgent = "" if event.priority is None else f"its priority is {event.priority_class or event.priority}"
+    return f"{event.job}: {', '.join(filter(None, (held, urgent))) or 'nothing changes'}"
+
+
+def _node_drained(event: c.NodeDrainRequested) -> str:
+    return f"node {event.node} {'is drained: it gets no more jobs' if event.drained else 'takes jobs again'}"
 
 
 def _ended(event: c.JobEnded) -> str:
     why = event.reason or (ending(event.exit_status) if event.exit_status else "")
-    reason = f": {why}" if why and event.outcome is not c.Outcome.CANCELLED else ""
+    was_asked = event.outcome is c.Outcome.CANCELLED and event.reason in {"", ENDED_BY_USER}
+    reason = f": {why}" if why and not was_asked else ""
     return f"{event.job} {ENDED[event.outcome]}{reason}"
 
 
@@ -418,6 +412,8 @@ _SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.JobEnded: _ended,
     c.JobSubmitted: _submitted,
     c.JobCancelRequested: _cancel_requested,
+    c.JobChangeRequested: _change_requested,
+    c.NodeDrainRequested: _node_drained,
     c.GrowthMeasured: _growth,
     c.GoalReached: _goal,
     c.CategoryChanged: _category,

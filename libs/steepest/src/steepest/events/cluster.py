@@ -88,7 +88,16 @@ from steepest.events.plans import (
     TransitionPlanned,
     VictimSeen,
 )
-from steepest.events.requests import Goal, JobCancelRequested, JobSpec, JobSubmitted, Role, SuccessRule
+from steepest.events.requests import (
+    Goal,
+    JobCancelRequested,
+    JobChangeRequested,
+    JobSpec,
+    JobSubmitted,
+    NodeDrainRequested,
+    Role,
+    SuccessRule,
+)
 
 ClusterEvent = (
     LogOpened
@@ -105,6 +114,8 @@ ClusterEvent = (
     | JobEnded
     | JobSubmitted
     | JobCancelRequested
+    | JobChangeRequested
+    | NodeDrainRequested
     | GrowthMeasured
     | GoalReached
     | FindingOpened
@@ -162,6 +173,7 @@ __all__ = [
     "GrowthSeen",
     "JobAdmitted",
     "JobCancelRequested",
+    "JobChangeRequested",
     "JobEnded",
     "JobLimit",
     "JobPlaced",
@@ -181,6 +193,7 @@ __all__ = [
     "MigrationPlanned",
     "MoveKind",
     "MoveOption",
+    "NodeDrainRequested",
     "NodeGone",
     "NodeJoined",
     "NodeLost",

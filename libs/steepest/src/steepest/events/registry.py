@@ -20,7 +20,7 @@ from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import Normalisation, PoolParameters
 
-READS = 10
+READS = 11
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
 SINCE: Mapping[type, int] = {
@@ -38,6 +38,8 @@ SINCE: Mapping[type, int] = {
     c.TransitionFinished: 5,
     c.TransitionFailed: 5,
     c.SurplusStopped: 6,
+    c.JobChangeRequested: 11,
+    c.NodeDrainRequested: 11,
 }
 """The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
 
@@ -248,7 +250,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     description="Everything that is known about a pool, in one order.",
     writers={
         "operator": (c.LogOpened, c.PoolConfigured),
-        "user": (c.JobSubmitted, c.JobCancelRequested),
+        "user": (c.JobSubmitted, c.NodeDrainRequested),
+        "user, placer": (c.JobCancelRequested, c.JobChangeRequested),
         "worker-monitor": (
             c.Tick,
             c.NodeJoined,

@@ -97,6 +97,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         metric: The evaluation function's name in the output.
         log_format: The format of its printed lines.
         pattern: An RE2 expression that reads its printed lines, instead of a format; empty: none.
+        tty: Whether it prints to a pseudo-terminal: some progress bars print nothing into a file.
         metrics_folder: A folder of TensorBoard event files, or an MLflow store, that its losses are read from too.
         device: The device over MQTT that may report its losses; None: only the node where it runs.
         first_node: Where to place it first (a paired comparison needs the same start); later moves are free.
@@ -111,6 +112,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         data_bytes: Size of the data set that each epoch reads.
         goal: When it has learned enough and ends as finished; None: once its process says so.
         deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
+        time_limit_ms: For how long it may run in all, suspensions not counted; then it is cancelled. None: for any time.
+        after: The jobs that must have finished before it starts; it is cancelled if one of them ends otherwise.
+        array: The name of the array that it belongs to; empty: none.
+        array_most: The most jobs of its array that may run or wait for a place at a time; None: all.
         reactions: What to do about findings of it.
         node_rule: Which nodes each of its replicas may be placed on; None: those without taints. It says nothing of its
             pods, whose own tolerations and selectors it is read from.
@@ -129,6 +134,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log_format: Text = "auto"
     pattern: Text = ""
     metrics_folder: Text = ""
+    tty: bool = False
     first_node: Name | None = None
     device: Name | None = None
     roles: tuple[Role, ...] = ()
@@ -142,6 +148,10 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     data_bytes: Positive | None = None
     goal: Goal | None = None
     deadline_ms: Positive | None = None
+    time_limit_ms: Positive | None = None
+    after: tuple[Name, ...] = ()
+    array: Text = ""
+    array_most: Positive | None = None
     node_rule: NodeRule | None = None
     reactions: Reactions = Reactions()
 
@@ -209,7 +219,36 @@ class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class JobCancelRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user wants a job to stop for good."""
+    """A user wants a job to stop for good, or the placer, because its time is over or a job that it comes after failed.
+
+    Attributes:
+        reason: Why, for people; empty: a user wants it.
+    """
 
     job: Name
     request: Text
+    reason: Text = ""
+
+
+class JobChangeRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A user wants a job to be held, to go on, or to be more or less urgent; or the placer lets a job start that was held.
+
+    Attributes:
+        held: Whether it is kept from starting from here on, and suspended if it runs; None: as before.
+        priority: How urgent it is from here on; None: as before.
+        priority_class: The name of that priority, for people.
+    """
+
+    job: Name
+    request: Text
+    held: bool | None = None
+    priority: Priority | None = None
+    priority_class: Text = ""
+
+
+class NodeDrainRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A user wants no more jobs to come to a node, or lets them come again; the jobs that are there run on."""
+
+    node: Name
+    request: Text
+    drained: bool

@@ -51,6 +51,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         begin: The first offset of its log that is left.
         position: The offset of the next record.
         up: Whether a system runs on it.
+        rules: Policy, queue, preemption and interval in one line.
         parameters: Those in force, as `PoolConfigured` has them.
     """
 
@@ -61,6 +62,7 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     up: bool
     totals: Totals
+    rules: str
     parameters: Mapping[str, Any]
 
 

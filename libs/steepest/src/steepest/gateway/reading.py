@@ -20,6 +20,7 @@ from steepest.cluster.follow_printed import kept_of
 from steepest.cluster.port import ReplicaId
 from steepest.describe import sentence
 from steepest.describe.masking import masked
+from steepest.describe.rules import rules_in_force
 from steepest.errors import InputError, UndecodableError
 from steepest.gateway import answers as a
 from steepest.gateway.pool.folding import folded
@@ -65,6 +66,7 @@ async def pool_row(pool: ServedPool) -> a.PoolRow:
         at_ms=feed.story.now_ms,
         up=feed.is_up(),
         totals=feed.totals(),
+        rules=rules_in_force(feed.view.parameters),
         parameters=msgspec.to_builtins(feed.view.parameters),
     )
 

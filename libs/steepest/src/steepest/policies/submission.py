@@ -74,7 +74,8 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
             who = f"each {role.name} of the job" if spec.roles else "the job"
             raise InputError(
                 f"{who} asks for {format_resources(role.requests)}, more than any node has",
-                hint=f"ask for less: the largest, {largest}, has {format_resources(nodes[largest])}",
+                hint=f"ask for less{_what_is_short(role.requests, nodes)}: the largest, {largest}, has "
+                f"{format_resources(nodes[largest])}",
             )
     if spec.is_gang and isolated:
         raise InputError(
@@ -83,6 +84,14 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
         )
     if spec.is_gang and (why := _why_too_large(spec, nodes)):
         raise InputError(f"the job has no room even if all nodes were empty: {why}", hint="ask for fewer replicas")
+
+
+def _what_is_short(wanted: Resources, nodes: Mapping[str, Resources]) -> str:
+    """The resources of which no node has as much, in words; empty where each is there by itself."""
+    fields = {"CPU": "cpu_m", "memory": "memory_mib", "GPUs": "all_gpus_m"}
+    most = {name: max(getattr(capacity, field) for capacity in nodes.values()) for name, field in fields.items()}
+    short = [name for name, field in fields.items() if getattr(wanted, field) > most[name]]
+    return f" {' and '.join(short)}" if short else ""
 
 
 def _why_too_large(spec: JobSpec, nodes: Mapping[str, Resources]) -> str:

@@ -40,6 +40,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     """A node.
 
     Attributes:
+        drained: Whether its operator lets no more jobs start there.
         limits: The CPU limits in force there, in millicores, by job.
         score: SpeCon's: the lower, the more room for a converged job.
         replicas: How many of each category (``PC``, ``WC``, ``CC``, ``unknown``) are assigned here.
@@ -49,6 +50,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     node: str
     lost: bool
     takes_jobs: bool
+    drained: bool
     capacity: Amounts
     reserved: Amounts
     used: Amounts
@@ -66,6 +68,7 @@ def node_row(view: ClusterView, node: Node, assigned: Mapping[str, list[int]] | 
         node=node.name,
         lost=node.lost,
         takes_jobs=node.takes_jobs,
+        drained=node.drained,
         capacity=_amounts(node.capacity),
         reserved=_amounts(node.allocated),
         used=_amounts(node.used),

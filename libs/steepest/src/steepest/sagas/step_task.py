@@ -131,6 +131,7 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
         env=spec.env,
         requests=spec.chief_requests,
         metrics_folder=spec.metrics_folder,
+        tty=spec.tty,
         trace=trace,
     )
 

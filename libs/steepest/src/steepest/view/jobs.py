@@ -12,6 +12,7 @@ from sortedcontainers import SortedDict
 from steepest.events.cluster import Category
 from steepest.events.registry import GANGS_CHOOSE
 from steepest.view.movable import immovable
+from steepest.view.orders.holds import Holds
 from steepest.view.queue import Queue
 from steepest.view.queue_use import QueueUse
 from steepest.view.state import Job, Phase, Plan
@@ -31,6 +32,7 @@ class Jobs:
     Attributes:
         queue: Those that wait for a place.
         use: What the running ones of each queue hold.
+        holds: Those that are kept from starting, and those that may have to stop.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Jobs:
         self._jobs = jobs
         self.queue = Queue(counted_ms, gangs_choose=GANGS_CHOOSE in flags)
         self.use = QueueUse(plans, flags)
+        self.holds = Holds()
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
         self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
@@ -123,6 +126,7 @@ class Jobs:
         converged = job.category is Category.CONVERGED
         self.queue.put(job)
         self.use.update(job)
+        self.holds.update(job)
         _keep(
             self._silent, (job.started_counted_ms, job.name), job, wanted=running and not (job.measured or job.unknown)
         )

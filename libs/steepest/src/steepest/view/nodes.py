@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from steepest.errors import BugError
 from steepest.events.cluster import NodeJoined
-from steepest.events.common import Resources
+from steepest.events.common import Resources, Taint
 from steepest.events.parameters import SpeConParameters
 from steepest.view.orders.changes import Changes
 from steepest.view.orders.order import Order
@@ -19,6 +19,9 @@ from steepest.view.state import Job, Node
 
 Holding = tuple[int, Resources]
 """A job's holding on a node: the number of replicas, and their resources."""
+
+DRAINED = Taint(key="steepest.dev/drained")
+"""Keeps all jobs away from a node that its operator drains."""
 
 NOTHING: Holding = (0, Resources())
 
@@ -126,12 +129,19 @@ class Nodes:
             # Out of all orders first, because they are found by the capacity that the node had.
             self.lose(node)
         node.capacity, node.takes_jobs = event.capacity.of_a_node, event.takes_jobs
-        node.labels, node.taints = event.labels, event.taints
+        node.labels, node.taints = event.labels, (*event.taints, *((DRAINED,) if node.drained else ()))
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self.changes.note(node.name)
         self._note_gone(node)
         self._index(node)
+
+    def drain(self, node: Node, *, drained: bool) -> None:
+        """A node takes no more jobs, or takes them again."""
+        node.drained = drained
+        taints = tuple(taint for taint in node.taints if taint != DRAINED)
+        node.taints = (*taints, DRAINED) if drained else taints
+        self.changes.note(node.name)
 
     def hear(self, node: Node, used: Resources, counted_ms: int, offset: int) -> None:
         """A node reported what it uses; one that was lost is back."""

@@ -35,6 +35,7 @@ class Queue:
         self._all: dict[str, Job] = {}
         self._ready: dict[str, Job] = {}
         self._held: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._kept: dict[str, None] = {}
 
     def __iter__(self) -> Iterator[Job]:
         """All that wait, in the order of their submission."""
@@ -64,6 +65,14 @@ class Queue:
         elif job.name not in self._all:
             self._all[job.name] = job
             self._enter(job)
+        elif bool(job.hold) is not (job.name in self._kept):
+            self.put_again(job)
+
+    def put_again(self, job: Job) -> None:
+        """A job that waits is held or no longer, or has another rank."""
+        if job.name in self._all:
+            self._leave(job)
+            self._enter(job)
 
     def note_progress(self, name: str) -> None:
         """More is known of a job's progress, which reports that are late may change while it waits."""
@@ -87,7 +96,9 @@ class Queue:
             self._make_ready(job)
 
     def _enter(self, job: Job) -> None:
-        if job.not_before_counted_ms > self._counted_ms:
+        if job.hold:
+            self._kept[job.name] = None
+        elif job.not_before_counted_ms > self._counted_ms:
             self._held[job.not_before_counted_ms, job.name] = job
         else:
             self._make_ready(job)
@@ -98,6 +109,7 @@ class Queue:
             self.changes.note(job.name)
 
     def _leave(self, job: Job) -> None:
+        self._kept.pop(job.name, None)
         self._held.pop((job.not_before_counted_ms, job.name), None)
         if self._ready.pop(job.name, None) is not None:
             self.changes.note(job.name)

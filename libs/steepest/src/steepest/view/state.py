@@ -22,6 +22,14 @@ STATE_VERSION = 12
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
 
 
+class Hold(enum.StrEnum):
+    """Why a job is kept from starting."""
+
+    NONE = ""
+    USER = "user"  # its user holds it; while it runs: it must be suspended
+    OTHERS = "others"  # it waits for the ends of other jobs
+
+
 class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A node, its allocation, and the jobs that count in its score.
 
@@ -36,6 +44,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         takes_jobs: Whether jobs may be placed here; a device that only reports takes none.
         labels: Its labels; None: they are not known.
         taints: What keeps jobs away that do not tolerate it.
+        drained: Whether its operator lets no more jobs come; it has the taint :data:`DRAINED` then.
     """
 
     name: str
@@ -51,6 +60,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     takes_jobs: bool = True
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
+    drained: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -163,6 +173,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         forecast: The newest prediction of its run time, if there is any.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
+        cancel_reason: Why, where more is known than that a user asked.
+        hold: What keeps it from starting.
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
         findings: What is wrong with its incarnation, by kind.
@@ -219,6 +231,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     forecast: Forecast | None = None
     plan: str | None = None
     cancel: str | None = None
+    cancel_reason: str = ""
+    hold: Hold = Hold.NONE
     goal_reached: str = ""
     findings: dict[FindingKind, FindingOpened] = {}
     reaction: str = ""

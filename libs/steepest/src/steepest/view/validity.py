@@ -33,6 +33,7 @@ class Void(Refusal):
     """Why a plan is void, as far as its job and its source go. An unknown job neither waits nor runs."""
 
     NOT_WAITING = "not-waiting", "the job does not wait for a place"
+    HELD = "held", "the job is held"
     NOT_RUNNING = "not-running", "the job does not run"
     OTHER_INCARNATION = (
         "other-incarnation",
@@ -97,6 +98,7 @@ OUTDATED: Mapping[Void, Callable[[Planned, Job], bool]] = {
 
 PLACEMENT: Mapping[Void, Callable[[PlacementPlanned, Job], bool]] = {
     Void.NOT_WAITING: lambda _, job: not job.is_queued,
+    Void.HELD: lambda _, job: bool(job.hold),
     **OUTDATED,
     Void.OTHER_SIZES: lambda event, job: not job.spec.allows(event.sizes),
     Void.OTHER_REPLICAS: lambda event, job: len(event.nodes) != sum(job.spec.counts(event.sizes)) or not event.nodes,
@@ -131,8 +133,10 @@ SUSPENSION: Mapping[Void, Callable[[TransitionPlanned, Job, Projection], bool]] 
     Void.HAS_TARGETS: lambda event, _, __: bool(event.nodes or event.sizes),
     Void.ROOM_FOR_NONE: lambda event, _, view: _is_over(view, event.room_for),
     Void.ROOM_FOR_LIMITED: lambda event, _, view: view.has(LIMITS_HOLD) and _is_limited(view, event.room_for),
-    Void.TOO_SOON: lambda _, job, view: view.counted_ms - job.placed_counted_ms < view.parameters.preemption.min_run_ms,
-    Void.TOO_OFTEN: lambda _, job, view: job.suspensions >= view.parameters.preemption.max_suspensions,
+    Void.TOO_SOON: lambda _, job, view: (
+        not job.hold and view.counted_ms - job.placed_counted_ms < view.parameters.preemption.min_run_ms
+    ),
+    Void.TOO_OFTEN: lambda _, job, view: not job.hold and job.suspensions >= view.parameters.preemption.max_suspensions,
     Void.PING_PONG: lambda event, job, view: (
         event.room_for in job.made_room_for and view.jobs[event.room_for].spec.priority < job.spec.priority
     ),

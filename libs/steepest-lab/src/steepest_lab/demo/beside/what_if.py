@@ -32,6 +32,9 @@ FAIR = "spread"
 """The policy that only places: the nodes share their CPU fairly."""
 
 
+SURE = 2
+"""A change shows something where it is larger than so many times the error."""
+
 GIVE_WAY = ("error", "shows")
 """Columns that a narrow terminal shows less of."""
 
@@ -46,7 +49,7 @@ class FigureWhatIf(msgspec.Struct, frozen=True, kw_only=True):
         change: From fair sharing to the policy, both simulated, as a share of that of fair sharing.
         error: By how much the simulated figure is off the measured one, as a share of it; at least the mean error of
             the completion times.
-        shows: Whether the change is larger than the error.
+        shows: Whether the change is larger than twice the error: that of one run is no bound.
     """
 
     name: str
@@ -158,7 +161,7 @@ def _figure(name: str, values: Sequence[float | None], mean_error: float) -> Fig
         fair_s=fair,
         change=change,
         error=error,
-        shows=abs(change) > error,
+        shows=abs(change) > SURE * error,
     )
 
 
@@ -200,5 +203,5 @@ def what_if_words(found: DemoWhatIf) -> list[str]:
     return [
         "Beside fair sharing of the same jobs from the same first nodes: not run, but simulated from this recording.",
         f"So is the run itself: its jobs' completion times come out {whole(found.error)} off the measured ones on average.",
-        "A change that is no larger than the error shows nothing.",
+        "A change that is no larger than twice the error shows nothing.",
     ]

@@ -69,6 +69,8 @@ def play_on(
     for job in left:
         if job.alive and job.nodes:
             _adopt(pool.nodes, job, _done(recorded, job.name))
+        elif job.checkpoint is not None:
+            pool.nodes.remember(job.name, job.checkpoint)
     pool.resume()
     if policy != AS_RECORDED:
         _switch(pool, policy)
@@ -113,20 +115,19 @@ def _pool(recorded: RecordedPool, futures: dict[str, Future], *, soft_limits: bo
 
 
 def _adopt(nodes: SimulatedNodes, job: Job, done: int) -> None:
-    """A process that ran at the position continues after its newest step."""
-    nodes.adopt(
-        ReplicaId(job.name),
-        job.incarnation,
-        job.nodes[0],
-        ReplicaSpec(
-            command=job.spec.command,
-            requests=job.spec.chief_requests,
-            cpu_limit_m=job.limit.in_force_m if job.limit else None,
-        ),
-        step=done,
-        mode=job.mode,
-        checkpoint=job.checkpoint,
-    )
+    """The processes that ran at the position continue after the job's newest step."""
+    limit_m, requests = job.limit.in_force_m if job.limit else None, job.spec.replica_requests(job.sizes)
+    running = [index for index, one in enumerate(job.replicas) if one.alive] if job.spec.is_gang else [0]
+    for index in running:
+        nodes.adopt(
+            ReplicaId(job.name, index),
+            job.incarnation,
+            job.nodes[index],
+            ReplicaSpec(command=job.spec.command, requests=requests[index], cpu_limit_m=limit_m),
+            step=done,
+            mode=job.mode,
+            checkpoint=job.checkpoint,
+        )
 
 
 def _done(recorded: RecordedPool, job: str) -> int:

@@ -59,6 +59,9 @@ _MIB: Mapping[str, float] = {
 MEMORY = Quantity("memory", _MIB, "512 (MiB), 512Mi or 2Gi", least=0)
 """Memory in MiB."""
 
+GPUS = Quantity("GPUs", {"": 1000}, "2, or 0.5 for a share of one")
+"""GPUs in thousandths."""
+
 _TIMES: Mapping[str, float] = {"": 1000, "s": 1000, "ms": 1, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 SPAN = Quantity("time", _TIMES, "30 (seconds), 30s, 2min or 7d")
 """A span of time in milliseconds."""

@@ -70,7 +70,7 @@ EXAMPLES: dict[str, object] = {
     "parameters.alpha": 0.01,
     "parameters.interval_ms": 30_000,
     "parameters.normalisation": "settled",
-    "parameters.policy": "specon",
+    "parameters.policy": "steepest",
     "parameters.placement": "spread",
     "parameters.queueing": "fifo",
     "parameters.blocking": False,

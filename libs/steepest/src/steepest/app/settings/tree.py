@@ -109,8 +109,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = None
     nodes: Annotated[
         tuple[Node, ...],
-        means("Names and sizes; default: four nodes that have 80 % of this machine's cores together.", flag="--node"),
+        means("Names and sizes; default: this machine, with nine tenths of its cores and memory.", flag="--node"),
     ] = ()
+    emulate: Annotated[
+        bool, means("Four uneven nodes that share this machine's cores, instead of this machine.", flag="--emulate")
+    ] = False
     image: Annotated[str, means("For jobs that name none, on Docker engines.", flag="--image")] = "steepest-base"
     soft_limits: Annotated[
         bool, means("On Docker engines: CPU limits are weights, which leave nothing idle.", flag="--soft-limits")
@@ -170,7 +173,7 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         means("What growth is divided by; of a new pool: settled. max, as published, keeps a spike for good."),
     ] = None
     policy: Annotated[
-        PolicyName | None, means("Who moves jobs, and who limits their CPU; of a new pool: specon.", flag="--policy")
+        PolicyName | None, means("Who moves jobs, and who limits their CPU; of a new pool: steepest.", flag="--policy")
     ] = None
     placement: Annotated[
         PlacementName | None, means("Which node an arrival gets; of a new pool: spread.", flag="--placement")

@@ -1,4 +1,4 @@
-"""``steepest cancel``: stops a job for good."""
+"""``steepest cancel``: stops jobs for good."""
 
 from __future__ import annotations
 
@@ -6,17 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steepest.cli.jobs.selection import Selection, selection_options
 from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.cli.pool.user_requests import RequestOutcome
+    from steepest.cli.pool.stored_pool import StoredPool
+    from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
+    from steepest.log.base import Log
+
+    Answers = list[tuple[str, RequestOutcome]]
 
 EPILOG = """\b
 Examples:
   steepest cancel mnist-3fa2
   steepest cancel mnist-3fa2 --json
+  steepest cancel 'sweep-*' other       several; quote a pattern, or the shell may take it for names of files
+  steepest cancel --array sweep
   steepest cancel mnist-3fa2 --server kube:     through the gateway in the current kube context
 
 The job's process gets SIGTERM, saves and leaves; it is killed where it does not within its grace. Its output and its
@@ -28,57 +35,90 @@ PATIENCE_S = 45.0
 
 
 @click.command(epilog=EPILOG)
-@click.argument("job")
+@selection_options
 @remote_options
 @json_option
-def cancel(job: str, settings: Settings, *, as_json: bool) -> None:
-    """Stop JOB for good, and wait until it has stopped."""
-    import asyncio
-
+def cancel(selection: Selection, settings: Settings, *, as_json: bool) -> None:
+    """Stop JOBS for good, and wait until they have stopped."""
     import msgspec
 
-    answer = _by_gateway(settings, job) if settings.client.server else asyncio.run(_cancel(settings, job))
+    answers = cancel_jobs(settings, selection)
     if as_json:
-        give({"job": job, **msgspec.to_builtins(answer)})
+        found = [{"job": job, **msgspec.to_builtins(answer)} for job, answer in answers]
+        give(found[0] if selection.single else found)
         return
     from steepest.describe import ENDED
 
-    tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} will be cancelled {answer.reason}")
+    for job, answer in answers:
+        tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} will be cancelled {answer.reason}")
 
 
-def _by_gateway(settings: Settings, job: str) -> RequestOutcome:
+def cancel_jobs(settings: Settings, selection: Selection) -> Answers:
+    """Stop jobs for good, and say of each what became of it.
+
+    Raises:
+        InputError, GatewayError: A job is not there, or is over.
+    """
+    import asyncio
+
+    if settings.client.server:
+        return _by_gateway(settings, selection)
+    return asyncio.run(_cancel(settings, selection))
+
+
+def _by_gateway(settings: Settings, selection: Selection) -> Answers:
     """Ask a gateway, which does not wait for the end."""
+    from steepest.cli.jobs.selection import is_pattern
     from steepest.cli.pool.remote import client_of, refuse_without_client
     from steepest.cli.pool.user_requests import RequestOutcome
 
     refuse_without_client(settings)
+    if selection.array or selection.queue or any(map(is_pattern, selection.names)):
+        raise click.UsageError("through a gateway, name each job")
     with client_of(settings) as gateway:
-        answer = gateway.cancel(job, pool=settings.pool)
-    return RequestOutcome(state=answer.state, reason=f"by {settings.client.server}")
+        answers = [(job, gateway.cancel(job, pool=settings.pool)) for job in selection.names]
+    by = f"by {settings.client.server}"
+    return [(job, RequestOutcome(state=answer.state, reason=by)) for job, answer in answers]
 
 
-async def _cancel(settings: Settings, job: str) -> RequestOutcome:
+async def _cancel(settings: Settings, selection: Selection) -> Answers:
     import asyncio
 
-    from steepest.cli.pool.user_requests import RequestOutcome, append, asking, end_of, new_request
+    from steepest.cli.jobs.selection import select
+    from steepest.cli.pool.user_requests import append, asking, new_request
     from steepest.describe import ENDED
     from steepest.errors import InputError
     from steepest.events.cluster import JobCancelRequested
 
     async with asking(settings) as (log, pool):
-        found = pool.job(job)
-        if found.outcome is not None:
-            raise InputError(f"{job} is over already: it {ENDED[found.outcome]}", code="job-over")
-        place = await append(log, pool, JobCancelRequested(job=job, request=new_request()))
-        if not pool.folder.is_up:
-            return RequestOutcome(state="queued", reason=f"as soon as a system runs on {pool.folder.root}")
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                async for news in end_of(log, pool, place, job):
-                    if isinstance(news, RequestOutcome):
-                        return news
-        except TimeoutError:
-            pass
-        return RequestOutcome(
-            state="queued", reason=f"and has not stopped within {PATIENCE_S:g} s; see `steepest explain {job}`"
-        )
+        places = {}
+        jobs = select(pool, selection)
+        for job in jobs:
+            if job.outcome is not None:
+                raise InputError(f"{job.name} is over already: it {ENDED[job.outcome]}", code="job-over")
+        for job in jobs:
+            places[job.name] = await append(log, pool, JobCancelRequested(job=job.name, request=new_request()))
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        return [(job, await _end(log, pool, place, job, deadline)) for job, place in places.items()]
+
+
+async def _end(log: Log, pool: StoredPool, place: RequestCursor, job: str, deadline: float) -> RequestOutcome:
+    import asyncio
+
+    from steepest.cli.pool.user_requests import RequestOutcome, end_of
+
+    if not pool.folder.is_up:
+        return RequestOutcome(state="queued", reason=f"as soon as a system runs on {pool.folder.root}")
+    found = pool.view.jobs[job]
+    if found.outcome is not None:  # while another job was waited for
+        return RequestOutcome(state="ended", outcome=found.outcome, exit_status=found.exit_status)
+    try:
+        async with asyncio.timeout_at(deadline):
+            async for news in end_of(log, pool, place, job):
+                if isinstance(news, RequestOutcome):
+                    return news
+    except TimeoutError:
+        pass
+    return RequestOutcome(
+        state="queued", reason=f"and has not stopped within {PATIENCE_S:g} s; see `steepest explain {job}`"
+    )

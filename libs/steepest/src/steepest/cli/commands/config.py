@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from steepest.cli.options import config_option, json_option, state_option
 from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
 
 EPILOG = """\b
 Examples:
@@ -46,6 +50,17 @@ def show(state: Path | None, kafka: str | None, config: Path | None, *, as_json:
     from steepest.cli.printing.tables import show as show_table
 
     show_table(COLUMNS, [[row.path, "" if value is None else text(value), origin] for row, value, origin in found])
+    _show_rules(loaded.settings)
+
+
+def _show_rules(settings: Settings) -> None:
+    """Show what a pool's log holds, which the settings leave as it is, or what a new pool gets."""
+    from steepest.cli.system.wanted_parameters import stated
+    from steepest.describe.rules import rules_in_force
+
+    if settings.folder.kafka_place() is None and not settings.kafka.bootstrap:
+        is_there = settings.folder.has_log_in_files
+        tell(f"{'in force' if is_there else 'a new pool gets'}: {rules_in_force(stated(settings))}")
 
 
 @config.command(epilog=EPILOG)

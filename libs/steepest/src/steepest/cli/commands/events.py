@@ -46,11 +46,11 @@ PAGE = 1_000
 @click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Show this topic.")
 @click.option("--job", help="Show only events about this job.")
 @click.option("--type", "types", multiple=True, help="Show only events of this type. Repeat it for several.")
-@click.option("--since", type=click.IntRange(0), default=0, help="Start at this offset.")
+@click.option("--since", type=click.IntRange(0), help="Start at this offset (0; with --follow: now).")
 @click.option("--all/--no-all", "show_all", default=False, help="Show ticks, usage and growth as well.")
 @click.option("--follow/--no-follow", default=False, help="Show new events as they come, until interrupted.")
 @json_option
-def events(settings: Settings, *, topic: str, since: int, follow: bool, as_json: bool, **wanted: Any) -> None:
+def events(settings: Settings, *, topic: str, since: int | None, follow: bool, as_json: bool, **wanted: Any) -> None:
     """Show what happened in the pool, oldest first."""
     from steepest.cli.pool.follow import run_until_stopped
 
@@ -104,17 +104,23 @@ def _is_about(event: Any, job: str) -> bool:
 
 
 async def _print(
-    settings: Settings, topic: str, since: int, *, follow: bool, line: Callable[[Record], str | None]
+    settings: Settings, topic: str, since: int | None, *, follow: bool, line: Callable[[Record], str | None]
 ) -> None:
     from steepest.cli.pool.follow import batches
-    from steepest.cli.pool.stored_pool import reading
+    from steepest.cli.pool.stored_pool import is_at_rest, reading
 
     async with reading(settings) as (_, log):
         partitions = await log.partitions(topic)
         ends = {at: await log.end(at) for at in partitions}
-        # An offset beyond a partition's end waits for nothing there: only a reader that follows may ask for it.
-        start = {at: max(min(since, ends[at]), await log.begin(at)) for at in partitions}
+        if since is None:
+            since, start = 0, ends if follow else {at: await log.begin(at) for at in partitions}
+        else:
+            # An offset beyond a partition's end waits for nothing there: only a reader that follows may ask for it.
+            start = {at: max(min(since, ends[at]), await log.begin(at)) for at in partitions}
         left = {str(at): end for at, end in ends.items() if start[at] < end}
+        if follow and is_at_rest(settings):
+            follow = False
+            tell(f"Steepest does not run on {settings.folder.root}: nothing more comes", err=True)
         if not left and not follow:
             return
         async for records in batches(log, start):
@@ -128,12 +134,16 @@ async def _print(
                 return
 
 
-def _print_of_gateway(settings: Settings, since: int, *, follow: bool, line: Callable[[Record], str | None]) -> None:
+def _print_of_gateway(
+    settings: Settings, since: int | None, *, follow: bool, line: Callable[[Record], str | None]
+) -> None:
     from steepest.cli.jobs.gateway_requests import followed
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
     refuse_without_client(settings)
     with client_of(settings) as gateway, contextlib.suppress(KeyboardInterrupt):
+        if follow and since is None:
+            since = next(pool.position for pool in gateway.pools().pools if settings.pool in {None, pool.pool})
         rows = followed(settings, since or None) if follow else _all_rows(gateway, settings.pool, since or None)
         for row in rows:
             if (text := line(_record(row))) is not None:

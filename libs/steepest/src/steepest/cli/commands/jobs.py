@@ -60,6 +60,9 @@ COLUMNS = (
 GIVING_WAY = ("what", "#between", "#due", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
 """What a narrow terminal shows less of, the least important first."""
 
+KILLED = ("it was killed by signal 9", "it exited with status 137")
+OUT_OF_MEMORY = ": perhaps by the kernel, because memory was short"
+
 WATCH_EVERY_S = 1.0
 
 
@@ -85,12 +88,12 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
         return
     pool, progress = asyncio.run(look_at_progress(settings))
     shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-    rows = _rows(pool, shown, progress)
+    rows = rows_of(pool, shown, progress)
     if as_json:
         give(rows)
         return
     _show(rows)
-    _show_notes(pool, shown)
+    _show_notes(pool, shown, progress)
 
 
 def _of_gateway(settings: Settings, *, show_all: bool, as_json: bool) -> None:
@@ -102,7 +105,8 @@ def _of_gateway(settings: Settings, *, show_all: bool, as_json: bool) -> None:
     give(rows) if as_json else _show(rows)
 
 
-def _rows(pool: StoredPool, shown: Sequence[Job], progress: Mapping[str, NewestReport]) -> list[JobRow]:
+def rows_of(pool: StoredPool, shown: Sequence[Job], progress: Mapping[str, NewestReport]) -> list[JobRow]:
+    """These jobs as rows."""
     from steepest.read_models.job_rows import job_row
 
     standing = _standing(pool)
@@ -124,19 +128,34 @@ def _standing(pool: StoredPool) -> Mapping[str, Standing]:
     return standings(pool.view)
 
 
-def _show_notes(pool: StoredPool, shown: Sequence[Job]) -> None:
-    from steepest.describe import count, unknown_growth
+def _show_notes(pool: StoredPool, shown: Sequence[Job], progress: Mapping[str, NewestReport]) -> None:
+    from steepest.describe import count
 
     left_out = len(pool.view.jobs) - len(shown)
     if not shown:
         tell("no jobs" if not left_out else "no job waits or runs")
     for job in shown:
         if job.outcome is None and job.unknown:
-            tell(unknown_growth(job.name), err=True)
+            tell(_unread(pool, job, progress.get(job.name)), err=True)
     if left_out:
         tell(f"{count(left_out, 'ended job')} left out: see `steepest jobs --all`", err=True)
     if pool.note:
         tell(pool.note, err=True)
+
+
+def _unread(pool: StoredPool, job: Job, report: NewestReport | None) -> str:
+    """Why nothing is known of a job's growth, and what mends it."""
+    from steepest.cli.jobs.job_output import printed_last
+    from steepest.describe import unknown_growth
+
+    if report is not None:
+        return (
+            f"{job.name}: its losses are read, and none has come for some intervals: it prints rarely, or stands still"
+        )
+    in_containers = pool.installation.in_containers(pool.name)
+    if not in_containers and not any(printed_last(pool.folder, job.name, 0)):
+        return f"{job.name} has printed nothing yet; a progress bar that needs a terminal prints with `submit --tty`"
+    return unknown_growth(job.name)
 
 
 def _refuse_without_terminal(*, as_json: bool) -> None:
@@ -165,7 +184,7 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
         while True:
             pool, progress = await look_at_progress(settings)
             shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-            rows = [_cells(row) for row in _rows(pool, shown, progress)]
+            rows = [_cells(row) for row in rows_of(pool, shown, progress)]
             live.update(drawn(COLUMNS, rows, GIVING_WAY, terminal.width), refresh=True)
             await asyncio.sleep(WATCH_EVERY_S)
 
@@ -179,7 +198,7 @@ def _cells(row: JobRow) -> list[Cell]:
     phase = row.outcome or row.phase
     style = OUTCOMES[Outcome(row.outcome)] if row.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     left = row.remaining_ms
-    reason = "" if row.reason == phase else row.reason
+    reason = "" if row.reason == phase else f"{row.reason}{OUT_OF_MEMORY if row.reason in KILLED else ''}"
     if row.findings:
         reason = "; ".join(f"{kind}: {why}" for kind, why in row.findings.items())
     return [

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steepest.cli.commands.drain import drain, undrain
 from steepest.cli.commands.gone import gone
 from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
@@ -22,6 +23,7 @@ EPILOG = """\b
 Examples:
   steepest nodes
   steepest nodes --json | jq '.[] | {node, score}'
+  steepest nodes drain node-3       no more jobs start there; undrain lets them
   steepest nodes gone node-3        node-3 never returns: its jobs go on elsewhere
   steepest nodes --server kube:lab/training       of the gateway in this context and namespace
 
@@ -58,6 +60,8 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
 
 
 nodes.add_command(gone)
+nodes.add_command(drain)
+nodes.add_command(undrain)
 
 
 def _of_gateway(settings: Settings, *, as_json: bool) -> None:
@@ -99,6 +103,8 @@ def gpu_ids(pool: StoredPool) -> dict[str, dict[str, list[int]]]:
 def _state(row: NodeRow) -> Cell:
     if row.lost:
         return ("lost", "red")
+    if row.drained:
+        return ("drained", "yellow")
     return ("ready", "green") if row.takes_jobs else "reports only"
 
 

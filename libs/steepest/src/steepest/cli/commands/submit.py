@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, MEMORY, REACTIONS, SPAN, json_option, remote_options
+from steepest.cli.options import CPU, GPUS, MEMORY, REACTIONS, SPAN, json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -31,19 +31,39 @@ Examples:
   steepest submit --checkpoint on-stop --retries 2 --wait -- ./train.sh
   steepest submit --metric val_loss --format keras --env SEED=7 -- python train.py
   steepest submit --pattern 'it (?P<step>\\d+) cost: (?P<value>\\S+)' -- ./train.sh
-  steepest submit --array 4 -- python sweep.py       STEEPEST_ARRAY_INDEX is 0, 1, 2, 3
+  steepest submit --gpus 1 --cpu 8 --memory 32Gi --time 4h --export -- python train.py
+  steepest submit --name sweep --array 20%4 -- python sweep.py    STEEPEST_ARRAY_INDEX is 0 to 19, four at a time
+  steepest submit --after 'sweep-*' -- python best.py             once all of them have finished
   steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
   steepest submit --server kube: -f job.yaml         to the gateway in the current kube context
 
 A job of several replicas is described in a file, -f job.toml or job.yaml (docs/commands.md); options beside it count more.
 The job runs in this folder unless --workdir names another. A bare `python` is the one that this shell finds (in containers:
-the image's). Otherwise the job's environment is that of `steepest up` (PATH, ...) and --env. Everything after -- is the
-command; no shell reads it. Where a job of that name is over, the new one is called NAME.2. Through
-kube:, a job runs where its image says, or in the image's folder that --workdir names; the gateway's token is
-STEEPEST_CLIENT_TOKEN.
+the image's). Otherwise the job's environment is that of `steepest up` (PATH, ...), or this shell's with --export, and --env;
+the values are in the log, so pass no secrets. Numerical libraries start as many threads as --cpu has whole cores, unless
+--env or --export sets OMP_NUM_THREADS. Everything after -- is the command; no shell reads it. Where a job of that name is
+over, the new one is called NAME.2. Through kube:, a job runs where its image says, or in the image's folder that --workdir
+names; the gateway's token is STEEPEST_CLIENT_TOKEN.
 """
 
 ARRAY_MOST = 1_000
+
+ONE_CORE_M = 1_000
+
+
+class ArrayType(click.ParamType[tuple[int, int | None]]):
+    """``N[%M]``: how many jobs, and how many of them at a time."""
+
+    name = "n[%m]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int | None]:
+        """Both numbers; None: all at a time."""
+        count, percent, most = str(value).partition("%")
+        numbers = [count, most] if percent else [count]
+        if not all(one.isascii() and one.isdecimal() and 1 <= int(one) <= ARRAY_MOST for one in numbers):
+            self.fail(f"{value!r}: write it like 20, or 20%4 for 4 at a time; at most {ARRAY_MOST}", param, ctx)
+        return int(count), int(most) if percent else None
+
 
 MODES = ("on-request", "on-stop", "none")
 
@@ -57,8 +77,9 @@ MODES = ("on-request", "on-stop", "none")
     help="Read the job from a TOML or YAML file; options given here override it.",
 )
 @click.option("--name", help="Name the job; default: the script's name and four letters.")
-@click.option("--cpu", type=CPU, default="0.05", show_default=True, help="Reserve so much CPU: cores, or 50m.")
+@click.option("--cpu", type=CPU, help="Reserve so much CPU, and start as many threads: cores, or 50m (one core).")
 @click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
+@click.option("--gpus", type=GPUS, help="Reserve so many GPUs, or a share of one: 2, or 0.5.")
 @click.option("--checkpoint", type=click.Choice(MODES), help="State how it can be saved; default: as its process says.")
 @click.option(
     "--retries", type=click.IntRange(0), default=0, show_default=True, help="Start it again after so many failures."
@@ -79,6 +100,8 @@ MODES = ("on-request", "on-stop", "none")
 @click.option("--epochs", type=click.IntRange(1), help="State its epochs, if you know them.")
 @click.option("--batch-size", type=click.IntRange(1), help="State the examples of a step, all replicas together.")
 @click.option("--data-bytes", type=click.IntRange(1), help="State the size of the data set that an epoch reads.")
+@click.option("--time", "time_limit", type=SPAN, help="Cancel it once it has run for so long, like 4h.")
+@click.option("--after", multiple=True, metavar="JOB", help="Start it once this job has finished. Repeat it.")
 @click.option("--deadline", type=SPAN, help="Say in what time from now it should end, like 2h; it ends no job.")
 @click.option("--until", metavar="CONDITION", help="Finish it once an interval's mean is there: 'loss<0.1'.")
 @click.option("--patience", type=click.IntRange(1), help="Finish it after so many intervals without a better mean.")
@@ -94,9 +117,12 @@ MODES = ("on-request", "on-stop", "none")
     type=click.Path(dir_okay=False, path_type=Path),
     help="Use this interpreter; default: this shell's python.",
 )
-@click.option("--array", type=click.IntRange(1, ARRAY_MOST), help="Submit so many jobs, NAME-0, NAME-1, ...")
+@click.option("--tty/--no-tty", default=False, help="Let it print to a terminal: some progress bars need one.")
+@click.option("--export", is_flag=True, help="Give it this shell's environment, instead of that of `steepest up`.")
+@click.option("--array", type=ArrayType(), metavar="N[%M]", help="Submit N jobs, NAME-0, NAME-1, ...; M at a time.")
 @click.option("--image", default="", help="Run it in this container image, where nodes are Docker engines.")
 @click.option("--device", help="Name the MQTT device that trains it and reports its losses.")
+@click.option("--force", is_flag=True, help="Submit it also where its program or script is not there.")
 @click.option("--wait/--no-wait", default=False, help="Wait for its end; exit with 1 if it did not finish.")
 @json_option
 @click.argument("command", nargs=-1)
@@ -106,7 +132,9 @@ def submit(
     file: Path | None,
     name: str | None,
     python: Path | None,
-    array: int | None,
+    export: bool,
+    array: tuple[int, int | None] | None,
+    force: bool,
     wait: bool,
     as_json: bool,
     **asked: Any,
@@ -114,13 +142,20 @@ def submit(
     """Ask for COMMAND to run as a job, and report whether it is admitted."""
     import asyncio
 
+    from steepest.cli.jobs.callers_environment import callers_environment, differing_names
     from steepest.cli.jobs.job_names import name_for, why_not_found, with_python
+    from steepest.cli.jobs.job_options import with_cpu
 
     described = _described(file)
     given = {key: asked[key] for key in asked if described is None or _is_given(key)}
+    if export:
+        given["env"] = (*callers_environment(), *given.get("env", ()))
     spec = _spec_of(settings, described.spec if described else None, given)
     named = name or (described.name if described else None)
     jobs = _jobs(named or name_for(spec.command), spec, array)
+    if described is None and given["cpu"] is None:
+        usual_m = usual_cpu(settings, spec)
+        jobs = [(each, with_cpu(spec, usual_m)) for each, spec in jobs]
     if settings.client.server:
         from steepest.cli.jobs.gateway_requests import submit_to_gateway
 
@@ -128,15 +163,21 @@ def submit(
         if as_json:
             give(remote if array else remote[0])
         sys.exit(max(_status(answer) for answer in remote))
-    settings = _in_pool_of(settings, spec)
+    settings = in_pool_of(settings, spec)
+    if spec.tty and _in_containers(settings, spec):
+        raise click.UsageError("--tty is for jobs that are processes of this machine")
     if python is not None or not _in_containers(settings, spec):
         command = with_python(spec.command, python)
         if command != spec.command:
             tell(f"{spec.command[0]} is {command[0]}", err=True)
         jobs = [(each, _running(spec, command)) for each, spec in jobs]
+    if not export and (others := differing_names(settings.folder, spec.env)):
+        tell(f"the running system has other values of {others}; --export gives the job yours", err=True)
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
-        tell(f"Warning: {why}; submitted all the same", err=True)
-    answers = asyncio.run(_ask(settings, jobs, wait=wait, talk=not as_json))
+        if not force:
+            raise click.UsageError(f"{why}; --force submits it all the same")
+        tell(f"Warning: {why}", err=True)
+    answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json))
     if as_json:
         give(answers if array else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
@@ -156,7 +197,20 @@ def _spec_of(settings: Settings, base: JobSpec | None, given: dict[str, Any]) ->
     return msgspec.structs.replace(spec, working_dir=None if folder is None else str(folder))
 
 
-def _in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
+def usual_cpu(settings: Settings, spec: JobSpec) -> int:
+    """Millicores of a replica that asks for none: one core, or less where the nodes could not have all replicas then."""
+    if settings.client.server:
+        from steepest.cli.jobs.gateway_requests import node_sizes
+
+        sizes = node_sizes(settings)
+    else:
+        installation = settings.folder.read()
+        nodes = installation.nodes_of(settings.pool or installation.pool_of_queue(spec.queue))
+        sizes = [node.capacity.cpu_m for node in nodes]
+    return max(1, min(ONE_CORE_M, max(sizes), sum(sizes) // spec.world)) if sizes else ONE_CORE_M
+
+
+def in_pool_of(settings: Settings, spec: JobSpec) -> Settings:
     """The settings with the pool of the job's queue, unless a pool is named."""
     import msgspec
 
@@ -176,7 +230,7 @@ def _running(spec: JobSpec, command: tuple[str, ...]) -> JobSpec:
     return msgspec.structs.replace(spec, command=command)
 
 
-def _jobs(name: str, spec: JobSpec, array: int | None) -> list[tuple[str, JobSpec]]:
+def _jobs(name: str, spec: JobSpec, array: tuple[int, int | None] | None) -> list[tuple[str, JobSpec]]:
     """The job, or those of an array, each with its index in its name and its environment."""
     import msgspec
 
@@ -184,9 +238,11 @@ def _jobs(name: str, spec: JobSpec, array: int | None) -> list[tuple[str, JobSpe
 
     if array is None:
         return [(_checked(name), spec)]
+    count, most = array
+    spec = msgspec.structs.replace(spec, array=name, array_most=most)
     return [
         (_checked(f"{name}-{index}"), msgspec.structs.replace(spec, env={**spec.env, ARRAY_INDEX: str(index)}))
-        for index in range(array)
+        for index in range(count)
     ]
 
 
@@ -220,7 +276,7 @@ Answer = dict[str, object]
 """What became of one job's request, for programs: the job, the request, and the fields of its outcome."""
 
 
-async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
+async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
     """Submit all jobs, then report of each in turn."""
     import msgspec
 
@@ -231,6 +287,7 @@ async def _ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait:
     answers: list[Answer] = []
     async with asking(settings) as (log, opened):
         pool = await until_configured(settings, log, opened)
+        jobs = [(name, _after_known(pool, spec)) for name, spec in jobs]
         jobs = [(name, checked(pool.installation, pool.name, pool.view, name, spec)) for name, spec in jobs]
         others = await elsewhere(settings, pool, log)
         events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
@@ -255,6 +312,28 @@ async def _answer(
         if talk and answer.state == "rejected":
             _tell(job, answer, pool, running=True)
     return answer
+
+
+def _after_known(pool: StoredPool, spec: JobSpec) -> JobSpec:
+    """The description with the names of the jobs that it comes after, in place of patterns.
+
+    Raises:
+        InputError: There is no such job.
+    """
+    if not spec.after:
+        return spec
+    import msgspec
+
+    from steepest.cli.jobs.selection import is_pattern, matching
+    from steepest.errors import InputError
+
+    names: dict[str, None] = {}
+    for name in spec.after:
+        found = matching(pool.view.jobs, name) if is_pattern(name) else [pool.job(name)]
+        if not found:
+            raise InputError(f"no job matches {name}", code="no-such-job", hint="see `steepest jobs --all`")
+        names.update(dict.fromkeys(job.name for job in found))
+    return msgspec.structs.replace(spec, after=tuple(names))
 
 
 def _free(pool: StoredPool, others: Sequence[StoredPool], name: str) -> str:

@@ -46,7 +46,7 @@ async def _top(settings: Settings) -> None:
 
     from steepest.cli.live.audience import Lines, Screen
     from steepest.cli.pool.follow import batches
-    from steepest.cli.pool.stored_pool import reading
+    from steepest.cli.pool.stored_pool import is_at_rest, reading
     from steepest.cli.printing.keys import leaving_on_q
     from steepest.errors import UndecodableError
     from steepest.runtime.decode import received
@@ -54,7 +54,10 @@ async def _top(settings: Settings) -> None:
     async with reading(settings) as (installation, log):
         at = installation.layout.of_pool(settings.pool or installation.pool)
         story, now = await _story(settings, log, at), await log.end(at)
-        is_running = settings.folder.is_up
+        is_running = not is_at_rest(settings)
+        if not is_running and not sys.stdout.isatty():
+            tell(f"Steepest does not run on {settings.folder.root}; `steepest events` shows what happened")
+            return
         title = f"{settings.folder.root}{'' if is_running else ', which no system runs on'}"
         audience = Screen(console(), title) if sys.stdout.isatty() else Lines(tell)
         with leaving_on_q():

@@ -20,7 +20,16 @@ from steepest.cli.options import (
     state_option,
 )
 from steepest.cli.printing.output import tell
-from steepest.cli.system.node_selection import IMAGE, LOCAL, cluster_option, engines, engines_as, refuse_others
+from steepest.cli.system.node_selection import (
+    IMAGE,
+    LOCAL,
+    cluster_option,
+    emulated_nodes,
+    engines,
+    engines_as,
+    own_node,
+    refuse_others,
+)
 from steepest.policies.names import PlacementName, QueuePolicyName
 
 if TYPE_CHECKING:
@@ -33,6 +42,7 @@ EPILOG = """\b
 Examples:
   steepest up
   steepest up --state /tmp/try --node big=1.2:4Gi --node small=0.4
+  steepest up --state /tmp/try --emulate
   steepest up --alpha 0.02 --interval 10s --metrics 9400
   steepest up --gateway 8080                   with the live page on http://127.0.0.1:8080
   steepest up --config steepest.toml           every setting from a file (docs/settings.md)
@@ -84,12 +94,6 @@ class AddressType(click.ParamType[tuple[str | None, int]]):
 
 MOST_PORT = 65535
 
-SHARES = (35, 28, 22, 15)
-"""Sizes of the nodes of a new folder, in percent of what they have together: uneven, as real ones are."""
-
-CORES_SHARE = 0.8
-"""How much of the machine's cores the nodes have together: the rest is for the system and the machine's users."""
-
 
 @click.command(epilog=EPILOG)
 @state_option
@@ -106,6 +110,7 @@ CORES_SHARE = 0.8
 @click.option(
     "--node", "nodes", type=NodeType(), multiple=True, help="Add an emulated node to a new folder. Repeat it."
 )
+@click.option("--emulate", is_flag=True, help="Give a new folder four uneven nodes that share this machine's cores.")
 @click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
 @click.option(
     "--host-network/--no-host-network",
@@ -164,7 +169,8 @@ CORES_SHARE = 0.8
 def up(config: Path | None, **options: Any) -> None:
     """Run the system until SIGTERM or SIGINT, and print what happens: in this process, or on Kafka.
 
-    A state folder that is not there is made, with four nodes that have 80 % of this machine's cores together. --alpha,
+    A state folder that is not there is made, with this machine as its node: nine tenths of its cores and memory, and its
+    GPUs. --alpha,
     --interval, --policy, --placement, --queueing and what concerns queues are put in force where they differ from what
     the log holds; without them it keeps what it holds. `steepest config show` prints all settings.
     """
@@ -205,6 +211,7 @@ def flags_of(
         "mqtt.broker": options["mqtt"],
         "cluster.adapter": options["cluster"],
         "cluster.nodes": options["nodes"],
+        "cluster.emulate": options["emulate"] or None,
         "cluster.image": options["image"],
         "cluster.soft_limits": soft_limits or None,
         "cluster.host_network": options["host_network"],
@@ -263,13 +270,12 @@ def prepare(settings: Settings) -> None:
     Raises:
         InputError: It is there, with other nodes, limits or another heartbeat; or two nodes have one name.
     """
-    from steepest.app.settings.amounts import node
     from steepest.app.state_folder import Installation
     from steepest.cluster.data_source import data_source
     from steepest.errors import InputError
 
     folder, asked = settings.folder, settings.cluster
-    nodes = tuple(map(node, asked.nodes))
+    nodes = _asked_nodes(asked)
     if len({one.name for one in nodes}) < len(nodes):
         raise InputError("two nodes have the same name", hint="give each node a name of its own")
     if asked.storage:
@@ -284,7 +290,7 @@ def prepare(settings: Settings) -> None:
         if asked.soft_limits and not found:
             raise InputError("soft limits are for Docker engines", hint="leave --soft-limits out, or name --cluster")
         new = Installation(
-            nodes=found or nodes or default_nodes(),
+            nodes=found or nodes or own_node(),
             image=asked.image if found else "",
             soft_limits=asked.soft_limits,
             storage=asked.storage,
@@ -319,6 +325,17 @@ def prepare(settings: Settings) -> None:
             f"{folder.root} is there already, with the nodes {has} and a heartbeat of {there.heartbeat_ms} ms",
             hint="leave --node and --heartbeat out, or begin with a new folder",
         )
+
+
+def _asked_nodes(asked: ClusterSettings) -> tuple[NodeSpec, ...]:
+    from steepest.app.settings.amounts import node
+    from steepest.errors import InputError
+
+    if not asked.emulate:
+        return tuple(map(node, asked.nodes))
+    if asked.nodes:
+        raise InputError("--emulate makes its own nodes", hint="leave it out, or --node")
+    return emulated_nodes()
 
 
 def _refuse_links(asked: ClusterSettings) -> None:
@@ -431,19 +448,3 @@ def _with_heartbeat(installation: Installation, heartbeat_ms: int | None) -> Ins
     import msgspec
 
     return installation if heartbeat_ms is None else msgspec.structs.replace(installation, heartbeat_ms=heartbeat_ms)
-
-
-def default_nodes() -> tuple[NodeSpec, ...]:
-    """Nodes for this machine."""
-    import os
-
-    from steepest.app.state_folder import NodeSpec
-    from steepest.events.common import Resources
-
-    # The cores that this process may use, where the system says so: a container may have fewer than the machine.
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    total_m = cores * 1000 * CORES_SHARE
-    return tuple(
-        NodeSpec(f"node-{number}", Resources(round(total_m * share / 1000) * 10))
-        for number, share in enumerate(SHARES, start=1)
-    )

@@ -35,6 +35,18 @@ def submit_to_gateway(
     return [_report(settings, answer, wait=wait, talk=talk) for answer in answers]
 
 
+def node_sizes(settings: Settings) -> list[int]:
+    """The CPU of each node of a gateway's pool, in millicores.
+
+    Raises:
+        InputError: The client's library is missing.
+        GatewayError: The gateway refused, or was not reached.
+    """
+    refuse_without_client(settings)
+    with client_of(settings) as gateway:
+        return [node.capacity.cpu_m for node in gateway.nodes(pool=settings.pool)]
+
+
 def _report(settings: Settings, answer: Answer, *, wait: bool, talk: bool) -> dict[str, Any]:
     found = {
         "job": answer.job,

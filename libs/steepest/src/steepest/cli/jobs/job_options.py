@@ -17,7 +17,7 @@ from steepest.errors import InputError
 from steepest.events.cluster import JobSpec
 from steepest.events.common import CheckpointMode
 from steepest.events.growth import Reaction
-from steepest.view.spec_rules import what_is_wrong
+from steepest.view.spec_rules import WHOLE_GPU_M, what_is_wrong
 
 LONGEST_NUMBER = 9
 """Digits; what is longer is no number of replicas."""
@@ -29,6 +29,7 @@ def spec_of(
     command: Sequence[str] = (),
     cpu: int | None = None,
     memory: int | None = None,
+    gpus: int | None = None,
     checkpoint: str | None = None,
     env: Sequence[str] = (),
     workdir: Path | None = None,
@@ -36,6 +37,8 @@ def spec_of(
     replicas: Sequence[str] = (),
     priority: str | None = None,
     deadline: int | None = None,
+    time_limit: int | None = None,
+    after: Sequence[str] = (),
     until: str | None = None,
     patience: int | None = None,
     on_hung: str | None = None,
@@ -50,6 +53,7 @@ def spec_of(
         command: Program and arguments; empty: the file's.
         cpu: Millicores of each replica.
         memory: MiB of each replica.
+        gpus: GPUs of each replica, in thousandths: whole ones, or a share of one.
         checkpoint: A checkpoint mode.
         env: Variables, each as K=V.
         workdir: Where it runs; None: where the file says, else here.
@@ -57,6 +61,8 @@ def spec_of(
         replicas: Numbers of replicas, each as N or ROLE=N.
         priority: A number, or the name of a class.
         deadline: Milliseconds in which it should end.
+        time_limit: Milliseconds for which it may run.
+        after: The jobs that it comes after, or patterns of their names.
         until: A condition on its evaluation function that ends it.
         patience: Intervals without a better mean that end it.
         on_hung: What to do once it hangs.
@@ -80,13 +86,14 @@ def spec_of(
         **({"checkpoint_mode": CheckpointMode(checkpoint)} if checkpoint else {}),
         **({"metrics_folder": str(metrics_folder.absolute())} if metrics_folder else {}),
         **({"deadline_ms": deadline} if deadline else {}),
-        **_urgency(priority),
+        **({"time_limit_ms": time_limit} if time_limit else {}),
+        **urgency(priority),
         **({"reactions": msgspec.structs.replace(spec.reactions, **on)} if on else {}),
         **({"goal": goal} if (goal := goal_of(until, patience, fields.get("metric", spec.metric))) else {}),
     }
     for name in changes["env"]:
         _refuse_reserved(name)
-    spec = _of_each_replica(msgspec.structs.replace(spec, **changes), replicas, cpu=cpu, memory=memory)
+    spec = _of_each_replica(msgspec.structs.replace(spec, **changes), replicas, cpu=cpu, memory=memory, gpus=gpus)
     if spec.log_format != "auto" or spec.pattern:
         from steepest.training_logs import LogReader
 
@@ -97,10 +104,15 @@ def spec_of(
         raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
     if wrong := next(what_is_wrong(spec.counted), None):
         raise InputError(wrong)
-    return _checked_spec(spec)
+    return msgspec.structs.replace(checked_spec(spec), after=tuple(after) or spec.after)
 
 
-def _urgency(priority: str | None) -> dict[str, Any]:
+def with_cpu(spec: JobSpec, cpu_m: int) -> JobSpec:
+    """The description with another request of each replica, where it names no roles."""
+    return msgspec.structs.replace(spec, requests=msgspec.structs.replace(spec.requests, cpu_m=cpu_m))
+
+
+def urgency(priority: str | None) -> dict[str, Any]:
     """A number is a priority; anything else may be the name of a class, which the pool's parameters know."""
     if priority is None:
         return {}
@@ -110,11 +122,17 @@ def _urgency(priority: str | None) -> dict[str, Any]:
         return {"priority": 0, "priority_class": priority}
 
 
-def _of_each_replica(spec: JobSpec, replicas: Sequence[str], *, cpu: int | None, memory: int | None) -> JobSpec:
+def _of_each_replica(
+    spec: JobSpec, replicas: Sequence[str], *, cpu: int | None, memory: int | None, gpus: int | None
+) -> JobSpec:
     """The description with other numbers of replicas, and other requests where it has one role."""
     asked = {name: value for name, value in (("cpu_m", cpu), ("memory_mib", memory)) if value is not None}
+    if gpus is not None:
+        if gpus > WHOLE_GPU_M and gpus % WHOLE_GPU_M:
+            raise click.UsageError("--gpus: whole GPUs, or a share of one, like 2 or 0.5")
+        asked |= {"gpus": gpus // WHOLE_GPU_M, "gpu_m": gpus % WHOLE_GPU_M}
     if asked and spec.roles:
-        raise click.UsageError("--cpu, --memory: the file names roles; write there what each of them requests")
+        raise click.UsageError("--cpu, --memory, --gpus: the file names roles; write there what each of them requests")
     spec = msgspec.structs.replace(spec, requests=msgspec.structs.replace(spec.requests, **asked))
     for text in replicas:
         spec = _with_replicas(spec, text)
@@ -142,7 +160,7 @@ def _with_replicas(spec: JobSpec, text: str) -> JobSpec:
     return msgspec.structs.replace(spec, roles=roles)
 
 
-def _checked_spec(spec: JobSpec) -> JobSpec:
+def checked_spec(spec: JobSpec) -> JobSpec:
     """A description whose fields a log can hold.
 
     Raises:

@@ -79,6 +79,11 @@ class StoredPool(msgspec.Struct, kw_only=True):
         return "" if self.up else f"Steepest does not run on {root}; this is the last known state"
 
 
+def is_at_rest(settings: Settings) -> bool:
+    """Whether nothing more comes: a log in files, on which no system runs. Over Kafka, others may write."""
+    return settings.folder.kafka_place() is None and not settings.kafka.bootstrap and not settings.folder.is_up
+
+
 def look(settings: Settings) -> StoredPool:
     """The pool of a state folder as it stands now.
 

@@ -103,7 +103,9 @@ def _configured(received: Received[c.ClusterEvent]) -> bool | None:
     return isinstance(received.event, c.PoolConfigured) or None
 
 
-Request = c.JobSubmitted | c.JobCancelRequested | c.PoolConfigured | c.NodeGone
+Request = (
+    c.JobSubmitted | c.JobCancelRequested | c.JobChangeRequested | c.NodeDrainRequested | c.PoolConfigured | c.NodeGone
+)
 
 
 class RequestCursor(msgspec.Struct, frozen=True):

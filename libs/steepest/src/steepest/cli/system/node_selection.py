@@ -118,3 +118,28 @@ def refuse_others(cluster: str | None, there: Installation) -> None:
             f"the folder is there already, with the nodes {', '.join(name or 'emulated' for name in has)}",
             hint="leave --cluster out, or begin with a new folder",
         )
+
+
+SHARES = (35, 28, 22, 15)
+"""Sizes of emulated nodes, in percent of what they have together: uneven, as real ones are."""
+
+
+def own_node() -> tuple[NodeSpec, ...]:
+    """This machine as the only node."""
+    from steepest.app.state_folder import NodeSpec
+    from steepest.cluster.local.machine import own_capacity, own_name
+
+    return (NodeSpec(own_name(), own_capacity()),)
+
+
+def emulated_nodes() -> tuple[NodeSpec, ...]:
+    """Uneven nodes that have four fifths of this machine's cores together."""
+    from steepest.app.state_folder import NodeSpec
+    from steepest.cluster.local.machine import own_capacity
+    from steepest.events.common import Resources
+
+    total_m = own_capacity().cpu_m * 8 // 9
+    return tuple(
+        NodeSpec(f"node-{number}", Resources(total_m * share // 1000 * 10))
+        for number, share in enumerate(SHARES, start=1)
+    )

@@ -11,7 +11,9 @@ from steepest.app.configurator import NEW_POOL
 from steepest.app.settings.amounts import queue_limits
 from steepest.app.settings.tree import ParameterSettings, Settings
 from steepest.cli.pool.stored_pool import look
+from steepest.cli.printing.event_printer import say
 from steepest.cli.printing.output import tell
+from steepest.describe.rules import rules_in_force
 from steepest.events.growth import Reaction
 from steepest.events.parameters import Normalisation, PoolParameters, PreemptionLimits, QueueParameters, WatchParameters
 from steepest.policies.named import named, orders_by_run_time, under
@@ -20,20 +22,25 @@ from steepest.view.cluster_view import ClusterView
 
 def wanted(settings: Settings) -> PoolParameters | None:
     """The parameters to put in force; None: those that the log holds. FlowCon looks at as long an interval as SpeCon."""
-    stated = _stated(settings)
-    after = _changed(stated, settings.parameters)
-    return None if after == stated else after
+    before = stated(settings)
+    after = _changed(before, settings.parameters)
+    return None if after == before else after
 
 
 def wanted_aloud(settings: Settings) -> PoolParameters | None:
-    """As :func:`wanted`, with a note where run times are predicted and no traffic says how long an epoch takes."""
-    stated = _stated(settings)
-    after = _changed(stated, settings.parameters)
-    _note_uncounted_traffic(settings, after)
-    return None if after == stated else after
+    """As :func:`wanted`, and say what will be in force; note where run times are predicted without counted traffic."""
+    before = stated(settings)
+    after = _changed(before, settings.parameters)
+    installation = settings.folder.read()
+    pool = f"pool {settings.pool}: " if installation.pools else ""
+    say(f"{pool}{rules_in_force(after)}")
+    if orders_by_run_time(after) and not installation.storage:
+        _note_uncounted_traffic(pool, after)
+    return None if after == before else after
 
 
-def _stated(settings: Settings) -> PoolParameters:
+def stated(settings: Settings) -> PoolParameters:
+    """The parameters that a pool's log holds, or those of a new pool."""
     is_there = settings.kafka.bootstrap or settings.folder.has_log_in_files
     view = look(settings).view if is_there else ClusterView()
     return view.parameters if view.is_configured else NEW_POOL
@@ -78,11 +85,7 @@ def _watch(before: WatchParameters, asked: ParameterSettings) -> WatchParameters
     return msgspec.structs.replace(before, **{kind: Reaction(new) for kind, new in changes.items() if new is not None})
 
 
-def _note_uncounted_traffic(settings: Settings, parameters: PoolParameters) -> None:
-    installation = settings.folder.read()
-    if installation.storage or not orders_by_run_time(parameters):
-        return
-    pool = f"pool {settings.pool}: " if installation.pools else ""
+def _note_uncounted_traffic(pool: str, parameters: PoolParameters) -> None:
     tell(
         f"{pool}{named(parameters)} predicts run times from what jobs read, and this folder has no --storage: no traffic is "
         "counted, and run times come from announced totals alone",

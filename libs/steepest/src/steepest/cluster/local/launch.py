@@ -126,7 +126,6 @@ def environment(
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
-        "VECLIB_MAXIMUM_THREADS": "1",  # macOS's
         **fence.environment(state, folder, order.spec, order.restore, addresses=order.addresses, gpus=order.gpus),
         **data,
     }
@@ -185,6 +184,7 @@ def _message(folder: IncarnationFolder, order: ProcessLaunch, program: str) -> d
         "boot": order.boot,
         "cgroup": str(order.cgroup) if order.cgroup else None,
         "share": order.share,
+        "tty": order.spec.tty,
     }
 
 

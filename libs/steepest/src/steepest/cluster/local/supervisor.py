@@ -40,8 +40,7 @@ SHUTDOWN_HEARD_S = 0.5  # a shutdown sends all processes a SIGTERM, and the job 
 SHUT_DOWN = "its supervisor was asked to end, as when the machine shuts down"
 KILLED = "it did not leave within its grace and was killed"
 OUTPUT_BYTES_MOST = 64 << 20  # of each of two files
-OUTPUT_BYTES_S = 2 << 20  # far more than useful output; a job that prints faster blocks
-OUTPUT_BURST_BYTES = 16 << 20
+OUTPUT_BYTES_S, OUTPUT_BURST_BYTES = 2 << 20, 16 << 20  # far more than useful; a job that prints faster blocks
 NO_EXEC_STATUS = 127  # as a shell reports a program that cannot be run
 NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.ELOOP)
 _CHUNK_BYTES = 1 << 16
@@ -52,10 +51,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def start_mark(pid: int) -> str | None:
-    """Distinguishes two processes with the same pid: the start time, in clock ticks since boot on Linux; None: no process.
-
-    Source: proc_pid_stat(5), field 22; elsewhere ``lstart`` of ps(1).
-    """
+    """Distinguishes two processes with the same pid: the start time (proc_pid_stat(5), field 22); None: none."""
     if ON_LINUX:
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -303,11 +299,10 @@ def _own_children() -> list[int]:
 
 
 def _group_lives(group: int) -> bool:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
+        return True
+    return False
 
 
 def _prctl(option: int, value: int) -> None:
@@ -392,6 +387,18 @@ def _wake_pipe() -> int:
     return out
 
 
+def _terminal() -> tuple[int, int]:
+    """A pseudo-terminal: our end, and the job's. We keep that too: a terminal without one is readable for ever."""
+    import pty  # noqa: PLC0415 - few jobs ask for it
+    import termios  # noqa: PLC0415 - as above
+    import tty  # noqa: PLC0415 - as above
+
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    termios.tcsetwinsize(theirs, (50, 200))  # lines and columns: bars are as wide
+    return ours, os.dup(theirs)
+
+
 def _reply(answer: dict[str, Any]) -> None:
     """Reply to the starting process, which may be dead, and close the pipes to it."""
     with contextlib.suppress(OSError):
@@ -402,20 +409,18 @@ def _reply(answer: dict[str, Any]) -> None:
 
 
 def supervise(folder: Path, order: dict[str, Any]) -> None:
-    """Run one incarnation to its end.
+    """Run one incarnation, in whose folder is the named pipe ``orders``, to its end. This process' environment is the job's.
 
-    Args:
-        folder: The incarnation's folder, which contains the named pipe ``orders``.
-        order: ``program``, ``command``, ``working_dir``, ``incarnation``, ``boot``, ``cgroup`` (a folder or None),
-            ``share`` (‰) and ``lock`` (the inode of the lock that is held). The environment of this process is the job's.
+    ``order``: ``program``, ``command``, ``working_dir``, ``incarnation``, ``boot``, ``cgroup`` (a folder or None), ``tty``
+    (whether it prints to a terminal), ``share`` (‰) and ``lock`` (the inode of the lock that is held).
     """
     wake = _wake_pipe()
     # Open for writing too, so that reading never hits the end of the pipe when a writer closes it.
     orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     (folder / ".exit.json").write_bytes(b" " * 1024)  # so a full disk does not hide how a job ended
-    pipe, output = os.pipe()
-    with contextlib.suppress(OSError):  # a larger pipe lets a job print in bursts without blocking
+    pipe, output = _terminal() if order["tty"] else os.pipe()
+    with contextlib.suppress(OSError):  # a larger one lets a job print in bursts
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
     kept = OutputCapture(folder, pipe)
     pid, failure = _start_job(order, folder, output)
@@ -437,8 +442,7 @@ def main() -> None:
     for inherited in sys.argv[2:]:  # the job must not have them: they show that the supervisor lives
         os.set_inheritable(int(inherited), False)  # noqa: FBT003 - it takes no keyword
     order = json.loads(sys.stdin.buffer.read()) | {"lock": os.fstat(int(sys.argv[2])).st_ino}
-    # The caller waits for the first process only; the second is orphaned and outlives the caller.
-    if os.fork() == 0:
+    if os.fork() == 0:  # the caller waits for the first process only; the second outlives the caller
         supervise(folder, order)
 
 

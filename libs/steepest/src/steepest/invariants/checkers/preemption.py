@@ -50,6 +50,7 @@ class Suspensions(Checker):
         self._limits = PreemptionLimits()
         self._planned: dict[str, tuple[int, PreemptionLimits]] = {}
         self._priorities: dict[str, int] = {}
+        self._held: dict[str, None] = {}
         self._jobs: dict[str, SuspendedJob] = {}
         self._resumed = 0
 
@@ -64,7 +65,9 @@ class Suspensions(Checker):
                 self._limits = event.parameters.preemption
             case c.JobSubmitted():
                 self._priorities.setdefault(event.job, event.spec.priority)
-            case c.TransitionPlanned(kind=c.Transition.SUSPEND):
+            case c.JobChangeRequested() if counts:
+                self._change(event)
+            case c.TransitionPlanned(kind=c.Transition.SUSPEND) if event.job not in self._held:  # users may at any time
                 self._planned.setdefault(event.plan, (self._counted_ms, self._limits))
             case c.StepBegun(attempt=1) if counts and event.plan in self._planned:
                 self._begin(self._folds.steps.plans[event.plan], offset)
@@ -77,6 +80,15 @@ class Suspensions(Checker):
             case c.JobEnded():
                 self._jobs.pop(event.job, None)
                 self._priorities.pop(event.job, None)
+                self._held.pop(event.job, None)
+
+    def _change(self, event: c.JobChangeRequested) -> None:
+        if event.priority is not None:
+            self._priorities[event.job] = event.priority
+        if event.held:
+            self._held[event.job] = None
+        elif event.held is not None:
+            self._held.pop(event.job, None)
 
     def _of(self, job: str) -> SuspendedJob:
         return self._jobs.setdefault(job, SuspendedJob())
@@ -150,7 +162,7 @@ class MinRunTime(Suspensions):
     """No job is suspended before it has run for ``min_run_ms`` of counted time since it was placed last.
 
     The time of a suspension is that of its plan, and the parameters are those in force there. A plan is checked where
-    its first step begins.
+    its first step begins. Users may suspend a job at any time.
     """
 
     name = "min-run-time"

@@ -6,10 +6,11 @@ node a job gets is the placement policy's business. Where DRAGON is on, the gang
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from steepest.describe import ENDED_BY_USER
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
@@ -21,6 +22,7 @@ from steepest.policies.placement.policies import PlacementPolicy, placement
 from steepest.policies.placement.preemption import Candidate, preempt, suspendable
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
+from steepest.policies.placement.releases import Request, after_end, after_submission, overdue, suspended_by_users
 from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
@@ -44,14 +46,28 @@ MAKE_ROOM = frozenset(
         c.MigrationFailed,
         c.PlanAbandoned,
         c.JobSuspended,
+        c.JobChangeRequested,
+        c.NodeDrainRequested,
         c.TransitionFinished,
         c.TransitionFailed,
     }
 )
 """Events after which a job that waits may fit."""
 
-DECIDED = frozenset({c.TransitionPlanned, c.PlacementPlanned, c.RetryPlanned, c.JobRejected, c.JobEnded})
+DECIDED = frozenset(
+    {
+        c.TransitionPlanned,
+        c.PlacementPlanned,
+        c.RetryPlanned,
+        c.JobRejected,
+        c.JobEnded,
+        c.JobCancelRequested,
+        c.JobChangeRequested,
+    }
+)
 """What the placer decides and waits to read back."""
+
+ENDS = (c.JobEnded, c.JobRejected)
 
 NODES_SEEN = 16
 """Nodes that a plan names in its reasons."""
@@ -73,10 +89,12 @@ class PlacerState(Pending):
     Attributes:
         announced: The jobs of which it decided that they have ended or wait again.
         again: The jobs about which it is to decide at the next record, because the log has other than it said.
+        asked: The jobs for which it has made a request in place of their users.
     """
 
     announced: dict[str, None] = msgspec.field(default_factory=dict)
     again: dict[str, None] = msgspec.field(default_factory=dict)
+    asked: dict[str, None] = msgspec.field(default_factory=dict)
 
 
 class Placer:
@@ -106,6 +124,10 @@ class Placer:
                 read_back(self._walk, self.state, plan)
                 if self._walk is not None:
                     self._walk.is_back(job)
+            case c.JobCancelRequested(job=job) | c.JobChangeRequested(job=job):
+                self.state.asked.pop(job, None)
+                self.state.again[job] = None
+                self.reads = EVERY
             case c.JobAdmitted(job=job) | c.JobRejected(job=job) | c.RetryPlanned(job=job) | c.JobEnded(job=job):
                 self.state.announced.pop(job, None)
                 self.state.again[job] = None
@@ -119,19 +141,37 @@ class Placer:
             self._note_decided(view, event)
         decided: list[c.ClusterEvent] = []
         if self.state.again:
-            decided.extend(self._decide_again(view))
+            decided.extend(self._decide_again(view, received.offset))
         if isinstance(event, c.NodeGone):
             decided.extend(self._announce_stopped(view))
         elif isinstance(event, c.JobSubmitted) and job is not None:
             decided.extend(_admission(view, job, event.request))
+            decided.extend(self._ask(after_submission(view, job, received.offset, self.state.asked)))
             decided.extend(self._place_at_once(job, view, received.offset))
         elif job is not None and job.name not in self.state.announced:
             decided.extend(self._announce(job, _verdict(view, job)))
+        if isinstance(event, ENDS) and job is not None and job.phase is Phase.ENDED:
+            decided.extend(self._ask(after_end(view, job, received.offset, self.state.asked)))
+        if isinstance(event, c.Tick):
+            decided.extend(self._stop_running(view, received.offset))
         if type(event) in MAKE_ROOM and view.jobs.queue.any_ready:
             decided.extend(self._place_waiting(view, received.offset))
             if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
                 decided.extend(self._preempt(view, received.offset))
         return decided
+
+    def _ask(self, requests: Iterable[Request]) -> Iterator[c.ClusterEvent]:
+        for request in requests:
+            self.state.asked[request.job] = None
+            yield request
+
+    def _stop_running(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
+        """At a tick: stop the jobs whose time is over, and suspend those that their users hold."""
+        yield from self._ask(overdue(view, offset, self.state.asked))
+        for plan in suspended_by_users(view, offset):
+            if not self._awaits(view.jobs[plan.job]):
+                self.state.add_suspension(plan.plan, view.jobs[plan.job])
+                yield plan
 
     def _note_decided(self, view: ClusterView, event: c.ClusterEvent) -> None:
         match event:
@@ -143,12 +183,16 @@ class Placer:
                     self._walk.is_back(event.job)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
                 self.state.announced.pop(event.job, None)
+                self.state.asked.pop(event.job, None)
+            case c.JobCancelRequested() | c.JobChangeRequested():
+                self.state.asked.pop(event.job, None)
 
-    def _decide_again(self, view: ClusterView) -> Iterator[c.ClusterEvent]:
+    def _decide_again(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         names, self.state.again = self.state.again, {}
         for job in [view.jobs[name] for name in names if name in view.jobs]:
             if job.phase is Phase.WAITING:
                 yield from _admission(view, job, job.request)
+                yield from self._ask(after_submission(view, job, offset, self.state.asked))
             if job.name not in self.state.announced:
                 yield from self._announce(job, _verdict(view, job))
 
@@ -288,7 +332,8 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         if job.goal_reached:
             reason = f"goal reached: {job.goal_reached}"
             return c.JobEnded(job=job.name, outcome=c.Outcome.FINISHED, exit_status=job.exit_status, reason=reason)
-        return c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason="cancelled")
+        reason = job.cancel_reason or ENDED_BY_USER
+        return c.JobEnded(job=job.name, outcome=c.Outcome.CANCELLED, exit_status=job.exit_status, reason=reason)
     if job.phase is not Phase.STOPPED:
         return None
     why = job.reaction or _why_stopped(job)

@@ -72,8 +72,8 @@ def preempt(job: Job, wish: Wish, free: Mapping[str, Resources], candidates: Seq
     return Preemption(tuple(msgspec.structs.replace(one.plan, room_for=job.name) for one in chosen), places)
 
 
-def suspension(victim: Job, room_for: str, plan: str, because: Because) -> TransitionPlanned:
-    """The plan that a job gives way to another one."""
+def suspension(victim: Job, room_for: str | None, plan: str, because: Because) -> TransitionPlanned:
+    """The plan that a job gives way to another one; None: to none."""
     return TransitionPlanned(
         plan=plan,
         job=victim.name,

@@ -22,7 +22,7 @@ from steepest.view.nodes import format_resources
 from steepest.view.places.node_rules import is_allowed, why_not_allowed
 from steepest.view.places.queue_limits import Excess, excess
 from steepest.view.progress import time_left
-from steepest.view.state import Job, Phase
+from steepest.view.state import Hold, Job, Phase
 
 ONCE_RAISED = "; it starts only once that limit is raised"
 
@@ -34,6 +34,7 @@ class Waits(enum.StrEnum):
     """What a job waits for."""
 
     ADMISSION = "admission"
+    HOLD = "hold"  # its user, or jobs that it comes after
     RETRY = "retry"  # the hold after a failure
     NODES = "nodes"  # no node has joined, or none that it may run on
     LIMIT = "limit"  # of its queue
@@ -94,6 +95,7 @@ def _why(
     blocked = before.get(None) or before.get(job.spec.queue)
     for applies, waits_for, reason in (
         (not job.admitted, Waits.ADMISSION, "it is not admitted yet, which a running system does"),
+        (job.hold is not Hold.NONE, Waits.HOLD, _why_held(view, job)),
         (hold > 0, Waits.RETRY, f"its next try is held back, after: {job.stop_reason or 'a failure'}"),
         (not slots.free, Waits.NODES, _why_no_node(view, wish_of(job).rule)),
         (over is not None, Waits.LIMIT, f"{over.words}{ONCE_RAISED if over.is_alone else ''}" if over else ""),
@@ -105,6 +107,15 @@ def _why(
     if has_room(wish, slots):
         return Waits.PLACER, "the placer considers it at the next record that may have made room"
     return Waits.ROOM, _no_room_for(wish, slots)
+
+
+def _why_held(view: ClusterView, job: Job) -> str:
+    if job.hold is Hold.USER:
+        return f"its user holds it: `steepest release {job.name}` lets it go on"
+    before = [name for name in job.spec.after if (one := view.jobs.get(name)) is not None and one.outcome is None]
+    if before:
+        return f"it comes after {', '.join(before)}"
+    return f"{job.spec.array_most} jobs of its array run or wait for a place"
 
 
 def _why_no_node(view: ClusterView, rule: NodeRule | None) -> str:
@@ -147,7 +158,11 @@ def _short(requests: Resources, slots: Slots) -> str:
         **{name: Resources(extended=((name, amount),)) for name, amount in requests.extended},
     }
     short = [name for name, part in parts.items() if not any(fitting(part, free) for free in slots.free.values())]
-    return f": {' and '.join(short)} are short" if short[1:] else f": {short[0]} is short" if short else ""
+    if not short:
+        return ""
+    most = max((free.all_gpus_m for free in slots.free.values()), default=0) / 1000
+    gpus = f" (at most {most:g} are free on a node)" if "GPUs" in short else ""
+    return f": {' and '.join(short)} {'are' if short[1:] or gpus else 'is'} short{gpus}"
 
 
 def _starts(view: ClusterView, queued: Sequence[Job]) -> Mapping[str, int]:

@@ -16,10 +16,11 @@ from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_C
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
+from steepest.view.orders.holds import hold_of
 from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
-from steepest.view.state import CLEARING, Job, Phase, PlanKind
+from steepest.view.state import CLEARING, Hold, Job, Phase, PlanKind
 
 
 def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any]) -> bool:
@@ -38,6 +39,7 @@ def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any])
         submitted_offset=received.offset,
         submitted_counted_ms=view.counted_ms,
     )
+    job.hold = hold_of(spec, view.jobs.holds)
     view.jobs.add(job)
     view.touched = job
     return True
@@ -47,9 +49,23 @@ def _cancel_requested(view: Projection, event: c.JobCancelRequested, received: R
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.cancel:
         return False
-    job.cancel = event.request
+    job.cancel, job.cancel_reason = event.request, event.reason
     lifecycle.cancel_if_free(view, job, received)
     view.jobs.update(job)
+    return True
+
+
+def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    if event.held is not None:
+        job.hold = Hold.USER if event.held else Hold.NONE
+    if event.priority is not None:
+        changes = {"priority": event.priority, "priority_class": event.priority_class}
+        job.spec = msgspec.structs.replace(job.spec, **changes)
+    view.jobs.update(job)
+    view.jobs.queue.put_again(job)
     return True
 
 
@@ -259,6 +275,7 @@ def _stays(view: Projection, event: c.StayDecided, _: Received[Any]) -> bool:
 HANDLERS: Handlers = {
     c.JobSubmitted: _submitted,
     c.JobCancelRequested: _cancel_requested,
+    c.JobChangeRequested: _change_requested,
     c.JobAdmitted: _admitted,
     c.JobRejected: _rejected,
     c.JobEnded: _ended,

@@ -73,6 +73,14 @@ def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any])
     view.nodes.join(event, view.counted_ms, received.offset)
 
 
+def _node_drained(view: Projection, event: c.NodeDrainRequested, _: Received[Any]) -> bool:
+    node = view.nodes.get(event.node)
+    if node is None or node.drained is event.drained:
+        return False
+    view.nodes.drain(node, drained=event.drained)
+    return True
+
+
 def _node_lost(view: Projection, event: c.NodeLost, _: Received[Any]) -> bool:
     node = view.nodes.get(event.node)
     if node is None or node.lost:
@@ -99,6 +107,7 @@ HANDLERS: Handlers = {
     c.PoolConfigured: _configured,
     c.Tick: _ticked,
     c.NodeJoined: _node_joined,
+    c.NodeDrainRequested: _node_drained,
     c.NodeLost: _node_lost,
     c.NodeUsage: _node_used,
 }

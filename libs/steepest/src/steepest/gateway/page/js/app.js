@@ -158,7 +158,7 @@ function App() {
     </main>
     ${help ? html`<${Help} close=${() => setHelp(false)} />` : ""}
     <footer><button type="button" class="plain" onClick=${() => setHelp(true)}>Keys: ?</button>
-      <span>${info ? text(info.title, 120) : ""}</span> <span>Steepest ${pools?.version ?? ""}</span></footer>`;
+      <span>${info ? text(`${info.title}: ${info.rules}`, 300) : ""}</span> <span>Steepest ${pools?.version ?? ""}</span></footer>`;
 }
 
 function shown(view, name, shared, more) {

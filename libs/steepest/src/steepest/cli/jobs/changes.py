@@ -1,0 +1,70 @@
+"""Requests about jobs that are there: each of those that a call names gets one, and one line says what became of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from steepest.cli.printing.output import give, tell
+
+if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
+    from steepest.cli.jobs.selection import Selection
+    from steepest.cli.pool.stored_pool import StoredPool
+    from steepest.events.cluster import JobChangeRequested
+    from steepest.view.state import Job
+
+Change = tuple[str, "JobChangeRequested"]
+"""What becomes of a job, as the rest of a sentence about it, and the request."""
+
+
+def change_jobs(
+    settings: Settings, selection: Selection, wanted: Callable[[StoredPool, Job], Change | str], *, as_json: bool
+) -> None:
+    """Append a request for each job that is named; ``wanted`` gives it, or says why there is none.
+
+    Exits with 1 where a job of several is refused.
+
+    Raises:
+        InputError: The one job that is named is refused.
+    """
+    import asyncio
+
+    answers = asyncio.run(_change(settings, selection, wanted))
+    if as_json:
+        give([{"job": job, "done": done, "reason": "" if done else said} for job, said, done in answers])
+    else:
+        for job, said, done in answers:
+            tell(f"{job} {said}" if done else f"Error: {job}: {said}", err=not done)
+    sys.exit(0 if all(done for *_, done in answers) else 1)
+
+
+async def _change(
+    settings: Settings, selection: Selection, wanted: Callable[[StoredPool, Job], Change | str]
+) -> list[tuple[str, str, bool]]:
+    from steepest.cli.jobs.selection import select
+    from steepest.cli.pool.user_requests import append, asking
+    from steepest.errors import InputError
+
+    answers = []
+    async with asking(settings) as (log, pool):
+        for job in select(pool, selection):
+            change = "it is over" if job.outcome is not None else wanted(pool, job)
+            if isinstance(change, str):
+                if selection.single:
+                    raise InputError(f"{job.name}: {change}", code="not-changed")
+                answers.append((job.name, change, False))
+                continue
+            await append(log, pool, change[1])
+            later = "" if pool.folder.is_up else f" as soon as a system runs on {pool.folder.root}"
+            answers.append((job.name, f"{change[0]}{later}", True))
+    return answers
+
+
+def hold(job: Job, *, held: bool) -> JobChangeRequested:
+    """The request that a job is held, or no longer."""
+    from steepest.cli.pool.user_requests import new_request
+    from steepest.events.cluster import JobChangeRequested
+
+    return JobChangeRequested(job=job.name, request=new_request(), held=held)

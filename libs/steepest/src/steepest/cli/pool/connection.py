@@ -1,0 +1,167 @@
+"""An installation in Python: what ``steepest.connect()`` gives, with the words of the command line.
+
+It owns how a program names an installation, and that its calls work in a notebook, where a loop runs already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from steepest.app.settings.amounts import CPU, GPUS, MEMORY, SPAN, Quantity
+from steepest.app.settings.reading import read_settings
+from steepest.app.settings.tree import Settings
+from steepest.errors import InputError
+
+T = TypeVar("T")
+
+Row = dict[str, Any]
+"""A job's fields, as `steepest jobs --json` has them."""
+
+LOOK_S = 0.5
+
+_AMOUNTS: dict[str, Quantity] = {"cpu": CPU, "memory": MEMORY, "gpus": GPUS, "deadline": SPAN, "time": SPAN}
+
+
+def connection(where: str | os.PathLike[str] | None = None, *, token: str = "", pool: str | None = None) -> Connection:
+    """See :func:`steepest.connect`."""
+    address = str(where) if where is not None and str(where).startswith(("http://", "https://", "kube:")) else None
+    given = {"state_dir": where if address is None else None, "pool": pool, "client.server": address}
+    settings = read_settings({**given, "client.token": token or None})
+    if not settings.client.server:
+        settings.folder.read()
+    return Connection(settings)
+
+
+class Connection:
+    """An installation: a state folder of this machine, or a gateway."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Nothing is opened yet."""
+        self._settings = settings
+
+    def submit(self, command: Sequence[str], *, name: str | None = None, **options: Any) -> str:
+        """Submit a job.
+
+        Args:
+            command: Program and arguments.
+            name: Its name; None: the program's, and four letters.
+            options: As `steepest submit --help` names them: ``cpu=2``, ``gpus=1``, ``memory="8Gi"``, ``time="4h"``,
+                ``env={"SEED": "7"}``, ``replicas=2``, ``after=["first"]``.
+
+        Returns:
+            The job's name.
+
+        Raises:
+            InputError, GatewayError: It is refused; the message says why.
+        """
+        from steepest.cli.commands.submit import ask, in_pool_of, usual_cpu
+        from steepest.cli.jobs.job_names import name_for
+        from steepest.cli.jobs.job_options import with_cpu
+
+        spec = _spec(command, options)
+        if "cpu" not in options:
+            spec = with_cpu(spec, usual_cpu(self._settings, spec))
+        named = name or name_for(spec.command)
+        answer: Any
+        if self._settings.client.server:
+            from steepest.cli.pool.remote import client_of
+
+            with client_of(self._settings) as gateway:
+                answer = msgspec.to_builtins(gateway.submit(named, spec, pool=self._settings.pool))
+        else:
+            settings = in_pool_of(self._settings, spec)
+            (answer,) = _run(ask(settings, [(named, spec)], wait=False, talk=False))
+        if answer["state"] == "rejected":
+            raise InputError(f"{named} is rejected: {answer['reason']}", code="rejected")
+        return str(answer["job"])
+
+    def jobs(self) -> list[Row]:
+        """Every job as a row, ended ones too: ``pandas.DataFrame(steepest.connect().jobs())``."""
+        rows: list[Row]
+        if self._settings.client.server:
+            from steepest.cli.pool.remote import client_of
+
+            with client_of(self._settings) as gateway:
+                rows = msgspec.to_builtins(gateway.jobs(pool=self._settings.pool))
+        else:
+            from steepest.cli.commands.jobs import rows_of
+            from steepest.cli.jobs.progress import look_at_progress
+
+            pool, progress = _run(look_at_progress(self._settings))
+            rows = msgspec.to_builtins(rows_of(pool, list(pool.view.jobs), progress))
+        return rows
+
+    def job(self, name: str) -> Row:
+        """One job's row.
+
+        Raises:
+            InputError: There is none of that name.
+        """
+        for row in self.jobs():
+            if row["job"] == name:
+                return row
+        raise InputError(f"there is no job {name!r}", code="no-such-job", hint="see jobs()")
+
+    def wait(self, name: str, *, timeout_s: float | None = None) -> Row:
+        """Wait until a job is over, and return its row; ``outcome`` is ``finished``, ``failed`` or ``cancelled``.
+
+        Raises:
+            InputError: There is no such job.
+            TimeoutError: It is not over in time.
+        """
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        while (row := self.job(name))["outcome"] is None:
+            if end is not None and time.monotonic() >= end:
+                raise TimeoutError(f"{name} is not over after {timeout_s:g} s: it is {row['phase']}")
+            time.sleep(LOOK_S)
+        return row
+
+    def cancel(self, *names: str) -> None:
+        """Stop jobs for good; names or patterns.
+
+        Raises:
+            InputError, GatewayError: There is no such job, or it is over.
+        """
+        from steepest.cli.commands.cancel import cancel_jobs
+        from steepest.cli.jobs.selection import Selection
+
+        _run(asyncio.to_thread(cancel_jobs, self._settings, Selection(names)))
+
+
+def _spec(command: Sequence[str], options: dict[str, Any]) -> Any:
+    """The description that these options make, as those of the command line do."""
+    from steepest.cli.jobs.job_names import with_python
+    from steepest.cli.jobs.job_options import spec_of
+
+    given = dict(options)
+    for option, quantity in _AMOUNTS.items():
+        if option in given:
+            try:
+                given[option] = quantity.parse(str(given[option]))
+            except ValueError as error:
+                raise InputError(f"{option}: {error}") from error
+    if "time" in given:
+        given["time_limit"] = given.pop("time")
+    if isinstance(given.get("replicas"), int):
+        given["replicas"] = [str(given["replicas"])]
+    given["env"] = [f"{name}={value}" for name, value in dict(given.get("env", {})).items()]
+    if "workdir" in given:
+        given["workdir"] = Path(given["workdir"])
+    try:
+        return spec_of(None, command=with_python(tuple(map(str, command)), None), **given)
+    except TypeError as error:
+        raise InputError(f"submit has no such option: {error}", hint="see `steepest submit --help`") from error
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Run to the end, also where this thread has a loop that runs, as a notebook's does."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()

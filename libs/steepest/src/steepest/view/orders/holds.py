@@ -1,0 +1,94 @@
+"""The jobs that are kept from starting, and those that may have to stop: by their users, by other jobs, by a limit.
+
+It owns these indexes and keeps them up to date as jobs change. Who is released, and when, is the placer's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from steepest.events.requests import JobSpec
+from steepest.view.state import Hold, Job, Phase
+
+
+class ArrayJobs(msgspec.Struct):
+    """The jobs of an array that are not over: those that may run, and those that are held, in their order."""
+
+    active: dict[str, None] = {}
+    held: dict[str, None] = {}
+
+
+class Holds:
+    """Indexes over jobs by what holds them.
+
+    Attributes:
+        limited: The running jobs that have a time limit.
+        to_suspend: The running jobs that their users want suspended.
+    """
+
+    def __init__(self) -> None:
+        self.limited: dict[str, Job] = {}
+        self.to_suspend: dict[str, Job] = {}
+        self._behind: dict[str, dict[str, None]] = {}
+        self._arrays: dict[str, ArrayJobs] = {}
+
+    def behind(self, name: str) -> Iterator[str]:
+        """The jobs that are held until the job of that name is over."""
+        return iter(tuple(self._behind.get(name, ())))
+
+    def array(self, name: str) -> ArrayJobs:
+        """The jobs of an array that are not over."""
+        return self._arrays.get(name) or ArrayJobs()
+
+    def update(self, job: Job) -> None:
+        """Bring the indexes up to date after a job changed."""
+        running = job.phase is Phase.RUNNING
+        _keep(self.limited, job, wanted=running and job.spec.time_limit_ms is not None and not job.cancel)
+        _keep(self.to_suspend, job, wanted=running and job.hold is Hold.USER and not job.cancel)
+        if job.spec.after:
+            self._update_behind(job)
+        if job.spec.array:
+            self._update_array(job)
+
+    def _update_behind(self, job: Job) -> None:
+        for name in job.spec.after:
+            if job.hold is Hold.OTHERS and job.phase is not Phase.ENDED:
+                self._behind.setdefault(name, {})[job.name] = None
+            elif (there := self._behind.get(name)) is not None:
+                there.pop(job.name, None)
+                if not there:
+                    del self._behind[name]
+
+    def _update_array(self, job: Job) -> None:
+        jobs = self._arrays.setdefault(job.spec.array, ArrayJobs())
+        jobs.active.pop(job.name, None)
+        if job.phase is Phase.ENDED or job.hold is not Hold.OTHERS:
+            jobs.held.pop(job.name, None)
+        if job.phase is not Phase.ENDED and job.hold is Hold.NONE:
+            jobs.active[job.name] = None
+        elif job.phase is not Phase.ENDED and job.hold is Hold.OTHERS:
+            jobs.held[job.name] = None
+        if not (jobs.active or jobs.held):
+            del self._arrays[job.spec.array]
+
+
+def hold_of(spec: JobSpec, holds: Holds) -> Hold:
+    """What holds a job when it is submitted: jobs that it comes after, or as many of its array as may run at a time."""
+    array = holds.array(spec.array) if spec.array_most is not None else None
+    full = array is not None and spec.array_most is not None and len(array.active) >= spec.array_most
+    return Hold.OTHERS if spec.after or full else Hold.NONE
+
+
+def _keep(index: dict[str, Job], job: Job, *, wanted: bool) -> None:
+    if wanted:
+        index[job.name] = job
+    else:
+        index.pop(job.name, None)
+
+
+def overdue_ms(job: Job, counted_ms: int) -> int:
+    """By how much a running job has exceeded its time limit; negative: it has that much left."""
+    ran_ms = job.held_ms + counted_ms - job.placed_counted_ms
+    return ran_ms - (job.spec.time_limit_ms or ran_ms + 1)

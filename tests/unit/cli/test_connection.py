@@ -1,0 +1,94 @@
+"""``steepest.connect()``: an installation in a program, with what the command line does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.harness.scenarios.folded_pool import submitted
+from tests.unit.cli.conftest import Holding
+
+import steepest
+from steepest.app.settings.reading import read_settings
+from steepest.app.state_folder import StateFolder
+from steepest.cli.pool.stored_pool import look
+from steepest.errors import InputError
+from steepest.events import cluster as c
+
+
+@pytest.fixture
+def folder(holding: Holding) -> StateFolder:
+    """A folder whose log has a job that was rejected, and one that waits."""
+    over = submitted("over")
+    return holding(over, c.JobRejected(job="over", request=over.request, reason="no room"), submitted("waits"))
+
+
+def test_a_job_is_submitted_with_the_words_of_the_command(folder: StateFolder) -> None:
+    """Amounts as they are written there; without a request of CPU, what the command asks for."""
+    pool = steepest.connect(folder.root)
+    name = pool.submit(
+        ["true", "1"], name="a", cpu=0.5, memory="0", time="4h", env={"SEED": 7}, replicas=2, after=["waits"], steps=9
+    )
+    spec = look(read_settings({"state_dir": folder.root}, environ={})).view.jobs[name].spec
+
+    assert name == "a"
+    assert spec.command == ("true", "1")
+    assert (spec.requests.cpu_m, spec.requests.memory_mib, spec.time_limit_ms) == (500, 0, 4 * 3_600_000)
+    assert (spec.env, spec.replicas, spec.after, spec.steps) == ({"SEED": "7"}, 2, ("waits",), 9)
+    usual = pool.submit(["true"])
+    assert look(read_settings({"state_dir": folder.root}, environ={})).view.jobs[usual].spec.requests.cpu_m == 1_000
+
+
+async def test_it_works_where_a_loop_runs(folder: StateFolder) -> None:
+    """As in a notebook. Rows are what a table takes: one field is one value of one type."""
+    rows = steepest.connect(folder.root).jobs()
+
+    assert [(row["job"], row["outcome"]) for row in rows] == [("over", "failed"), ("waits", None)]
+    assert {key for row in rows for key in row} == set(rows[0])
+
+
+def test_a_job_is_waited_for(folder: StateFolder) -> None:
+    """One that is over already is returned, and patience ends."""
+    pool = steepest.connect(folder.root)
+    assert pool.wait("over")["reason"] == "no room"
+    with pytest.raises(TimeoutError, match="waits is not over after 0 s: it is waiting"):
+        pool.wait("waits", timeout_s=0)
+
+
+def test_jobs_are_cancelled(folder: StateFolder) -> None:
+    """Also several by a pattern; a job that is over is named."""
+    pool = steepest.connect(folder.root)
+    pool.cancel("wait*")
+    assert look(read_settings({"state_dir": folder.root}, environ={})).view.jobs["waits"].cancel
+    with pytest.raises(InputError, match="over is over already"):
+        pool.cancel("over")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"cpu": "much"}, "cpu: 'much' is no amount of cpu"),
+        ({"cpus": 2}, "submit has no such option: .*cpus"),
+        ({"after": ["nosuch"]}, "there is no job 'nosuch'"),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(folder: StateFolder, options: dict[str, Any], says: str) -> None:
+    """As the command line does, in an error of Steepest's own."""
+    with pytest.raises(InputError, match=says):
+        steepest.connect(folder.root).submit(["true"], **options)
+
+
+def test_where_nothing_is_there_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and with what to do. Without a name, the installation is that of the command line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("STEEPEST_STATE_DIR", raising=False)
+    with pytest.raises(InputError, match=r"no state folder at \.steepest"):
+        steepest.connect()
+
+
+def test_the_installation_of_the_command_line_is_found(folder: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its variable, or in the current folder."""
+    monkeypatch.setenv("STEEPEST_STATE_DIR", os.fspath(folder.root))
+    assert len(steepest.connect().jobs()) == 2
