@@ -8,6 +8,7 @@ Two such jobs that were taken for satisfied would never be limited.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -45,7 +46,9 @@ class ManagedJob(msgspec.Struct):
         seen_s: When its use was measured last.
         cpu: Its use then.
         used: Its work up to then, over all incarnations.
-        used_reported: Its work when it last reported a step.
+        used_before: Its work when this incarnation began to train.
+        used_reported: Its work when it last reported a further step, or epoch.
+        step: Which that was.
         start: Its work before its first step: imports, loading data. What later incarnations need is the price of moves.
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
@@ -58,6 +61,8 @@ class ManagedJob(msgspec.Struct):
         left: What was left of it then.
         step_ms: CPU time of its steps, as measured last.
         losses: Some of its losses.
+        ahead: What it had got more than its fair copy when its size proved to be unknown, as far as it has not given that
+            back. It led, or was served before others, by what it seemed to be.
         unlimited_until_s: No limit is planned before, because one was refused.
         rate: The CPU that the newest plan of its node wants it to have.
     """
@@ -70,7 +75,9 @@ class ManagedJob(msgspec.Struct):
     seen_s: float
     cpu: float = 0.0
     used: float = 0.0
+    used_before: float = 0.0
     used_reported: float = 0.0
+    step: int | None = None
     start: float = 0.0
     most: float = 0.0
     demand: float | None = None
@@ -84,12 +91,17 @@ class ManagedJob(msgspec.Struct):
     left: float | None = None
     step_ms: float | None = None
     losses: LossCourse = msgspec.field(default_factory=LossCourse)
+    ahead: float = math.inf
     unlimited_until_s: float = 0.0
     rate: float = 0.0
 
     def used_by(self, now_s: float) -> float:
         """Its work up to now, if it goes on as it was measured last."""
         return self.used + self.cpu * max(0.0, now_s - self.seen_s)
+
+    def is_fresh(self, young_s: float, demand: float, now_s: float) -> bool:
+        """Whether its incarnation has used less than it can use in so many seconds: imports take CPU before it says much."""
+        return self.used_by(now_s) - self.used_before < young_s * demand
 
     def measure(self, cpu_m: int, now_s: float) -> None:
         """Its mean use since it was measured last."""

@@ -20,7 +20,7 @@ takes what it reserves, and shares the node with the others while it trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -235,20 +235,6 @@ class FairPool(msgspec.Struct):
             self._bring_up(copy.node, now_s)
             self._forecast(copy.node)
         return max(copies, key=lambda copy: math.inf if copy.ends_s is None else copy.ends_s, default=None)
-
-    def course(self, job: str, until_s: Sequence[float]) -> list[float]:
-        """Core-seconds that each copy will have got by each of some times, if no other job comes; none of them is past.
-
-        Of a gang, of the one that gets least: the others wait for it.
-        """
-        courses = []
-        for name, copy in self._training(job):
-            node = self.nodes[copy.node]
-            at, loads = list(node.jobs).index(name), [self.jobs[other].load for other in node.jobs]
-            courses.append(
-                [copy.used + run_fairly(node.cores, loads, end_s - node.now_s).used[at] for end_s in until_s]
-            )
-        return [min(each) for each in zip(*courses, strict=True)]
 
     def rate(self, job: str) -> float:
         """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""
