@@ -26,6 +26,7 @@ class Trained(msgspec.Struct):
         start_ms: CPU time before its first step.
         exit_ms: And after its last one.
         total: What it announces; None: ``steps``.
+        demand: Cores that it can use; None: all.
         used_ms: What it has used.
     """
 
@@ -35,6 +36,7 @@ class Trained(msgspec.Struct):
     start_ms: int = 0
     exit_ms: int = 0
     total: int | None = None
+    demand: float | None = None
     used_ms: float = 0.0
 
     @property
@@ -104,7 +106,8 @@ class SharedHost(FoldedPool):
         """A second passes, in which the node gives its CPU to those that run."""
         names = [name for name in self.trained if name not in self.ended]
         limits = [self.limits.get(name) for name in names]
-        shares = share_out(1000 * self.gives, [1000 * self.cores] * len(names), limits, yields=True)
+        demands = [1000 * (self.trained[name].demand or self.cores) for name in names]
+        shares = share_out(1000 * self.gives, demands, limits, yields=True)
         progress = []
         for name, share in zip(names, shares, strict=True):
             job = self.trained[name]

@@ -70,3 +70,39 @@ def test_a_new_job_leads_until_its_speed_is_measured_whatever_it_does_first() ->
     assert host.trained["new"].used_ms > 7_500
     host.train(20)
     assert host.ended["new"] - 40 <= 8
+
+
+def test_on_a_host_that_gives_less_than_it_declares_who_says_most_ends_first() -> None:
+    """It declares 2 cores and gives 0.6: under fair sharing all end after 600 s."""
+    host = SharedHost(2.0, 0.6)
+    for number in range(2):
+        for says in ("nothing", "epoch", "step"):
+            host.begin_job(f"{says}-{number}", says, 120)
+    host.train(700)
+    ends = {says: [host.ended[f"{says}-{number}"] for number in range(2)] for says in ("nothing", "epoch", "step")}
+    assert fmean(ends["step"] + ends["epoch"]) < fmean(ends["nothing"])
+    assert max(host.ended.values()) <= 1.03 * 600
+
+
+def test_jobs_that_starve_show_no_demand() -> None:
+    """Six that could each use all of 0.6 cores get 0.28 together: the fair end of each is that of 0.28 cores."""
+    host = SharedHost(0.6, 0.28, limited=False)
+    for number in range(6):
+        host.begin_job(f"job-{number}", "step", 40)
+    host.train(60)
+    assert {job.demand for job in host.planner.state.running.values()} == {None}
+    assert host.planner.state.gives["n1"][0] == pytest.approx(0.28, rel=0.1)
+    ends_s = [host.facts(f"job-{number}").fair_end_s for number in range(6)]
+    assert ends_s == pytest.approx([6 * 20 / 0.28] * 6, rel=0.1)
+
+
+def test_a_node_whose_jobs_can_use_no_more_gives_what_it_declares() -> None:
+    """Two equal jobs use half of it; a third one finds the rest."""
+    host = SharedHost(4.0)
+    for number in range(2):
+        host.begin_job(f"job-{number}", "step", 400, demand=1.0)
+    host.train(60)
+    host.begin_job("third", "step", 400)
+    host.train(30)
+    assert host.planner.state.gives["n1"][0] == pytest.approx(4.0, rel=0.1)
+    assert host.trained["third"].used_ms > 30 * 0.9 * 2_000

@@ -87,8 +87,8 @@ def steps_left(job: Job) -> int | None:
 def cpu_ms_per_step(job: Job) -> float | None:
     """CPU time of a step of all replicas in the last minutes, in milliseconds; of all its steps, while there are few.
 
-    The first span does not count: the first steps of some scripts come in a burst, which their imports paid for. What an incarnation uses before its first report (imports, loading data, restoring) is no step's. None until two steps
-    were seen.
+    The first span does not count: the first steps of some scripts come in a burst, which their imports paid for. What an
+    incarnation uses before its first report (imports, loading data, restoring) is no step's. None until two steps were seen.
     """
     reached, since = job.progress.history.reached, job.progress.history.recent[1:]
     if reached is not None and since and since[0][2] is not None:

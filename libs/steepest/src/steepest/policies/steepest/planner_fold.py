@@ -110,7 +110,7 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
 def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
     """A node is gone for good, or was silent for so long that the view has forgotten it."""
     state.fair.leave(node, now_s)
-    for known in (state.residences, state.other, state.due):
+    for known in (state.residences, state.other, state.gives, state.due):
         known.pop(node, None)
 
 
@@ -180,9 +180,12 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     }
     not_divided = [cpu_m for name, cpu_m in event.jobs.items() if name not in here and name not in divided]
     state.other[event.node] = sum(not_divided) / 1000
-    for name in measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s):
+    measured = measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s)
+    for name in measured.shown:
         if name in here:
             state.learn_demand(here[name])
+    used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
+    state.fair.deliver(event.node, state.deliver(event.node, declared, used, short=measured.short), now_s)
     for progress in event.progress:
         running = here.get(progress.job) or (divided.get(progress.job) if progress.replica == CHIEF else None)
         if running is not None and progress.incarnation == running.incarnation:

@@ -21,6 +21,7 @@ a node costs the others nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
@@ -119,7 +120,8 @@ class SteepestPlanner:
         self, view: ClusterView, node: Node, received: Received[c.ClusterEvent]
     ) -> Iterator[c.LimitsPlanned]:
         state, parameters = self.state, view.parameters.steepest
-        cores = max(node.capacity.cpu_m / 1000 - state.other.get(node.name, 0.0), LEAST_CORES)
+        gives = min(state.gives.get(node.name, (math.inf, 0.0))[0], node.capacity.cpu_m / 1000)
+        cores = max(gives - state.other.get(node.name, 0.0), LEAST_CORES)
         facts = {
             name: facts_of(state, parameters, view.jobs[name], cores)
             for name in node.jobs

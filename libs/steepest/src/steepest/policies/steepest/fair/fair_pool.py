@@ -28,7 +28,7 @@ from steepest.events.common import Resources
 from steepest.events.requests import Role
 from steepest.policies.placement.gangs import choose
 from steepest.policies.placement.slots import Slots
-from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, FairJob, FairNode
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, SAME_DEMAND, FairJob, FairNode
 from steepest.policies.steepest.fair.fair_sharing import fair_level, run_fairly
 from steepest.view.nodes import allocation
 
@@ -62,13 +62,20 @@ class FairPool(msgspec.Struct):
         if node is None:
             for copy in () if self.nodes else self.jobs.values():
                 copy.node = name  # it has ended, and its node was the last one
-            self.nodes[name] = FairNode(capacity, now_s)
+            self.nodes[name] = FairNode(capacity, capacity.cpu_m / 1000, now_s)
             self.largest = max(self.largest, capacity.cpu_m / 1000)
         elif node.capacity != capacity:
             self._bring_up(name, now_s)
-            node.capacity, node.stale = capacity, True
+            node.capacity, node.gives, node.stale = capacity, capacity.cpu_m / 1000, True
             self._find_largest()
         self.roomier = True
+
+    def deliver(self, name: str, cores: float, now_s: float) -> None:
+        """A node gives so many cores now, which may be fewer than it declares."""
+        node = self.nodes.get(name)
+        if node is not None and abs(node.gives - cores) > SAME_DEMAND * node.gives:
+            self._bring_up(name, now_s)
+            node.gives, node.stale = cores, True
 
     def leave(self, name: str, now_s: float) -> None:
         """A node is gone for good: its jobs continue on the others. Where there are none, they wait for one."""
