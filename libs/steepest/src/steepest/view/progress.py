@@ -36,6 +36,9 @@ MOST_EPOCHS = 1_000_000
 OF_AN_EPOCH = 1_000
 """Steps an epoch, of a job whose log has only epochs."""
 
+RECENT_STEPS = 3
+"""Fewer recent steps, or epochs, have no pace of their own: one may be nearly done, or just begun, when it is seen."""
+
 QUANTILE = 10
 """The range of the time left leaves out one of this many paces at each end."""
 
@@ -93,7 +96,7 @@ def cpu_ms_per_step(job: Job) -> float | None:
     reached, since = job.progress.history.reached, job.progress.history.recent[1:]
     if reached is not None and since and since[0][2] is not None:
         steps, cpu_ms = reached[0] - since[0][1], reached[1] - since[0][2]
-        if steps > 0 and cpu_ms > 0:
+        if steps >= RECENT_STEPS * (OF_AN_EPOCH if job.progress.history.by_epochs else 1) and cpu_ms > 0:
             return cpu_ms / steps
     return _mean_of_steps(job)
 

@@ -121,7 +121,9 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for job in jobs:
         give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
     promised = _promised(jobs, shares, slot_s)
-    needed = must_run([Promise(left, job.demand, due_s) for job, left, due_s in promised], cores, slot_s)
+    claimed = sum(shares[job.name].rate for job in unknown)
+    room = max(cores - claimed, parameters.floor * cores)
+    needed = must_run([Promise(left, job.demand, due_s) for job, left, due_s in promised], room, slot_s)
     first_due = sorted(
         zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
     )
