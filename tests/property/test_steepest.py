@@ -281,12 +281,12 @@ def test_a_job_that_is_not_ready_makes_more_late(cores: float, promises: list[Pr
 
 JOBS = st.lists(
     st.builds(
-        lambda left, demand, due_s, index, behind, young, steady: (left, demand, due_s, index, behind, young, steady),
+        lambda left, demand, due_s, index, ahead, young, steady: (left, demand, due_s, index, ahead, young, steady),
         st.one_of(st.none(), WORK),
         DEMANDS,
         st.one_of(st.none(), st.floats(-50, 500)),
         st.floats(0, 1),
-        st.floats(-50, 50),
+        st.floats(0, 50),
         st.booleans(),
         st.booleans(),
     ),
@@ -308,11 +308,11 @@ def test_a_plan_gives_all_there_is_and_no_more(
             due_s=due_s,
             index=index,
             fair_rate=cores / len(facts),
-            behind=behind,
+            ahead=ahead,
             young=young,
             steady=steady,
         )
-        for number, (left, demand, due_s, index, behind, young, steady) in enumerate(facts)
+        for number, (left, demand, due_s, index, ahead, young, steady) in enumerate(facts)
     ]
     shares = plan_node(cores, jobs, SteepestParameters()).shares
     if all(job.left is None for job in jobs):
@@ -393,9 +393,8 @@ def ends_of_one_node(
                     demand=ONE_NODE,
                     due_s=None if wrong or end_s is None else end_s - now_s,
                     index=0.0 if wrong else worth(used / announced[name], rest, learning_weight),
-                    proved_wrong=wrong,
                     fair_rate=pool.rate(name) if wrong else None,
-                    behind=copy.used - used,
+                    ahead=max(used - copy.used, 0.0) if wrong else 0.0,
                 )
             )
         plan = plan_node(ONE_NODE, on_node, parameters)

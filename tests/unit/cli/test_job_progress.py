@@ -42,7 +42,7 @@ def stored(pool: Trained) -> StoredPool:
     [
         ({}, {}, ""),
         ({}, {"epoch": 2.0}, "epoch 2; how long it takes is unknown"),
-        ({}, {"epoch": 2.5, "epochs": 10.0}, "epoch 2.5/10; how long it takes is unknown"),
+        ({}, {"epoch": 2.5, "epochs": 10.0}, "epoch 2.5/10, 25 % done; its pace is not measured yet"),
         ({}, {"step": 40}, "step 40; how long it takes is unknown"),
         ({}, {"step": 40, "total": 20}, "step 40; how long it takes is unknown"),
         ({"steps": 200}, {"step": 40}, "step 40/200, 20 % done; its pace is not measured yet"),

@@ -76,7 +76,6 @@ def test_a_copy_that_ended_by_too_small_a_size_goes_on() -> None:
     assert goes_on.end_s is None
     assert pool.rate("short") == pytest.approx(0.5)
     assert other.forecast_s == pytest.approx(30.0 + 2 * 80.0)
-    assert pool.course("short", [40.0, 50.0]) == pytest.approx([15.0, 20.0])
 
 
 def pool_for_one() -> FairPool:
@@ -217,7 +216,6 @@ def test_a_gang_ends_with_its_last_replica() -> None:
     assert copy is not None
     assert copy.ends_s == pytest.approx(60.0)
     assert pool.rate("gang") == pytest.approx(0.5)
-    assert pool.course("gang", [10.0, 20.0]) == pytest.approx([5.0, 10.0])
     assert pool.size("gang") == pytest.approx(90.0)
 
 

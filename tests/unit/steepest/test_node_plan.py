@@ -25,45 +25,19 @@ def job(name: str, left: float | None, **fields: Any) -> JobOnNode:
     return JobOnNode(name=name, left=left, demand=CORES, **fields)
 
 
-def test_a_job_of_unknown_size_keeps_up_with_its_fair_copy() -> None:
-    """It gets its fair part first, and more while it is behind."""
-    known = job("known", 100.0, due_s=1_000.0, index=1.0)
-    assert rates(known, job("unknown", None, fair_rate=2.0))["unknown"] == pytest.approx(2.0)
-    assert rates(known, job("unknown", None, fair_rate=2.0, behind=10.0))["unknown"] == pytest.approx(3.0)
+def test_a_job_of_unknown_size_gets_its_fair_part_and_nothing_before_others() -> None:
+    """What is to spare goes to known ones first, then to all of unknown size in equal parts."""
+    silent = [job(name, None, fair_rate=1.0) for name in ("one", "other")]
+    known = JobOnNode(name="known", left=100.0, demand=1.5, due_s=1_000.0)
+    assert rates(known, *silent) == pytest.approx({"known": 1.5, "one": 1.25, "other": 1.25})
+    assert rates(job("known", 100.0, due_s=1_000.0), *silent) == pytest.approx({"known": 2.0, "one": 1.0, "other": 1.0})
 
 
-def test_a_job_of_unknown_size_gives_back_what_it_has_got_too_soon() -> None:
+def test_a_job_whose_total_proved_wrong_gives_back_what_it_got_by_it() -> None:
     """While it is far ahead of its fair copy it gets its floor."""
     known = job("known", 100.0, due_s=1_000.0, index=1.0)
-    assert rates(known, job("unknown", None, fair_rate=2.0, behind=-5.0))["unknown"] == pytest.approx(1.5)
-    assert rates(known, job("unknown", None, fair_rate=2.0, behind=-50.0))["unknown"] == pytest.approx(FLOOR)
-
-
-def test_what_a_job_of_unknown_size_will_need_is_not_promised_to_others() -> None:
-    """It is ahead now and owed half of the node until the other one is due, who so cannot wait."""
-    known = job("known", 40.0, due_s=20.0)
-    waits = plan_node(CORES, [known, job("unknown", None, fair_rate=0.0, index=1.0)], SteepestParameters())
-    owed = job("unknown", None, fair_rate=0.0, owed=[(40.0, 20.0)], index=1.0)
-    shares = plan_node(CORES, [known, owed], SteepestParameters()).shares
-    assert waits.shares["known"].must == 0.0
-    assert shares["known"].must + shares["unknown"].must >= 0.9 * CORES
-
-
-def test_what_a_job_of_unknown_size_gets_now_is_not_taken_from_the_time_to_come() -> None:
-    """Both need half of the node until the other one is due, to the last core-second; with less, the other one can wait."""
-    known, owed = job("known", 40.0, due_s=20.0), job("unknown", None, fair_rate=2.0, owed=[(40.0, 20.0)])
-    plan = plan_node(CORES, [known, owed], SteepestParameters())
-    assert plan.late == pytest.approx(0.0)
-    assert sum(share.rate for share in plan.shares.values()) == pytest.approx(CORES)
-    spare = job("known", 20.0, due_s=20.0)
-    assert plan_node(CORES, [spare, owed], SteepestParameters()).shares["known"].must == 0.0
-
-
-def test_a_job_whose_total_proved_wrong_comes_after_promises() -> None:
-    """The other one needs the whole node to be in time. Of what is to spare it gets its fair part."""
-    wrong = job("wrong", None, fair_rate=2.0, proved_wrong=True)
-    assert rates(job("known", 100.0, due_s=25.0), wrong)["wrong"] == pytest.approx(FLOOR)
-    assert rates(job("known", 100.0, due_s=1_000.0, index=1.0), wrong)["wrong"] == pytest.approx(2.0)
+    assert rates(known, job("wrong", None, fair_rate=2.0, ahead=5.0))["wrong"] == pytest.approx(1.5)
+    assert rates(known, job("wrong", None, fair_rate=2.0, ahead=50.0))["wrong"] == pytest.approx(FLOOR)
 
 
 def test_what_is_to_spare_goes_to_the_urgent_job() -> None:

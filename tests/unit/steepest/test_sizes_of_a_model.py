@@ -106,7 +106,7 @@ def test_a_silent_job_that_has_used_more_is_of_unknown_size_again(pool: Training
     pool.train(FINISHED_AFTER_S + 3)
     found = pool.facts("second")
 
-    assert (found.unknown, found.proved_wrong) == (True, False)
+    assert (found.unknown, found.ahead) == (True, 0.0)
     assert (found.size, found.left) == (None, None)
 
 
@@ -126,7 +126,7 @@ def test_a_job_that_announced_too_little_gets_no_size_from_others(pool: Training
     pool.train(FINISHED_AFTER_S - 1)
     found = pool.facts("second")
 
-    assert (found.unknown, found.proved_wrong, found.size) == (True, True, None)
+    assert (found.unknown, found.size) == (True, None)
 
 
 def test_where_no_job_ever_announced_a_total_nothing_is_known() -> None:

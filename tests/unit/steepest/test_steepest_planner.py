@@ -98,11 +98,11 @@ def running(model: str = "mlp", **fields: Any) -> ManagedJob:
 def test_demand_shows_where_nothing_holds_a_job_back() -> None:
     """On a full node it hides, unless a limited job beside it gets more than its limit."""
     jobs = {"a": running(), "b": running()}
-    assert measure_node(jobs, {"a": 4000, "b": 4000}, 8000, 60.0) == []
+    assert measure_node(jobs, {"a": 4000, "b": 4000}, 8000, 60.0).shown == []
     jobs["b"].limit(1000)
     jobs["b"].forget_limits()
-    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 65.0) == []
-    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 70.0) == ["a"]
+    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 65.0).shown == []
+    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 70.0).shown == ["a"]
     assert (jobs["a"].demand, jobs["b"].demand) == (6.0, None)
 
 
@@ -125,17 +125,17 @@ def test_jobs_that_want_more_than_there_is_show_no_demand() -> None:
     """Throttled, they use a little less than the node has, as measured over a second."""
     jobs = {"a": running(), "b": running()}
     for now_s in (60.0, 65.0, 70.0):
-        assert measure_node(jobs, {"a": 3500, "b": 3500}, 8000, now_s) == []
+        assert measure_node(jobs, {"a": 3500, "b": 3500}, 8000, now_s).shown == []
 
 
 def test_a_use_is_a_demand_only_if_two_measurements_agree() -> None:
     """A job that saves or loads data uses little for a while, and one that shared its node for half of one too."""
     job = running()
-    assert measure_node({"a": job}, {"a": 500, "other": 500, "third": 10}, 8000, 60.0) == []
-    assert measure_node({"a": job}, {"a": 1000, "other": 500, "third": 10}, 8000, 65.0) == []
-    assert measure_node({"a": job}, {"a": 1010, "other": 6500, "third": 10}, 8000, 70.0) == []
-    assert measure_node({"a": job}, {"a": 1010, "other": 500, "third": 10}, 8000, 75.0) == []
-    assert measure_node({"a": job}, {"a": 1020, "other": 500, "third": 10}, 8000, 80.0) == ["a"]
+    assert measure_node({"a": job}, {"a": 500, "other": 500, "third": 10}, 8000, 60.0).shown == []
+    assert measure_node({"a": job}, {"a": 1000, "other": 500, "third": 10}, 8000, 65.0).shown == []
+    assert measure_node({"a": job}, {"a": 1010, "other": 6500, "third": 10}, 8000, 70.0).shown == []
+    assert measure_node({"a": job}, {"a": 1010, "other": 500, "third": 10}, 8000, 75.0).shown == []
+    assert measure_node({"a": job}, {"a": 1020, "other": 500, "third": 10}, 8000, 80.0).shown == ["a"]
     assert job.demand == 1.02
 
 

@@ -15,6 +15,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import (
     MOST_STEPS,
     TimeLeft,
+    course,
     cpu_ms_before_steps,
     cpu_ms_left,
     cpu_ms_per_step,
@@ -292,3 +293,53 @@ def test_a_regular_job_is_measured_exactly(total: int, cpu_ms: int, stride: int,
     pool.report(step=total - 1, total=total, cpu_ms=imports_ms + (total - 1) * cpu_ms)
     assert steps_left(pool.a) == 1
     assert cpu_ms_left(pool.a) == cpu_ms
+
+
+@pytest.mark.parametrize(("said", "spec"), [({"epochs": 50.0}, {}), ({}, {"epochs": 50})])
+def test_a_log_with_only_epochs_has_a_pace_and_a_rest(said: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Whether its log or its user says how many there are; its steps stay unknown."""
+    pool = Trained(**spec)
+    for epoch in range(1, 11):
+        pool.tick(5_000)
+        pool.report(epoch=float(epoch), cpu_ms=1_000 + 2_000 * epoch, **said)
+    assert course(pool.a) == (10_000, 50_000)
+    assert (cpu_ms_left(pool.a), cpu_ms_before_steps(pool.a)) == (80_000, 1_000 - 2)
+    assert time_left(pool.a) == TimeLeft(200_000, 200_000, 200_000)
+    assert (pool.a.progress.step, total_steps(pool.a)) == (None, None)
+
+
+def test_a_log_with_only_epochs_that_is_past_its_last_one_has_no_rest() -> None:
+    """Neither has one that says no last one."""
+    pool = Trained()
+    for epoch in range(1, 5):
+        pool.tick(5_000)
+        pool.report(epoch=float(epoch), epochs=3.0, cpu_ms=1_000 * epoch)
+    assert course(pool.a) == (4_000, None)
+    assert (cpu_ms_left(pool.a), time_left(pool.a)) == (None, None)
+
+
+def test_what_was_measured_in_epochs_does_not_continue_in_steps() -> None:
+    """The first step begins the measurement again."""
+    pool = Trained()
+    for epoch in range(1, 4):
+        pool.tick(5_000)
+        pool.report(epoch=float(epoch), epochs=10.0, cpu_ms=1_000 * epoch)
+    assert cpu_ms_per_step(pool.report(step=40, total=100, epoch=4.0, cpu_ms=4_000)) is None
+    assert cpu_ms_per_step(pool.train(50, cpu_ms=200)) == (11_000 - 4_000) / 10
+    assert course(pool.a) == (50, 100)
+
+
+def test_the_pace_is_that_of_recent_steps() -> None:
+    """The first steps come in a burst, because a script counts its imports as training; a later phase is slower."""
+    pool = Trained()
+    pool.report(step=2, total=100, cpu_ms=3_640)
+    pool.tick(1_000)
+    pool.report(step=7, cpu_ms=3_700)
+    for step in range(8, 12):
+        pool.tick(6_000)
+        pool.report(step=step, cpu_ms=3_700 + 500 * (step - 7))
+    assert cpu_ms_left(pool.a) == 89 * 500
+    for step in range(12, 27):
+        pool.tick(6_000)
+        pool.report(step=step, cpu_ms=5_700 + 1_000 * (step - 11))
+    assert cpu_ms_left(pool.a) == 74 * 1_000

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.events.common import Resources
+from steepest_lab.simulated.model import Says
 
 
 class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,6 +37,7 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         demand_cpu_m: CPU that one replica can use, which decides how fast it runs where CPU is short; a container of
             Kubernetes may use more than the reservation in ``requests``. 0: as much as it requests.
         announced: The steps that the job announces, as a multiple of those that it has; 0: it announces none.
+        says: What its log names: ``steps``, only ``epochs``, one a step, or ``nothing``.
         priority: How urgent it is, for the queue policy ``priority``.
         fails_at: Share of the run at which its first process fails; 0: it does not.
         details: Further columns that only a peer's rules read.
@@ -58,6 +60,7 @@ class SimJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory_mib: int = 0
     demand_cpu_m: int = 0
     announced: float = 1.0
+    says: Says = "steps"
     priority: int = 0
     fails_at: float = 0.0
     details: Mapping[str, str] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -23,11 +24,15 @@ def no_delay(_delay: Delay, _incarnation: int) -> float:
     return 0.0
 
 
+Says: TypeAlias = Literal["steps", "epochs", "nothing"]
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of one training.
 
     Attributes:
         steps: Steps of the whole training; None: it never ends.
+        says: What its log names: steps, only epochs, one a step, or nothing.
         total: The steps that the process states as those of the whole training; None: it states none.
         step_s: Seconds per step when it runs alone on a node of speed 1.
         demand_m: CPU in millicores that its steps use at that pace; with less CPU they take longer. 0: they compute on a
@@ -51,6 +56,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
 
     mode: CheckpointMode = CheckpointMode.ON_REQUEST
     steps: int | None = None
+    says: Says = "steps"
     total: int | None = None
     step_s: float = 0.01
     demand_m: int | None = 0

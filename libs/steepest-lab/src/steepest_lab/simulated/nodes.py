@@ -340,6 +340,8 @@ class SimulatedNodes:
     def _report(self, training: Training) -> ReplicaReport:
         now_s = self.timeline.now_s()
         used_m_s = _cpu_m_s(training, now_s)
+        says, step = training.model.says, training.step_at(now_s)
+        total = training.model.total if training.mode else None
         return ReplicaReport(
             job=training.replica.job,
             replica=training.replica.index,
@@ -347,8 +349,10 @@ class SimulatedNodes:
             state=_STATES[training.phase],
             exit_status=training.exit_status,
             cpu_m=self._used_m(training, now_s, used_m_s),
-            step=training.step_at(now_s),
-            total=training.model.total if training.mode else None,
+            step=step if says == "steps" else None,
+            total=total if says == "steps" else None,
+            epoch=step if says == "epochs" else None,
+            epochs=total if says == "epochs" else None,
             cpu_ms=round(used_m_s),
             loss=training.loss,
             checkpoint_mode=training.mode,

@@ -6,7 +6,7 @@ It owns the words. What is known is in :mod:`steepest.view.progress`.
 from __future__ import annotations
 
 from steepest.describe import span
-from steepest.view.progress import TimeLeft, time_left, total_steps
+from steepest.view.progress import TimeLeft, course, time_left, total_steps
 from steepest.view.state import Job
 
 
@@ -25,8 +25,8 @@ def steps(job: Job, step: int | None = None) -> str:
 
 
 def share_done(job: Job) -> str:
-    """``30 %`` of its steps; empty where its total is unknown."""
-    total, step = total_steps(job), job.progress.step
+    """``30 %`` of its steps or epochs; empty where its total is unknown."""
+    step, total = course(job)
     return "" if total is None or step is None else f"{100 * step // total} %"
 
 
@@ -58,4 +58,5 @@ def _epochs(job: Job) -> str:
     progress = job.progress
     if progress.epoch is None:
         return ""
-    return f"epoch {progress.epoch:g}" + (f"/{progress.epochs:g}" if progress.epochs else "")
+    epochs = progress.epochs or job.spec.epochs
+    return f"epoch {progress.epoch:g}" + (f"/{epochs:g}" if epochs else "")

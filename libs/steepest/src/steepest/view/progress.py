@@ -11,6 +11,8 @@ were measured; what was announced at submission. A source is left out where it c
 * the process has stated totals that differ by more than a factor of two (a changed world begins a new incarnation, which may
   state another one).
 
+A job whose log has only epochs has a pace and a rest as well: its steps are thousandths of an epoch then.
+
 Where the steps of an incarnation began again (:data:`steepest.view.folds.fold_progress.STEP_MAY_FALL`) they count something
 else than the whole training, and nothing is known of what is left.
 """
@@ -30,6 +32,12 @@ MOST_STEPS = 1_000_000_000
 
 MOST_EPOCHS = 1_000_000
 """Epochs, from which on a total says that the training has no end."""
+
+OF_AN_EPOCH = 1_000
+"""Steps an epoch, of a job whose log has only epochs."""
+
+RECENT_STEPS = 3
+"""Fewer recent steps, or epochs, have no pace of their own: one may be nearly done, or just begun, when it is seen."""
 
 QUANTILE = 10
 """The range of the time left leaves out one of this many paces at each end."""
@@ -55,19 +63,45 @@ def total_steps(job: Job) -> int | None:
     return None
 
 
+def course(job: Job) -> tuple[int | None, int | None]:
+    """The job's step and its total; of a job whose log has only epochs, both in thousandths of an epoch.
+
+    The epochs of the whole training are those that the process states, else those that were announced at submission. An
+    estimate, as every total: a script may count its epochs from 0 or from 1, and name one at its beginning or at its end.
+    """
+    progress = job.progress
+    if not progress.history.by_epochs:
+        return progress.step, total_steps(job)
+    done = None if progress.epoch is None else round(OF_AN_EPOCH * progress.epoch)
+    for epochs in (progress.epochs, job.spec.epochs):
+        if epochs is not None and 0 < epochs < MOST_EPOCHS and (done or 0) <= OF_AN_EPOCH * epochs:
+            return done, round(OF_AN_EPOCH * epochs)
+    return done, None
+
+
 def steps_left(job: Job) -> int | None:
-    """Steps until the training is complete; None where its step or its total is unknown."""
-    total, step = total_steps(job), job.progress.step
+    """Steps until the training is complete, as :func:`course` counts them; None where its step or total is unknown."""
+    step, total = course(job)
     if step is None and not job.incarnation:
         return total
     return None if total is None or step is None else total - step
 
 
 def cpu_ms_per_step(job: Job) -> float | None:
-    """CPU time of a step of all replicas, in milliseconds: the mean since each incarnation's first report.
+    """CPU time of a step of all replicas in the last minutes, in milliseconds; of all its steps, while there are few.
 
-    What an incarnation uses before (imports, loading data, restoring) is no step's. None until two steps were seen.
+    The first span does not count: the first steps of some scripts come in a burst, which their imports paid for. What an
+    incarnation uses before its first report (imports, loading data, restoring) is no step's. None until two steps were seen.
     """
+    reached, since = job.progress.history.reached, job.progress.history.recent[1:]
+    if reached is not None and since and since[0][2] is not None:
+        steps, cpu_ms = reached[0] - since[0][1], reached[1] - since[0][2]
+        if steps >= RECENT_STEPS * (OF_AN_EPOCH if job.progress.history.by_epochs else 1) and cpu_ms > 0:
+            return cpu_ms / steps
+    return _mean_of_steps(job)
+
+
+def _mean_of_steps(job: Job) -> float | None:
     steps, cpu_ms = worked(job.progress.history)
     return cpu_ms / steps if steps > 0 and cpu_ms > 0 else None
 
@@ -88,7 +122,7 @@ def cpu_ms_before_steps(job: Job) -> float:
     """
     if job.incarnation > 1:
         return 0.0
-    first, of_each = job.progress.history.begun_at, cpu_ms_per_step(job)
+    first, of_each = job.progress.history.begun_at, _mean_of_steps(job)
     return 0.0 if first is None or of_each is None else max(0.0, first[1] - (first[0] + 1) * of_each)
 
 
@@ -96,6 +130,12 @@ def cpu_ms_left(job: Job) -> int | None:
     """CPU time until the training is complete, in milliseconds; None where it is unknown."""
     left, of_each = steps_left(job), cpu_ms_per_step(job)
     return None if left is None or of_each is None else round(left * of_each)
+
+
+def cpu_ms_of_all_steps(job: Job) -> float | None:
+    """CPU time of all steps, in milliseconds: of those that are done by their mean, of the others as of recent ones."""
+    left_ms, of_each, (step, _) = cpu_ms_left(job), _mean_of_steps(job), course(job)
+    return None if left_ms is None or of_each is None or step is None else left_ms + step * of_each
 
 
 def time_left(job: Job) -> TimeLeft | None:

@@ -30,6 +30,7 @@ class ProgressHistory(msgspec.Struct, kw_only=True, omit_defaults=True):
         replicas: The replicas of the current incarnation that have reported, by index.
         chief_steps: Whether the step is the chief's; what was measured by another replica's steps does not continue then.
         first_total: The first total that this incarnation stated.
+        by_epochs: Whether the log has only epochs: all steps below are thousandths of an epoch then.
         begun_at: Step and the job's CPU time when this incarnation first reported a step.
         reached: Step and CPU time when it last reported a further step.
         steps: Steps between the first and the last report of the earlier incarnations, summed.
@@ -37,12 +38,13 @@ class ProgressHistory(msgspec.Struct, kw_only=True, omit_defaults=True):
         epoch_first: Epoch and step where this incarnation was first seen to enter an epoch.
         epoch_last: Likewise where it was seen to enter its newest one.
         epoch_steps: Steps an epoch, as measured in an earlier incarnation.
-        recent: Counted time and step at reports of the last minutes, the oldest first.
+        recent: Counted time, step and CPU time, as far as it is measured, at reports of the last minutes, the oldest first.
     """
 
     replicas: dict[int, ReplicaCourse] = {}
     chief_steps: bool = False
     first_total: int | None = None
+    by_epochs: bool = False
     begun_at: tuple[int, int] | None = None
     reached: tuple[int, int] | None = None
     steps: int = 0
@@ -50,7 +52,7 @@ class ProgressHistory(msgspec.Struct, kw_only=True, omit_defaults=True):
     epoch_first: tuple[float, int] | None = None
     epoch_last: tuple[float, int] | None = None
     epoch_steps: float | None = None
-    recent: list[tuple[int, int]] = []
+    recent: list[tuple[int, int, int | None]] = []
 
 
 class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -36,6 +36,7 @@ def model_of(job: SimJob, seed: int, interval_s: float) -> Model:
     demand_m = 0 if job.gpus else (job.demand_cpu_m or job.requests.cpu_m)
     return Model(
         steps=job.iterations,
+        says=job.says,
         total=round(job.iterations * job.announced) or None,
         step_s=step_s,
         demand_m=demand_m,

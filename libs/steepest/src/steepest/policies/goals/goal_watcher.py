@@ -37,7 +37,7 @@ class GoalWatcher:
     """Answers an interval of a job that has reached its goal with ``GoalReached``."""
 
     name = "goal-watcher"
-    logic = 2
+    logic = 3
     reads: frozenset[type] = frozenset({c.JobEnded, c.JobRejected, c.GrowthMeasured})
     state_type = GoalState
 

@@ -4,11 +4,17 @@ A job's *demand*, the CPU that it can use, shows only while nothing holds it bac
 CPU to spare or a limited job beside it gets more than its limit (limits yield where CPU would be idle). Jobs that want more
 than there is use a little less than the node's CPU, measured over a second: throttling, and what else runs on the machine.
 Two such jobs that were taken for satisfied would never be limited.
+
+Idle CPU says nothing where the node does not have what it declares: others on the machine take it. Such a node is *short*:
+a job gets less than it got before, though no limit holds it back, or several get equal parts, as a scheduler that is out of
+CPU divides it. What the jobs of a short node use is all that it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +37,9 @@ SETTLES_S = 5.5
 UNKNOWN_LEFT = 60.0
 """Core-seconds that a job of unknown size is taken to need at least; one that has used more, as much again."""
 
+LACKS = 0.85
+"""A job lacks CPU that gets at most this share of what it got before, and of its limit, in two measurements in a row."""
+
 SAME = 0.05
 """Two measurements that differ by less than this share agree."""
 
@@ -45,11 +54,14 @@ class ManagedJob(msgspec.Struct):
         seen_s: When its use was measured last.
         cpu: Its use then.
         used: Its work up to then, over all incarnations.
-        used_reported: Its work when it last reported a step.
+        used_before: Its work when this incarnation began to train.
+        used_reported: Its work when it last reported a further step, or epoch.
+        step: Which that was.
         start: Its work before its first step: imports, loading data. What later incarnations need is the price of moves.
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
         agreed: Its use at the newest measurement, if that may be its demand.
+        lacks: Whether it got less than before when it was measured last, though no limit held it back.
         limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
         planned: Whether a plan in the log, or on its way there, says so.
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
@@ -58,6 +70,8 @@ class ManagedJob(msgspec.Struct):
         left: What was left of it then.
         step_ms: CPU time of its steps, as measured last.
         losses: Some of its losses.
+        ahead: What it had got more than its fair copy when its size proved to be unknown, as far as it has not given that
+            back. It led, or was served before others, by what it seemed to be.
         unlimited_until_s: No limit is planned before, because one was refused.
         rate: The CPU that the newest plan of its node wants it to have.
     """
@@ -70,11 +84,14 @@ class ManagedJob(msgspec.Struct):
     seen_s: float
     cpu: float = 0.0
     used: float = 0.0
+    used_before: float = 0.0
     used_reported: float = 0.0
+    step: int | None = None
     start: float = 0.0
     most: float = 0.0
     demand: float | None = None
     agreed: float | None = None
+    lacks: bool = False
     limit_m: int | None = None
     planned: bool = True
     in_force_m: int | None = None
@@ -84,12 +101,17 @@ class ManagedJob(msgspec.Struct):
     left: float | None = None
     step_ms: float | None = None
     losses: LossCourse = msgspec.field(default_factory=LossCourse)
+    ahead: float = math.inf
     unlimited_until_s: float = 0.0
     rate: float = 0.0
 
     def used_by(self, now_s: float) -> float:
         """Its work up to now, if it goes on as it was measured last."""
         return self.used + self.cpu * max(0.0, now_s - self.seen_s)
+
+    def is_fresh(self, young_s: float, demand: float, now_s: float) -> bool:
+        """Whether its incarnation has used less than it can use in so many seconds: imports take CPU before it says much."""
+        return self.used_by(now_s) - self.used_before < young_s * demand
 
     def measure(self, cpu_m: int, now_s: float) -> None:
         """Its mean use since it was measured last."""
@@ -122,6 +144,12 @@ class ManagedJob(msgspec.Struct):
         """Whether it used more than it was limited to, so that CPU was to spare."""
         return self.loosest_m is not None and self.cpu * 1000 > BEYOND_LIMIT * self.loosest_m + BEYOND_LIMIT_M
 
+    def is_lacking(self, cores: float) -> bool:
+        """Whether it got less than it can use, now and when it was measured before."""
+        limit = math.inf if self.tightest_m is None else self.tightest_m / 1000
+        before, self.lacks = self.lacks, self.cpu < LACKS * min(self.most, limit, cores)
+        return before and self.lacks
+
     def show(self, cores: float) -> bool:
         """Nothing holds it back: its use is its demand, if that is less than its whole node, and two measurements agree.
 
@@ -142,13 +170,27 @@ class ManagedJob(msgspec.Struct):
         return first
 
 
-def measure_node(jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float) -> list[str]:
-    """Take in the measured use of a node; returns the jobs whose demand showed for the first time.
+class NodeMeasured(NamedTuple):
+    """What a measurement of a node shows.
+
+    Attributes:
+        shown: The jobs whose demand showed for the first time.
+        short: Whether the node has no CPU beyond what its jobs use.
+    """
+
+    shown: list[str]
+    short: bool
+
+
+def measure_node(
+    jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float
+) -> NodeMeasured:
+    """Take in the measured use of a node.
 
     Args:
         jobs: The running jobs by name; others on the node are of no concern here.
         uses_m: Use of every job on the node, in millicores.
-        capacity_m: The node's CPU.
+        capacity_m: The CPU that the node declares.
         now_s: Counted time.
     """
     here = {name: jobs[name] for name in uses_m if name in jobs}
@@ -157,13 +199,22 @@ def measure_node(jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capa
     cores = capacity_m / 1000
     is_full = sum(uses_m.values()) > (1 - TO_SPARE) * capacity_m
     beyond = [name for name, job in here.items() if job.exceeds_limit()]
+    settled = [job for job in here.values() if now_s - job.since_s > SETTLES_S and job.cpu > 0]
+    lacking = [job.is_lacking(cores) for job in settled]
+    alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
+    may_be_full = is_full or alike or any(job.lacks for job in settled)
     shown = []
     for name, job in here.items():
-        spare = not is_full or any(other != name for other in beyond)
-        settled = now_s - job.since_s > SETTLES_S
-        if not (spare and settled and job.tightest_m is None):
+        spare = not may_be_full or any(other != name for other in beyond)
+        if not (spare and job in settled and job.tightest_m is None):
             job.agreed = None
         elif job.show(cores):
             shown.append(name)
         job.forget_limits()
-    return shown
+    return NodeMeasured(shown, not beyond and (alike or any(lacking)))
+
+
+def _are_alike(jobs: Sequence[ManagedJob]) -> bool:
+    """Whether the two that use most use the same."""
+    uses = sorted([job.cpu for job in jobs], reverse=True)
+    return len(uses) > 1 and uses[1] >= (1 - SAME) * uses[0]

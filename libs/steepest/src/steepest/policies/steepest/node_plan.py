@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.events.parameters import SteepestParameters
+from steepest.max_min import max_min
 from steepest.policies.steepest.must_run import Promise, must_run
 
-CATCH_UP_S = 10.0
-"""In how many seconds a job of unknown size makes up for what it got less than its fair copy."""
+GIVES_BACK_S = 10.0
+"""In how many seconds a job of unknown size gives back what it got before that was known."""
 
 LEAST_LIMIT_M = 10
 """No limit is below 1 % of a core."""
@@ -31,11 +32,9 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
         due_s: When it is due; None: nothing is promised.
         index: What work for it is worth (:func:`steepest.policies.steepest.learning.worth`).
         needs: CPU with which it meets its user's deadline, which it would miss under fair sharing; else 0.
-        proved_wrong: Whether it announced a total that was wrong. It keeps up with its fair copy after others' promises.
         priority: Its urgency: of two jobs, what is to spare goes to the more urgent one.
         fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
-        behind: Work that its fair copy has got more than it; below 0: it is ahead.
-        owed: Work of a job of unknown size with which it keeps up with its fair copy, and when that is due.
+        ahead: Work that a job of unknown size has got more than its fair copy, and gives back.
         young: Whether it just began and its speed or its demand was never measured.
         steady: Whether it must not be limited now, because it is moved.
     """
@@ -46,11 +45,9 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     due_s: float | None = None
     index: float = 0.0
     needs: float = 0.0
-    proved_wrong: bool = False
     priority: int = 0
     fair_rate: float | None = None
-    behind: float = 0.0
-    owed: Sequence[tuple[float, float]] = ()
+    ahead: float = 0.0
     young: bool = False
     steady: bool = False
 
@@ -84,15 +81,16 @@ class NodePlan(msgspec.Struct, frozen=True):
 def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
+    A job of unknown size gets its fair part, just that, and comes last for what is to spare: who says more never has less.
+
     A job that is late has ended in the virtual pool, where those of unknown size then have its part too, also new ones of
-    which nothing is known yet. It gets an equal part of the node first, or they would keep up with that and leave it none.
+    which nothing is known yet. It gets an equal part of the node first, or they would leave it none.
 
     A job that is due within the slot, and whose work fits into it, gets all that it can use, unless others would be late:
     plans follow each other faster than slots do, and one that got a part of what is left each time would not come to its
     end. Where not all promises can be kept, it comes before those that are due later.
 
-    What is to spare goes to the most urgent jobs first. A job of unknown size that has got more than its fair copy gives it
-    back: it gets less than a fair share until its copy has got as much.
+    What is to spare goes to the most urgent jobs first.
 
     A deadline is met from what fair ends leave to spare, the one first that needs least: it makes no other job late.
 
@@ -114,21 +112,18 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         share.rate += more
         free -= more
 
-    def keep_up(job: JobOnNode) -> None:
-        fair = cores / len(jobs) if job.fair_rate is None else job.fair_rate
-        give(job, fair + job.behind / CATCH_UP_S - shares[job.name].rate)
-
-    unknown = [job for job in jobs if job.left is None and not job.proved_wrong]
-    wrong = [job for job in jobs if job.left is None and job.proved_wrong]
+    unknown = [job for job in jobs if job.left is None]
     for job in _late_beside_unknown(jobs):
         give(job, cores / len(jobs))
         shares[job.name].must = shares[job.name].rate
     for job in unknown:
-        keep_up(job)
+        give(job, (cores / len(jobs) if job.fair_rate is None else job.fair_rate) - job.ahead / GIVES_BACK_S)
     for job in jobs:
         give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
     promised = _promised(jobs, shares, slot_s)
-    needed = must_run([Promise(left, job.demand, due_s) for job, left, due_s in promised], cores, slot_s)
+    claimed = sum(shares[job.name].rate for job in unknown)
+    room = max(cores - claimed, parameters.floor * cores)
+    needed = must_run([Promise(left, job.demand, due_s) for job, left, due_s in promised], room, slot_s)
     first_due = sorted(
         zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
     )
@@ -139,12 +134,13 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         give(job, job.demand if is_full and _can_end(job, left, due_s, slot_s) else work / slot_s)
     for (job, left, due_s), _ in first_due:
         give(job, job.demand if _can_end(job, left, due_s, slot_s) else 0.0)
-    for job in wrong:
-        keep_up(job)
     for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs, -job.index, job.name)):
         give(job, job.demand if job.young else max(0.0, job.needs - shares[job.name].rate))
     for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
-        give(job, job.demand)
+        give(job, 0.0 if job.left is None else job.demand)
+    rest = max_min(free, [job.demand - shares[job.name].rate for job in unknown])
+    for job, more in zip(unknown, rest, strict=True):
+        give(job, more)
     _limit(cores, jobs, shares)
     return NodePlan(shares, needed.late)
 
@@ -153,19 +149,11 @@ def _promised(
     jobs: Sequence[JobOnNode], shares: Mapping[str, JobShare], slot_s: float
 ) -> Sequence[tuple[JobOnNode, float, float]]:
     """What is promised beyond the shares that jobs have already: work, and in how many seconds it is due."""
-    ends = [
+    return [
         (job, left, job.due_s)
         for job in jobs
         if job.left is not None and job.due_s is not None and (left := job.left - slot_s * shares[job.name].must) > 0
     ]
-    keeps_up = []
-    for job in jobs:
-        given = slot_s * shares[job.name].rate
-        for work, due_s in job.owed if job.left is None and not job.proved_wrong else ():
-            if work > given:
-                keeps_up.append((job, work - given, due_s))
-            given = max(given - work, 0.0)
-    return ends + keeps_up
 
 
 def _can_end(job: JobOnNode, left: float, due_s: float, slot_s: float) -> bool:
@@ -175,7 +163,7 @@ def _can_end(job: JobOnNode, left: float, due_s: float, slot_s: float) -> bool:
 
 def _late_beside_unknown(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
     """The jobs that are late, where a job of unknown size is beside them."""
-    if not any(job.left is None and not job.proved_wrong for job in jobs):
+    if not any(job.left is None for job in jobs):
         return ()
     return [job for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= 0]
 

@@ -15,7 +15,7 @@ from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_progress import CHIEF
 from steepest.view.places.queue_limits import limits_of
-from steepest.view.progress import total_steps
+from steepest.view.progress import course
 from steepest.view.state import Job, Phase
 
 REFUSED_S = 60.0
@@ -110,7 +110,7 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
 def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
     """A node is gone for good, or was silent for so long that the view has forgotten it."""
     state.fair.leave(node, now_s)
-    for known in (state.residences, state.other, state.due):
+    for known in (state.residences, state.other, state.gives, state.due):
         known.pop(node, None)
 
 
@@ -151,7 +151,7 @@ def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         state.learn_launch(now_s - job.placed_counted_ms / 1000)
     fresh = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
     if known is not None:
-        fresh.began_s, fresh.used, fresh.used_reported = known.began_s, known.used, known.used
+        fresh.began_s, fresh.used, fresh.used_before, fresh.used_reported = known.began_s, *3 * (known.used,)
         fresh.start = known.start
         fresh.size, fresh.left = known.size, known.left
         fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
@@ -180,19 +180,23 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     }
     not_divided = [cpu_m for name, cpu_m in event.jobs.items() if name not in here and name not in divided]
     state.other[event.node] = sum(not_divided) / 1000
-    for name in measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s):
+    measured = measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s)
+    for name in measured.shown:
         if name in here:
             state.learn_demand(here[name])
+    used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
+    state.fair.deliver(event.node, state.deliver(event.node, declared, used, short=measured.short), now_s)
     for progress in event.progress:
         running = here.get(progress.job) or (divided.get(progress.job) if progress.replica == CHIEF else None)
         if running is not None and progress.incarnation == running.incarnation:
-            running.used_reported = running.used
-            if progress.step is not None and progress.loss is not None:
+            job = view.jobs[progress.job]
+            step, total = course(job)
+            if step != running.step:
+                running.step, running.used_reported = step, running.used
+            if step is not None and progress.loss is not None:
                 losses = running.losses if progress.job in here else state.gangs[progress.job].losses
-                losses.add(progress.step, progress.loss)
-                job = view.jobs[progress.job]
-                step = job.progress.step or 0
-                state.learned.report(running.model, job.name, losses, step, total_steps(job))
+                losses.add(step if progress.step is None else progress.step, progress.loss)
+                state.learned.report(running.model, job.name, losses, step, total)
 
 
 def _parts(state: SteepestPlannerState, job: str) -> list[ManagedJob | UnmanagedReplicas]:

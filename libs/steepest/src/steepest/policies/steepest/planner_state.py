@@ -22,6 +22,12 @@ LAUNCHES_KEPT = 50
 DEMANDS_KEPT = 50
 """The mean of measured demands forgets at this many."""
 
+NEWEST = 0.5
+"""Weight of the newest measurement of what a node gives that is short of CPU."""
+
+RECOVERS_S = 1_800.0
+"""Seconds in which what a node is taken to give would be what it declares, if it was not short: others may have left it."""
+
 
 class SteepestPlannerState(Pending):
     """The state of the steepest-planner; empty while it is off.
@@ -34,6 +40,7 @@ class SteepestPlannerState(Pending):
         unmanaged: The replicas of jobs that are not managed, by job and node.
         gangs: The work of these jobs.
         other: Measured cores that are not divided, by node.
+        gives: Cores that each node really gives, as far as is known, and when it was measured last.
         residences: Each node as it was planned last.
         learned: How long finished jobs ran, when they had learned most, and what jobs could use.
         announced: Whether a total of any job was ever believed. Before that, sizes of finished jobs count for nothing: where
@@ -53,6 +60,7 @@ class SteepestPlannerState(Pending):
     unmanaged: dict[str, dict[str, UnmanagedReplicas]] = msgspec.field(default_factory=dict)
     gangs: dict[str, GangWork] = msgspec.field(default_factory=dict)
     other: dict[str, float] = msgspec.field(default_factory=dict)
+    gives: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
     announced: bool = False
@@ -84,6 +92,14 @@ class SteepestPlannerState(Pending):
                 limits=(c.JobLimit(job.name, job.incarnation),),
                 because=c.LimitsBecause(rule=why),
             )
+
+    def deliver(self, node: str, declared: float, used: float, *, short: bool) -> float:
+        """The jobs of a node used so many cores; ``short``: it had no more. Returns those that it is taken to give."""
+        known, since_s = self.gives.get(node, (declared, self.now_s))
+        share = NEWEST if short else (self.now_s - since_s) / RECOVERS_S
+        gives = min(max(known + min(share, 1.0) * ((used if short else declared) - known), used), declared)
+        self.gives[node] = (gives, self.now_s)
+        return gives
 
     def learn_launch(self, seconds: float) -> None:
         """Another job trains, so long after it was placed."""

@@ -21,6 +21,7 @@ a node costs the others nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
@@ -39,7 +40,7 @@ from steepest.policies.steepest.residences import Residence, Residences, Residen
 from steepest.policies.steepest.room_maker import RoomMaker
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
-from steepest.view.progress import total_steps
+from steepest.view.progress import cpu_ms_per_step
 from steepest.view.state import Job, Node
 
 PLANS = (c.MigrationPlanned, c.PlacementPlanned, c.TransitionPlanned)
@@ -55,7 +56,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 16
+    logic = 17
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -119,7 +120,8 @@ class SteepestPlanner:
         self, view: ClusterView, node: Node, received: Received[c.ClusterEvent]
     ) -> Iterator[c.LimitsPlanned]:
         state, parameters = self.state, view.parameters.steepest
-        cores = max(node.capacity.cpu_m / 1000 - state.other.get(node.name, 0.0), LEAST_CORES)
+        gives = min(state.gives.get(node.name, (math.inf, 0.0))[0], node.capacity.cpu_m / 1000)
+        cores = max(gives - state.other.get(node.name, 0.0), LEAST_CORES)
         facts = {
             name: facts_of(state, parameters, view.jobs[name], cores)
             for name in node.jobs
@@ -130,15 +132,12 @@ class SteepestPlanner:
             for job, replicas in take_part(state, view, node.name)
         }
         standing = facts | {name: part.facts for name, part in gangs.items()}
-        dues_s = [one.due_s for one in standing.values() if one.left is not None and one.due_s is not None]
-        jobs = [part.on_node(state, dues_s, steady=self._is_steady(part.job)) for part in gangs.values()]
+        jobs = [part.on_node(state, steady=self._is_steady(part.job)) for part in gangs.values()]
         jobs += [
             one.on_node(
                 state,
-                state.running[name],
                 young=self._is_young(view.jobs[name], one, parameters.young_ms / 1000),
                 steady=self._is_steady(view.jobs[name]),
-                dues_s=dues_s,
             )
             for name, one in facts.items()
         ]
@@ -197,10 +196,10 @@ class SteepestPlanner:
         return limits
 
     def _is_young(self, job: Job, facts: JobFacts, young_s: float) -> bool:
-        """Whether it runs ahead of the others until its speed and its demand were measured."""
+        """Whether it runs ahead of the others until its speed was measured, imports included."""
         running = self.state.running[job.name]
-        measured = facts.left is not None and running.demand is not None
-        return total_steps(job) is not None and not measured and self.state.now_s - running.began_s < young_s
+        measured = cpu_ms_per_step(job) is not None or running.used_before > 0.0
+        return not measured and running.is_fresh(young_s, facts.demand, self.state.now_s)
 
     def _is_moving(self, job: Job) -> bool:
         return job.plan is not None or self.state.concerns(job)
@@ -238,7 +237,7 @@ class SteepestPlanner:
             left=facts.left,
             demand=self.state.demand(running, self.state.fair.largest),
             rate=running.rate,
-            claim=self.state.fair.rate(job.name) if facts.unknown and not facts.proved_wrong else 0.0,
+            claim=self.state.fair.rate(job.name) if facts.unknown else 0.0,
             used=running.used,
             due_s=facts.due_s if facts.left is not None else None,
             index=facts.index,

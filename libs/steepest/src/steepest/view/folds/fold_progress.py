@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steepest.events.cluster import ReplicaProgress
 from steepest.events.common import LARGEST
-from steepest.view.progress import epoch_steps, worked
+from steepest.view.progress import MOST_EPOCHS, OF_AN_EPOCH, epoch_steps, worked
 from steepest.view.progress_state import Progress, ProgressHistory, ReplicaCourse
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
@@ -51,6 +51,9 @@ def advance(view: Projection, node: str, found: ReplicaProgress) -> None:
         _follow(progress, found)
         if step is not None:
             _step(progress, found, step, counted_ms)
+        elif found.epoch is not None and 0 <= found.epoch < MOST_EPOCHS and _has_only_epochs(progress):
+            progress.history.by_epochs = True
+            _reach(progress, round(OF_AN_EPOCH * found.epoch), counted_ms)
     if step is not None and (replica.step is None or step > replica.step):
         replica.step = step
 
@@ -62,7 +65,12 @@ def resume(job: Job) -> None:
     job.progress = Progress(
         step=None if job.checkpoint is None else job.checkpoint.step,
         cpu_ms=before.cpu_ms,
-        history=ProgressHistory(steps=min(steps, LARGEST), cpu_ms=cpu_ms, epoch_steps=epoch_steps(before)),
+        history=ProgressHistory(
+            by_epochs=before.history.by_epochs,
+            steps=min(steps, LARGEST),
+            cpu_ms=cpu_ms,
+            epoch_steps=epoch_steps(before),
+        ),
     )
 
 
@@ -126,20 +134,34 @@ def _enter(history: ProgressHistory, epoch: float, step: int) -> None:
         history.epoch_first = history.epoch_first or history.epoch_last
 
 
+def _has_only_epochs(progress: Progress) -> bool:
+    return all(one.step is None for one in progress.history.replicas.values())
+
+
 def _step(progress: Progress, found: ReplicaProgress, step: int, counted_ms: int) -> None:
     history, before, is_chief = progress.history, progress.step, found.replica == CHIEF
+    if history.by_epochs:  # what was measured in epochs does not continue
+        history.by_epochs, history.steps, history.cpu_ms = False, 0, 0
+        history.begun_at, history.reached, history.recent = None, None, []
     if history.chief_steps != is_chief:
         history.chief_steps, history.begun_at, history.reached, history.recent = is_chief, None, None, []
-    recent = history.recent
-    if recent and before is not None and step <= before:
+    if history.recent and before is not None and step <= before:
         progress.steps_doubted = progress.steps_doubted or step * STEP_MAY_FALL < before
         return
     progress.step = step
+    _reach(progress, step, counted_ms)
+
+
+def _reach(progress: Progress, step: int, counted_ms: int) -> None:
+    """The job has come to a further step."""
+    history, recent = progress.history, progress.history.recent
+    if recent and step <= recent[-1][1]:
+        return
     if progress.cpu_ms is not None:
         history.reached = (step, progress.cpu_ms)
         if history.begun_at is None:
             history.begun_at = history.reached
     if not recent or counted_ms - recent[-1][0] >= RECENT_EVERY_MS:
-        recent.append((counted_ms, step))
+        recent.append((counted_ms, step, progress.cpu_ms))
         if len(recent) > RECENT_KEPT:
             del recent[:-RECENT_KEPT]

@@ -88,6 +88,7 @@ class FairNode(msgspec.Struct):
     """A node under fair sharing.
 
     Attributes:
+        gives: Cores that it really gives; it declares its capacity.
         now_s: Up to when its jobs have run.
         jobs: The copies that have not ended, and those that are on their way (``planned``).
         stale: Whether the forecasts must be made again.
@@ -95,6 +96,7 @@ class FairNode(msgspec.Struct):
     """
 
     capacity: Resources
+    gives: float
     now_s: float = 0.0
     jobs: dict[str, None] = {}
     planned: dict[str, None] = {}
@@ -105,7 +107,7 @@ class FairNode(msgspec.Struct):
     @property
     def cores(self) -> float:
         """CPU that is shared."""
-        return max(self.capacity.cpu_m / 1000, LEAST_DEMAND)
+        return max(self.gives, LEAST_DEMAND)
 
     @property
     def free(self) -> Resources:

@@ -20,7 +20,7 @@ takes what it reserves, and shares the node with the others while it trains.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -28,7 +28,7 @@ from steepest.events.common import Resources
 from steepest.events.requests import Role
 from steepest.policies.placement.gangs import choose
 from steepest.policies.placement.slots import Slots
-from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, FairJob, FairNode
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, SAME_DEMAND, FairJob, FairNode
 from steepest.policies.steepest.fair.fair_sharing import fair_level, run_fairly
 from steepest.view.nodes import allocation
 
@@ -62,13 +62,20 @@ class FairPool(msgspec.Struct):
         if node is None:
             for copy in () if self.nodes else self.jobs.values():
                 copy.node = name  # it has ended, and its node was the last one
-            self.nodes[name] = FairNode(capacity, now_s)
+            self.nodes[name] = FairNode(capacity, capacity.cpu_m / 1000, now_s)
             self.largest = max(self.largest, capacity.cpu_m / 1000)
         elif node.capacity != capacity:
             self._bring_up(name, now_s)
-            node.capacity, node.stale = capacity, True
+            node.capacity, node.gives, node.stale = capacity, capacity.cpu_m / 1000, True
             self._find_largest()
         self.roomier = True
+
+    def deliver(self, name: str, cores: float, now_s: float) -> None:
+        """A node gives so many cores now, which may be fewer than it declares."""
+        node = self.nodes.get(name)
+        if node is not None and abs(node.gives - cores) > SAME_DEMAND * node.gives:
+            self._bring_up(name, now_s)
+            node.gives, node.stale = cores, True
 
     def leave(self, name: str, now_s: float) -> None:
         """A node is gone for good: its jobs continue on the others. Where there are none, they wait for one."""
@@ -235,20 +242,6 @@ class FairPool(msgspec.Struct):
             self._bring_up(copy.node, now_s)
             self._forecast(copy.node)
         return max(copies, key=lambda copy: math.inf if copy.ends_s is None else copy.ends_s, default=None)
-
-    def course(self, job: str, until_s: Sequence[float]) -> list[float]:
-        """Core-seconds that each copy will have got by each of some times, if no other job comes; none of them is past.
-
-        Of a gang, of the one that gets least: the others wait for it.
-        """
-        courses = []
-        for name, copy in self._training(job):
-            node = self.nodes[copy.node]
-            at, loads = list(node.jobs).index(name), [self.jobs[other].load for other in node.jobs]
-            courses.append(
-                [copy.used + run_fairly(node.cores, loads, end_s - node.now_s).used[at] for end_s in until_s]
-            )
-        return [min(each) for each in zip(*courses, strict=True)]
 
     def rate(self, job: str) -> float:
         """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""

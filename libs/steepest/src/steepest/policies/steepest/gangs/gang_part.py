@@ -9,20 +9,20 @@ with GPUs are not limited; what they use is not divided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.gangs.unmanaged import is_divided, pins_of
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
-from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, owed, shares_of
+from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, shares_of
 from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Resident
 from steepest.view.cluster_view import ClusterView
-from steepest.view.progress import cpu_ms_left, total_steps
+from steepest.view.progress import course, cpu_ms_left
 from steepest.view.state import Job
 
 
@@ -39,25 +39,16 @@ class GangPart(msgspec.Struct, frozen=True):
     facts: JobFacts
     copies: float
 
-    def on_node(self, state: SteepestPlannerState, dues_s: Sequence[float], *, steady: bool) -> JobOnNode:
-        """They as the plan of the node needs them; the arguments are those of :meth:`JobFacts.on_node`.
+    def on_node(self, state: SteepestPlannerState, *, steady: bool) -> JobOnNode:
+        """They as the plan of the node needs them.
 
-        Replicas of a gang on several nodes, and those of which nothing says how long they run, keep up with their copies,
-        which owe them nothing until they have room; once those have ended, they have an equal part.
+        Replicas of a gang on several nodes, and those of which nothing says how long they run, have the rate of their copies
+        until those have ended; then they have an equal part.
         """
-        fair, facts = state.fair, self.facts
-        copy = fair.look(facts.name, state.now_s)
-        keeps_up = facts.unknown and (copy is None or copy.end_s is None)
-
-        def course(until_s: Sequence[float]) -> list[float]:
-            return [self.copies * each for each in fair.course(facts.name, until_s)]
-
-        used = 0.0 if copy is None else self.copies * copy.used
-        return facts.as_on_node(
-            state.now_s,
-            fair_rate=self._fair_rate(state) if keeps_up else None,
-            owed=owed(course, used, dues_s, state.now_s) if keeps_up else (),
-            steady=steady,
+        copy = state.fair.look(self.facts.name, state.now_s)
+        as_copies = self.facts.unknown and (copy is None or copy.end_s is None)
+        return self.facts.as_on_node(
+            state.now_s, fair_rate=self._fair_rate(state) if as_copies else None, steady=steady
         )
 
     def resident(self, state: SteepestPlannerState) -> Resident:
@@ -94,7 +85,7 @@ def part_of(
     cores: float,
 ) -> GangPart:
     """What is known of a gang's replicas on a node with so many cores; the fair pool learns it too."""
-    demand, left, total = state.demand(replicas.use, cores, replicas.count), _left_of_each(job), total_steps(job)
+    demand, left, (step, total) = state.demand(replicas.use, cores, replicas.count), _left_of_each(job), course(job)
     fair, work, everywhere = state.fair, state.gangs[job.name], state.unmanaged[job.name]
     work.measure(job)
     size = None if left is None else work.size(total)
@@ -107,7 +98,7 @@ def part_of(
     if left is None or size is None:
         return GangPart(job, replicas, facts, copies)
     left *= replicas.count
-    done = min((job.progress.step or 0) / (total or 1), 1 - LEAST_LEFT)
+    done = min((step or 0) / (total or 1), 1 - LEAST_LEFT)
     index = worth(done, left, parameters.learning_weight, shares_of(state, work.losses, job))
     if len(everywhere) > 1:
         return GangPart(job, replicas, msgspec.structs.replace(facts, index=index), copies)
@@ -126,8 +117,8 @@ def part_of(
 
 def _left_of_each(job: Job) -> float | None:
     """Core-seconds that each replica of a gang still needs; None where nothing says so."""
-    left_ms, total = cpu_ms_left(job), total_steps(job)
-    if left_ms is None or total is None or total == job.progress.step:
+    left_ms = cpu_ms_left(job)
+    if left_ms is None:
         return None
     return max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
 

@@ -1,0 +1,108 @@
+"""What the planner takes a job to need: where its log has only epochs, says nothing, or is about to end."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+import pytest
+from tests.harness.scenarios.shared_host import SharedHost
+
+
+def test_a_job_whose_log_has_only_epochs_is_known_as_one_with_steps_is() -> None:
+    """Its size, its rest and its fair end, as soon as two epochs were seen."""
+    host = SharedHost(2.0)
+    for name, says in (("steps", "step"), ("epochs", "epoch")):
+        host.begin_job(name, says, 40)
+    host.train(5)
+    epochs, steps = host.facts("epochs"), host.facts("steps")
+    assert not epochs.unknown
+    assert epochs.size == pytest.approx(20.0, rel=0.1)
+    assert epochs.size == pytest.approx(steps.size, rel=0.1)
+    assert epochs.left is not None
+    assert epochs.fair_end_s is not None
+    assert epochs.due_s is not None
+
+
+def test_equal_jobs_in_steps_and_in_epochs_end_before_those_that_say_nothing() -> None:
+    """On average; and none ends later than under fair sharing, where all end after 150 s."""
+    host = SharedHost(2.0)
+    for number in range(2):
+        for says in ("nothing", "epoch", "step"):
+            host.begin_job(f"{says}-{number}", says, 100)
+    host.train(400)
+    ends = {says: [host.ended[f"{says}-{number}"] for number in range(2)] for says in ("nothing", "epoch", "step")}
+    assert max(fmean(ends["step"]), fmean(ends["epoch"])) < fmean(ends["nothing"])
+    assert max(host.ended.values()) <= 1.03 * 150
+
+
+def test_a_job_that_has_done_its_last_step_may_end() -> None:
+    """It evaluates, saves and exits; with the floor, a third of a second of CPU would take minutes."""
+    host = SharedHost(0.3)
+    host.begin_job("last", "step", 12, exit_ms=300)
+    for number in range(5):
+        host.begin_job(f"other-{number}", "step", 60)
+    while host.trained["last"].done < 12:
+        host.share()
+    at_s = host.seconds
+    host.train(60)
+    assert host.ended["last"] - at_s <= 0.3 / (0.3 / 6)
+
+
+def test_a_job_that_works_on_after_its_last_step_is_of_unknown_size() -> None:
+    """It is served as one that is about to end for a tenth of its size, and gives back what it got by that."""
+    host = SharedHost(2.0)
+    host.begin_job("stays", "step", 20, exit_ms=100_000)
+    host.begin_job("other", "step", 200)
+    host.train(60)
+    found = host.facts("stays")
+    assert (found.unknown, found.left) == (True, None)
+    assert host.limits["stays"] is not None
+
+
+def test_a_new_job_leads_until_its_speed_is_measured_whatever_it_does_first() -> None:
+    """Three seconds of imports beside five jobs: by the time on the clock it would never lead."""
+    host = SharedHost(2.0)
+    for number in range(5):
+        host.begin_job(f"old-{number}", "step", 400)
+    host.train(40)
+    host.begin_job("new", "step", 10, start_ms=3_000)
+    host.train(7)
+    assert host.trained["new"].used_ms > 7_500
+    host.train(20)
+    assert host.ended["new"] - 40 <= 8
+
+
+def test_on_a_host_that_gives_less_than_it_declares_who_says_most_ends_first() -> None:
+    """It declares 2 cores and gives 0.6: under fair sharing all end after 600 s."""
+    host = SharedHost(2.0, 0.6)
+    for number in range(2):
+        for says in ("nothing", "epoch", "step"):
+            host.begin_job(f"{says}-{number}", says, 120)
+    host.train(700)
+    ends = {says: [host.ended[f"{says}-{number}"] for number in range(2)] for says in ("nothing", "epoch", "step")}
+    assert fmean(ends["step"] + ends["epoch"]) < fmean(ends["nothing"])
+    assert max(host.ended.values()) <= 1.03 * 600
+
+
+def test_jobs_that_starve_show_no_demand() -> None:
+    """Six that could each use all of 0.6 cores get 0.28 together: the fair end of each is that of 0.28 cores."""
+    host = SharedHost(0.6, 0.28, limited=False)
+    for number in range(6):
+        host.begin_job(f"job-{number}", "step", 40)
+    host.train(60)
+    assert {job.demand for job in host.planner.state.running.values()} == {None}
+    assert host.planner.state.gives["n1"][0] == pytest.approx(0.28, rel=0.1)
+    ends_s = [host.facts(f"job-{number}").fair_end_s for number in range(6)]
+    assert ends_s == pytest.approx([6 * 20 / 0.28] * 6, rel=0.1)
+
+
+def test_a_node_whose_jobs_can_use_no_more_gives_what_it_declares() -> None:
+    """Two equal jobs use half of it; a third one finds the rest."""
+    host = SharedHost(4.0)
+    for number in range(2):
+        host.begin_job(f"job-{number}", "step", 400, demand=1.0)
+    host.train(60)
+    host.begin_job("third", "step", 400)
+    host.train(30)
+    assert host.planner.state.gives["n1"][0] == pytest.approx(4.0, rel=0.1)
+    assert host.trained["third"].used_ms > 30 * 0.9 * 2_000
