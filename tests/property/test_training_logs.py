@@ -305,6 +305,7 @@ SETTLED = (
     "[Epoch {epoch}] train=0.5 loss={value}",
     "Epoch {epoch}: {percent:3d}%|####      | {index}/20 [00:03<05:01,  2.21it/s, loss={value}]",
     "Epoch {epoch}, validation pixAcc: {value}, mIoU: 0.25",
+    "Epoch {epoch}, validation pixAcc: {value}, mIoU: 0.25: {percent:3d}%|###  | {index}/20 [00:03<05:01,  2.21it/s]",
     "iter {step}: loss {value}, time 2.5ms",
     '{{"step": {step}, "loss": {value}}}',
     "[Epoch {epoch}] train avg loss {value}, dev acc 0.5, dev avg loss {value}",

@@ -55,7 +55,7 @@ def _way(
     order, run, epoch = of.at.order, of.run, of.at.epoch
     if order is None:
         is_placed = any(place.at != epoch_at for place in places)
-        return None if is_placed or (of.trained and epoch_at is not None and isinstance(epoch, int)) else (_NONE, 0)
+        return None if of.trained and (is_placed or (epoch_at is not None and isinstance(epoch, int))) else (_NONE, 0)
     if of.at.coarse:
         return (_EPOCH, epoch_at) if epoch_at is not None and [place.at for place in places] == [epoch_at] else None
     for place in places:
@@ -126,6 +126,7 @@ class CompiledShape:
         self.values = [metric.at for metric in plan.segments[0].metrics if metric.role.kind in ("loss", "quality")]
         splits = [metric.role.split for metric in plan.segments[0].readings()]
         self.is_named, self.ends_phase = all(splits), "eval" in splits or plan.split == "train"
+        self.was_used = False
         self.match = match or compile_shape(shape, prefix, _JSON_NUMBER if of.label else NUMBER).fullmatch
 
     def is_usable(self, version: int) -> bool:
@@ -160,15 +161,16 @@ class CompiledShape:
             value = to_step(numbers[self.at])
             if value is None:
                 return False
-            order = self._order(value, epoch)
+            order = (value,) if self.mode == _STEP else self._order(value, epoch)
             if self.mode == _WITHIN and order[0] > (self.of.at.total or order[0]):
                 return False
             if self.mode == _PAIR and value % GRID and any(learned[0].on_grid for learned in self.learned):
                 return False
-        if not self._is_new(order):
+        if not self._is_new(order) or (order is None and self.marks and self._is_redrawn(numbers)):
             return False
         if not self._is_noted(numbers, value):
             return False
+        self.was_used = True
         self._learn(numbers, epoch)
         self._read(numbers, line, end, order, epoch, at_ms, records)
         return True
@@ -186,7 +188,7 @@ class CompiledShape:
         return None if self.of.label and "." in text else to_step(text)
 
     def _order(self, value: int, epoch: float | None) -> Order:
-        if self.mode in (_STEP, _EPOCH):
+        if self.mode == _EPOCH:
             return (value,)
         if self.mode == _PAIR:
             return (epoch or 0, value)
@@ -216,7 +218,7 @@ class CompiledShape:
         if self.epoch_at is not None and not self.is_free_epoch:
             progression.stated = progression.epoch = int(epoch or 0)
         for behaviour, at, total, kind in self.learned:
-            value, whole = int(numbers[at]), None if total is None else to_step(numbers[total])
+            value, whole = int(numbers[at]), total and to_step(numbers[total])
             behaviour.add(value, whole, progression.stated)
             if kind == "bar":
                 progression.redraw(value, whole)
@@ -224,8 +226,17 @@ class CompiledShape:
             at, base, _ = progression.offsets[self.offset]
             progression.offsets[self.offset] = (at, base, int(numbers[self.at]))
         if self.marks:
-            place = place_mark((key, int(numbers[at])) for key, at in self.marks)
-            self.process.shown = [place, *(numbers[at] for at in self.values)]
+            self.process.shown = self._drawing(numbers)
+
+    def _drawing(self, numbers: Sequence[str]) -> list[str]:
+        """The place of a bar, and its values."""
+        place = place_mark((key, int(numbers[at])) for key, at in self.marks)
+        return [place, *(numbers[at] for at in self.values)]
+
+    def _is_redrawn(self, numbers: Sequence[str]) -> bool:
+        """Whether a bar is drawn again at its place, with other values."""
+        now, shown = self._drawing(numbers), self.process.shown
+        return shown[:1] == now[:1] and shown != now
 
     def _read(
         self,

@@ -136,6 +136,8 @@ class LineLayout:
         found[0].is_starred = text.lstrip()[:1] == "*"
         if plan.is_single and not plan.phase and not found[0].is_best and state.alone < _ALONE:
             return self._join(found[0], state, is_box=False)
+        if state.block is not None:
+            state.alone = state.alone + 1 if len(state.block.names) == 1 else 0
         self.plan, self.numbers, self.shape = plan, numbers, shape
         return self.end_block(state) + found
 

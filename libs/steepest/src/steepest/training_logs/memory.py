@@ -130,7 +130,8 @@ def note_step(noted: tuple[list[int], list[int], str], step: int) -> bool:
     mine, others, _ = noted
     if step in others:
         return False
-    del mine[: -MOST_STEPS + 1]
+    if len(mine) >= MOST_STEPS:
+        del mine[0]
     mine.append(step)
     return True
 

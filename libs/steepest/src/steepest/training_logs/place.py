@@ -187,11 +187,12 @@ class _Reading:
 
     def take(self, number: ProgressNumber) -> None:
         kind, value, total = number.kind, number.value, number.total
-        behaviour = self.state.numbers.get(number.key)
-        found = _Candidate(_RANKS.get(kind, 0.0), value, total, behaviour, kind, number.bracket)
         if kind == "epoch":
             self.take_epoch(number)
-        elif kind == "samples":
+            return
+        behaviour = self.state.numbers.get(number.key)
+        found = _Candidate(_RANKS.get(kind, 0.0), value, total, behaviour, kind, number.bracket)
+        if kind == "samples":
             self.samples, self.batch = True, value
         elif kind == "total":
             if value > 0:

@@ -278,7 +278,7 @@ class LogReader:
             self._run_of_shape.clear()
         times = self._run_of_shape[key] = self._run_of_shape.get(key, 0) + 1
         old = next((one for one in self._shapes if one.key == key and one.of.label == outcome.label), None)
-        if times < 2:
+        if times < 2 or (old is not None and not old.was_used and times & (times - 1)):
             return
         one = CompiledShape(*key, plan, numbers, outcome, None if old is None else old.match)
         if not one.is_clear:
@@ -316,6 +316,7 @@ class LogReader:
         """Reads one line; returns whether it said anything."""
         self._text = text = self._without_prefix(text, line)
         noticed, joined = self._layout.noticed, self._layout.joined
+        self._stream.outcome = None
         found = self._statements(text, line, end)
         if self.explanation is not None:
             readings, layout = any(one.has_readings() for one in found), self._layout

@@ -146,7 +146,7 @@ class Stream:
 
     def _process(self, process: Process, one: Statement) -> None:
         readable = one.has_readings()
-        self._begin()
+        self.outcome = None
         noted = self._note_steps(one) if self.state.settled and readable else None
         if one.phase:
             process.phase = None if one.phase == "train" else one.phase
@@ -179,9 +179,6 @@ class Stream:
             self._before, self.version = now, self.version + 1
         if self.outcome is not None:
             self.outcome = self.outcome._replace(version=self.version, noted=noted)
-
-    def _begin(self) -> None:
-        self.outcome = None
 
     # Bars.
 
@@ -245,6 +242,7 @@ class Stream:
         metrics = with_objective([metric for metric in one.metrics if metric.kind in ("loss", "quality")], one)
         if not metrics or one.is_best or process.phase == "summary":
             return
+        labelled = one.split
         label(process, one, metrics, self.state.run.per_epoch)
         splits = {metric.split for metric in metrics}
         if (one.split == "eval" or splits == {"eval"}) and "train" not in splits:
@@ -266,7 +264,16 @@ class Stream:
         trained = any(each.split == "train" for each in found)
         if trained and one.shape not in process.shapes:
             process.shapes = [*process.shapes[-_MOST_SHAPES:], one.shape]
-        self._emit(process, one, found, at, own=has_place and not inherited, inherited=inherited, trained=trained)
+        self._emit(
+            process,
+            one,
+            found,
+            at,
+            own=has_place and not inherited,
+            inherited=inherited,
+            trained=trained,
+            labelled=labelled,
+        )
         if found:
             process.evaluated = None if trained else one.line
         is_mute = default == "train" and not found and one.has("epoch", *_STEPS[1:4]) and has_place and not inherited
@@ -351,6 +358,7 @@ class Stream:
         own: bool,
         inherited: bool,
         trained: bool,
+        labelled: Split | None,
     ) -> None:
         names, place = {(each.split, each.name.lower()) for each in found}, at
         at = at._replace(epochs=self.state.run.epochs, at_ms=one.at_ms)
@@ -385,7 +393,10 @@ class Stream:
                 is_free = place.order is None and at.order is not None
                 readings.append(ReadAt(self.state.lanes[f"{each.split} {lane}"], name, each.split, number, is_free))
         of_head = (
-            inherited and not trained and place.order is None and all(each.metric.split == "eval" for each in found)
+            inherited
+            and not trained
+            and place.order is None
+            and all((each.metric.split or labelled) == "eval" for each in found)
         )
         is_plain = own or of_head or (at.order is None and not inherited)
         settled = self.state.settled or one.label
