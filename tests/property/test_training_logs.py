@@ -314,12 +314,17 @@ SETTLED = (
     '{{"step": {step}, "epoch": {epoch}, "at_ms": 17{step}, "metrics": {{"loss": {value}}}}}',
     '{{"step": {step}, "epoch": {epoch}.5, "total": 5000, "metrics": {{"loss": {value}, "val_loss": 2.5}}}}',
     "[{epoch}, {index:5d}] loss: {value}",
+    "Epoch : {epoch}, Batches complete :{index}",
+    "[Batch {index}/20] elapsed {value} s",
+    "Iteration {step} of 4000",
+    "Train loss {value}, Acc 0.5",
     "epoch {epoch} step {index} loss: {value}",
 )
 OTHERS = (
     "Epoch {epoch}",
     "saving at step {step}",
     "Validation:",
+    "Begin Testing...",
     "[1,1]<stdout>:step {step} | epoch {epoch} | loss {value} | lr 1e-4",
     "loss: {value}",
     "step {step}: train loss {value}, val loss 2.5",

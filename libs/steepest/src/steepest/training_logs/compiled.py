@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 
 from steepest.training_logs.ledger import REMEMBERED_PLACES, Order, remember_source
-from steepest.training_logs.memory import LineOutcome, note_step, place_mark
+from steepest.training_logs.memory import Head, LineOutcome, note_step, place_mark
 from steepest.training_logs.place import GRID
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.stream import GENERAL
@@ -106,7 +106,7 @@ class CompiledShape:
         self.at_ms = plan.at_ms
         moving = (self.at, self.epoch_at if self.mode != _STEP or self.is_free_epoch else None, self.at_ms)
         self.epoch_moves = self.epoch_at is not None and self.epoch_at in moving
-        self.epoch = None if self.epoch_at is None else self._epoch(numbers[self.epoch_at])
+        self.epoch = of.at.epoch if self.epoch_at is None else self._epoch(numbers[self.epoch_at])
         self.is_clear = self.is_clear and (self.epoch_at is None or self.epoch is not None)
         held = {index for place in places for index in (place.at, place.total) if index is not None}
         if self.mode == _WITHIN:  # epochs may differ by a step, and the first one's length counts
@@ -126,6 +126,8 @@ class CompiledShape:
         self.values = [metric.at for metric in plan.segments[0].metrics if metric.role.kind in ("loss", "quality")]
         splits = [metric.role.split for metric in plan.segments[0].readings()]
         self.is_named, self.ends_phase = all(splits), "eval" in splits or plan.split == "train"
+        self.is_place = of.head is not None and self.epoch_at is None
+        self.trains = any(metric.role.split == "train" for metric in plan.segments[0].metrics)
         self.was_used = False
         self.match = match or compile_shape(shape, prefix, _JSON_NUMBER if of.label else NUMBER).fullmatch
 
@@ -142,20 +144,19 @@ class CompiledShape:
         ):
             return False  # a header announced another epoch
         waits = waits or (self.is_fraction and one.bar is not None and not one.bar[2])  # for the bar's place
-        return self.version == version and not (waits or one.code or (one.phase and not self.is_named))
+        return self.version == version and not (
+            waits or one.code or (one.phase and not self.is_named and not self.is_place)
+        )
 
     def run(self, numbers: Sequence[str], line: int, end: int, records: list[LossRecord]) -> bool:
         """Reads a line; False, with nothing changed, if it must be read the long way."""
         for index, text in self.fixed:
             if numbers[index] != text:
                 return False
-        order, epoch, value = None, self.of.at.epoch, None
-        if self.epoch_at is not None:
-            epoch = self._epoch(numbers[self.epoch_at]) if self.epoch_moves else self.epoch
-            if epoch is None:
-                return False
+        order, value = None, None
+        epoch = self._epoch(numbers[self.epoch_at or 0]) if self.epoch_moves else self.epoch
         at_ms = None if self.at_ms is None else to_step(numbers[self.at_ms])
-        if self.at_ms is not None and at_ms is None:
+        if (epoch is None and self.epoch_moves) or (at_ms is None and self.at_ms is not None):
             return False
         if self.mode != _NONE:
             value = to_step(numbers[self.at])
@@ -166,14 +167,32 @@ class CompiledShape:
                 return False
             if self.mode == _PAIR and value % GRID and any(learned[0].on_grid for learned in self.learned):
                 return False
-        if not self._is_new(order) or (order is None and self.marks and self._is_redrawn(numbers)):
+        if not (self._is_next(order) and self._is_new(order)) or (order is None and self._is_redrawn(numbers)):
             return False
         if not self._is_noted(numbers, value):
             return False
         self.was_used = True
         self._learn(numbers, epoch)
-        self._read(numbers, line, end, order, epoch, at_ms, records)
+        if self.of.head is not None:
+            self._announce(order, epoch)
+        else:
+            self._read(numbers, line, end, order, epoch, at_ms, records)
         return True
+
+    def _is_next(self, order: Order | None) -> bool:
+        """Whether a place that is announced lies beyond the latest one."""
+        if self.of.head is None:
+            return True
+        head = self.process.head
+        before = None if head is None else head.order
+        return order is not None and before is not None and len(order) == len(before) and order > before
+
+    def _announce(self, order: Order | None, epoch: float | None) -> None:
+        """Remembers the place for the readings below."""
+        head = self.of.head
+        if head is not None and order is not None:
+            step = None if self.mode in (_PAIR, _EPOCH) else int(order[0])
+            self.process.head = Head(step, order, head.coarse, epoch, head.total, head.split)
 
     def _is_noted(self, numbers: Sequence[str], value: int | None) -> bool:
         """Notes the step, unless an estimate has it."""
@@ -217,7 +236,8 @@ class CompiledShape:
         progression = self.process.progression
         if self.epoch_at is not None and not self.is_free_epoch:
             progression.stated = progression.epoch = int(epoch or 0)
-        for behaviour, at, total, kind in self.learned:
+        progression.evaluates = progression.evaluates and not self.trains
+        for behaviour, at, total, kind in () if progression.evaluates else self.learned:
             value, whole = int(numbers[at]), total and to_step(numbers[total])
             behaviour.add(value, whole, progression.stated)
             if kind == "bar":
@@ -235,6 +255,8 @@ class CompiledShape:
 
     def _is_redrawn(self, numbers: Sequence[str]) -> bool:
         """Whether a bar is drawn again at its place, with other values."""
+        if not self.marks:
+            return False
         now, shown = self._drawing(numbers), self.process.shown
         return shown[:1] == now[:1] and shown != now
 

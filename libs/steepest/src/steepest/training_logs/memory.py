@@ -109,7 +109,8 @@ class LineOutcome(NamedTuple):
     """How the latest line was read, if each of its readings became a record.
 
     ``of_head``: its epoch is the one that a header announced. ``noted`` is where its step was noted, and among which it
-    must not be (see ``note_step``). ``label`` is the format that read it.
+    must not be (see ``note_step``). ``label`` is the format that read it, ``head`` the place that it
+    announced, if it has no readings.
     """
 
     process: Process
@@ -123,6 +124,7 @@ class LineOutcome(NamedTuple):
     version: int = 0
     noted: tuple[list[int], list[int], str] | None = None
     label: str = ""
+    head: Head | None = None
 
 
 def note_step(noted: tuple[list[int], list[int], str], step: int) -> bool:

@@ -235,6 +235,8 @@ class LogReader:
                     if (found := one.match(text)) is not None:
                         if not one.run(found.groups(), line, min(end, most), records):
                             self._take(text, bare, line, min(end, most))
+                        elif one.of.head is not None:
+                            self._choose()
                         break
                 else:
                     self._take(text, bare, line, min(end, most))
@@ -253,13 +255,17 @@ class LogReader:
                 self._forget(bare)
             elif self._compiles and self._stream.outcome is not None:
                 self._compile(self._stream.outcome)
-            self._hot = [one for one in self._shapes if one.is_usable(self._stream.version)]
+            self._choose()
             return
         state.window.append(HeldLine(text[:LONGEST_LINE], line, end))
         many = len(state.window) >= WINDOW and (line != state.window[0].line or len(state.window) >= 4 * WINDOW)
         if many or sum(len(one.text) for one in state.window) > _WINDOW_BYTES:
             self._learn()
             state.window = []
+
+    def _choose(self) -> None:
+        """Takes the short way with what nothing has changed of."""
+        self._hot = [one for one in self._shapes if one.is_usable(self._stream.version)]
 
     def _compile(self, outcome: LineOutcome) -> None:
         """Takes the short way with lines like the latest from now on, if there were several of them."""
@@ -278,7 +284,7 @@ class LogReader:
             self._run_of_shape.clear()
         times = self._run_of_shape[key] = self._run_of_shape.get(key, 0) + 1
         old = next((one for one in self._shapes if one.key == key and one.of.label == outcome.label), None)
-        if times < 2 or (old is not None and not old.was_used and times & (times - 1)):
+        if times < 2 or (old is not None and not old.was_used and times % 4):
             return
         one = CompiledShape(*key, plan, numbers, outcome, None if old is None else old.match)
         if not one.is_clear:

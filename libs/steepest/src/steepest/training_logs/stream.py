@@ -235,6 +235,10 @@ class Stream:
             process.progression.epoch = int(at.epoch)
         if one.has("epoch") and not one.phase and process.phase == "eval":
             process.phase = None
+        if self.state.settled and at.order is not None and not one.phase:
+            self.outcome = LineOutcome(
+                process, one.source or "", one.shape, at, [], False, self.state.run, False, head=process.head
+            )
 
     # Readings.
 
