@@ -30,6 +30,7 @@ _FILE = re.compile(
 )
 _CLOSED = re.compile(r"[:\]|>-]$")
 _TAG = re.compile(r"(?i)<std|rank|worker|pid=|node|host|gpu|pod/|replica|process")
+_POD = re.compile(r"[a-z0-9]{1,40}(?:-[a-z0-9]{1,40}){1,9}")
 _MARKS = ("-", "|", ">", "::", "--")
 _ANY_FILE = "\x04"
 _CONTENT = ("loss", "epoch", "step", "iter", "batch", "quality", "global")
@@ -133,8 +134,11 @@ def _trimmed(prefix: list[tuple[str, str]], live: list[Tokens]) -> list[tuple[st
         return {_skeleton(row[len(prefix)]) if len(row) > len(prefix) else "" for row in live}
 
     while prefix and prefix[-1][1] == "word" and not _CLOSED.search(prefix[-1][0]) and len(after()) <= 1:
+        if len(prefix) > 1 and prefix[-2][1] == "source" and _POD.fullmatch(prefix[-2][0]):
+            break  # a pod and its container
         prefix.pop()
-    numbers = [at for at, (_, kind) in enumerate(prefix) if kind == "number"]
+    kinds = [kind for _, kind in prefix]
+    numbers = [at for at, kind in enumerate(kinds) if kind == "number" and kinds[at + 1 : at + 2] != ["time"]]
     if numbers and len(after()) < 2:
         del prefix[numbers[0] :]
     firm = ("source", "number", "time", "file", "thread")
