@@ -106,11 +106,13 @@ class LineLayout:
     def _plain(self, text: str, line: int, end: int, state: SourceState) -> list[Statement]:
         shape, numbers = cut(text)
         plan = self._plans.get(shape)
-        is_dull = plan.is_dull if plan is not None else not INTERESTING.search(text)
+        is_dull = None if plan is None else plan.is_dull
+        is_dull = not INTERESTING.search(text) if is_dull is None else is_dull
         if is_dull and BAR not in text and not (state.tables.headers and numbers):
             state.code = max(state.code - 1, 0)
             return []
         plan = plan or self._plan(shape)
+        plan.is_dull = is_dull
         if self._is_code(plan, state, text):
             return []
         if "(" in text and _SETTINGS.search(text):
@@ -149,7 +151,6 @@ class LineLayout:
                     del self._plans[old]
             plan = self._plans[shape] = plan_of(shape)
             plan.key = crc32(shape.encode("utf-8", "replace"))
-            plan.is_dull = not INTERESTING.search(shape)
             plan.announces = GAP in shape and _LENGTH.search(shape.replace(GAP, "1")) is not None
         return plan
 

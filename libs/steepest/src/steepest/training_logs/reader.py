@@ -24,40 +24,15 @@ from steepest.training_logs.syntax.numbers import to_epoch, to_number, to_step
 from steepest.training_logs.syntax.patterns import Groups, compile_pattern, split_of
 from steepest.training_logs.syntax.prefixes import WINDOW, learn, of_process
 from steepest.training_logs.syntax.shape import without_escapes
-from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain, role_of
+from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain, role_of, word_set
 
 AUTO = "auto"
 OWN_PATTERN = "pattern"
 
-FORMER_FORMATS = frozenset(
-    [
-        "clu",
-        "csv",
-        "fairseq",
-        "fallback",
-        "gluon",
-        "horovod",
-        "huggingface",
-        "imagenet",
-        "json-lines",
-        "keras",
-        "key-value",
-        "lightgbm",
-        "lightning",
-        "llm.c",
-        "maxtext",
-        "megatron",
-        "metric-logger",
-        "mmengine",
-        "modded-nanogpt",
-        "nanogpt",
-        "paddle",
-        "pytorch-mnist",
-        "tf-estimator",
-        "timm",
-        "ultralytics",
-        "xgboost",
-    ]
+FORMER_FORMATS = word_set(
+    "clu csv fairseq fallback gluon horovod huggingface imagenet json-lines keras key-value lightgbm lightning "
+    "llm.c maxtext megatron metric-logger mmengine modded-nanogpt nanogpt paddle pytorch-mnist tf-estimator "
+    "timm ultralytics xgboost"
 )
 """Names of formats that the general reader has replaced; a job that names one is read by it."""
 

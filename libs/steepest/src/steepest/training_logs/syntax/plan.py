@@ -97,7 +97,7 @@ class ShapePlan:
         seen: how often it was met among source code.
         key: what identifies the shape.
         at_ms: which number is the time that the writer states, in milliseconds.
-        is_dull: whether no word of it says anything.
+        is_dull: whether no word of it says anything; None until that is known.
         announces: whether it may state the length of the run.
         headless: whether lines with (True) and without columns were found to be no header.
     """
@@ -114,7 +114,7 @@ class ShapePlan:
     seen: int = 0
     key: int = 0
     at_ms: int | None = None
-    is_dull: bool = False
+    is_dull: bool | None = None
     announces: bool = False
     headless: set[bool] = field(default_factory=set)
 
