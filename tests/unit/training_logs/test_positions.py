@@ -65,3 +65,17 @@ def test_each_line_of_a_slow_job_has_its_place(lines: list[str], truth: list[tup
     reader = LogReader()
     found = [record for line in lines for record in (*reader.feed(line.encode()), *reader.release())]
     assert places(found + reader.close()) == truth
+
+
+UNCLEAR = ("a step in brackets", "two ranks", "a container's prefix")
+"""A bracket behind a bracket is a step only once a second line shows that it rises; others have prefixes of their own."""
+
+
+@pytest.mark.parametrize("prefix", ["node17: ", "(RayTrainWorker pid=7101, ip=10.0.0.2) ", "[1,0]<stdout>:"])
+def test_a_slow_job_behind_a_prefix_is_read_as_one_process(prefix: str) -> None:
+    """The first line, which is read before its prefix is known, does not hide those of the same process behind it."""
+    for name, lines, truth in LIVE:
+        if not name.startswith(UNCLEAR):
+            reader = LogReader()
+            found = [one for line in lines for one in (*reader.feed((prefix + line).encode()), *reader.release())]
+            assert places(found + reader.close()) == truth, name

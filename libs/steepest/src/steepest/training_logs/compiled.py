@@ -101,7 +101,7 @@ class CompiledShape:
         if way is None:
             return
         self.mode, self.at = way
-        self.is_fraction = self.epoch_at is not None and plan.quote != "" and "." in numbers[self.epoch_at]
+        self.is_fraction = self.epoch_at is not None and plan.is_free_epoch and "." in numbers[self.epoch_at]
         self.is_free_epoch = self.is_fraction or of.label != ""  # says nothing about the place
         self.at_ms = plan.at_ms
         moving = (self.at, self.epoch_at if self.mode != _STEP or self.is_free_epoch else None, self.at_ms)

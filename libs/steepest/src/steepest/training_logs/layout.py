@@ -253,7 +253,7 @@ def _statement(
     one = Statement(line, end, shape, split=plan.split, is_best=plan.is_best, is_bar=plan.is_bar, quote=plan.quote)
     for kind, key, at, total, place in segment.progress:
         text = None if at is None else numbers[at]
-        if plan.quote and kind == "epoch" and text is not None and "." in text:
+        if plan.is_free_epoch and kind == "epoch" and text is not None and "." in text:
             one.epoch = float(text)
         elif (value := place.fixed if text is None else to_step(text)) is not None:
             whole = None if total is None else to_step(numbers[total])

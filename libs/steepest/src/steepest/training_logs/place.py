@@ -333,7 +333,7 @@ class _Reading:
         total = total or next((one.total for one in others if one.total and one.value == value), None)
         self.state.epoch = self.epoch if self.epoch is not None else self.state.epoch
         whole = total or self.total or self.run.total or self.beside_batch(value)
-        return Position(value, (value,), False, self.epoch, whole)
+        return Position(value, (value,), False, epoch, whole)
 
     def beside_batch(self, step: int) -> int | None:
         """The steps of the run where a step that goes on stands beside the epoch's batch, and agrees with it."""

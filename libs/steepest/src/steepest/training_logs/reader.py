@@ -322,6 +322,8 @@ class LogReader:
         processes = self._state.processes
         if not name and len(processes) == 2:
             name = next(one for one in processes if one)  # continues what the only process printed
+        if name and len(processes) == 1 and self._state.window:
+            self._stream.rename("", name)
         if name not in processes:
             name = name if len(processes) < _MOST_PROCESSES else "+"
             processes.setdefault(name, Process())

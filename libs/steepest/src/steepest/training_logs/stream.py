@@ -96,6 +96,15 @@ class Stream:
         for source, one in queue:
             self._process(self._processes[source], one)
 
+    def rename(self, before: str, name: str) -> None:
+        """A process whose first lines were read before its prefix was known gets its name."""
+        self._processes[name], self._processes[before] = self._processes[before], Process()
+        self.state.queue = [(name if source == before else source, one) for source, one in self.state.queue]
+        for lane in self.state.lanes.values():
+            lane.lead = name if lane.lead == before else lane.lead
+            if before in lane.sources:
+                lane.sources[name] = lane.sources.pop(before)
+
     def _learn_word(self, queue: list[Statement]) -> None:
         """A word of another language is the loss if it is the only number with a fraction on lines that have a place."""
         odd = [[metric for metric in one.metrics if "." in metric.text and not metric.name.isascii()] for one in queue]

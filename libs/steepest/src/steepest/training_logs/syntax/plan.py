@@ -118,6 +118,12 @@ class ShapePlan:
     announces: bool = False
     headless: set[bool] = field(default_factory=set)
 
+    @property
+    def is_free_epoch(self) -> bool:
+        """Whether an epoch that is printed as a fraction says nothing about the place."""
+        steps = ("step", "iter", "global")
+        return self.quote != "" or any(one.kind in steps for segment in self.segments for one in segment.progress)
+
 
 def plan_of(shape: str) -> ShapePlan:
     """The plan of a shape; never fails."""
