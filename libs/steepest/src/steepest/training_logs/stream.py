@@ -59,7 +59,7 @@ class Stream:
 
     def take(self, source: str, one: Statement) -> None:
         """Takes a statement; its records come immediately, or when enough was seen."""
-        state = self.state
+        state, self.outcome = self.state, None
         if self._wanted is not None and self._wanted != SUM_OF_PARTS:
             self._keep_wanted(one)
         if one.source is None and source:
@@ -94,6 +94,7 @@ class Stream:
                 lead = self.state.leads.setdefault(metric.name, one.source or "")
                 self.state.leads[metric.name] = min(lead, one.source or "", key=_by_number)
         for source, one in queue:
+            self.outcome = None
             self._process(self._processes[source], one)
 
     def rename(self, before: str, name: str) -> None:
@@ -155,7 +156,6 @@ class Stream:
 
     def _process(self, process: Process, one: Statement) -> None:
         readable = one.has_readings()
-        self.outcome = None
         noted = self._note_steps(one) if self.state.settled and readable else None
         if one.phase:
             process.phase = None if one.phase == "train" else one.phase

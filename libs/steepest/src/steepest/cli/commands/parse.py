@@ -100,8 +100,9 @@ def _batches(
             break
         if pauses or not reader.is_holding:
             held_at = time.monotonic()
-        for record in records if is_live and say is not None else ():
-            say(record)
+        if is_live and say is not None:
+            for record in records:
+                say(record)
         yield records
     yield reader.close()
 
