@@ -41,7 +41,7 @@ SINCE: Mapping[type, int] = {
     c.JobChangeRequested: 11,
     c.NodeDrainRequested: 11,
 }
-"""The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
+"""The event version since which ``cluster`` may hold an event; 1 for all that are not named."""
 
 E = TypeVar("E")
 

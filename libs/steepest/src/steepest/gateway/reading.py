@@ -38,7 +38,7 @@ from steepest.view.state import Job
 
 PAGE_MOST = 1_000
 PAGE_BYTES = 4 * 2**20
-"""Of rows in one answer, about; the row that exceeds it is the last one."""
+"""The approximate size of the rows in one answer; the row that exceeds it is the last one."""
 
 READ_AT_ONCE = 100
 POINTS_MOST = 500

@@ -25,7 +25,7 @@ from steepest.mqtt.settings import MqttSettings
 from steepest.policies.names import PlacementName, PolicyName, QueuePolicyName
 
 MOST_PROCESSES = 64
-"""Of one service."""
+"""The settings of one service."""
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Alpha = Annotated[float, Meta(gt=0)]
@@ -59,7 +59,7 @@ Scale = Annotated[str, Meta(examples=["categorizer=2"], extra={"check": scale})]
 
 
 def means(description: str, **extra: Any) -> Meta:
-    """What a setting means. ``extra``: ``flag``, the option of the command line; ``variable``, where it has another name."""
+    """The meaning of a setting. ``extra``: ``flag``, its option; ``variable``, where it has another name."""
     return Meta(description=description, extra=extra)
 
 
@@ -221,7 +221,7 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `steepest up` removes from a log in files, as Kafka does by its topics' settings of these names."""
+    """The retention of a log in files, as Kafka's topics have it by settings of these names."""
 
     ms: Annotated[
         tuple[TopicLimit, ...],
