@@ -92,7 +92,6 @@ def generated() -> dict[Path, str]:
         DOCS / "settings.md": settings_page(),
         DOCS / "helm-values.md": values_page(),
         ROOT / "examples" / "steepest.toml": example(),
-        **dict(_parts_about_settings()),
         architecture: with_part(architecture.read_text(), "layers", layers_table()),
     }
 
@@ -107,13 +106,6 @@ def settings_page() -> str:
         found += f"\n## {title}\n\n{about}{read_by}\n\n".replace("\n\n\n\n", "\n\n")
         found += markdown_table(row for row in rows() if row.section == section) + "\n"
     return SETTINGS + found
-
-
-def _parts_about_settings() -> Iterator[tuple[Path, str]]:
-    """The tables in topics' pages."""
-    for section in ("kafka", "mqtt"):
-        page = DOCS / f"{section}.md"
-        yield page, with_part(page.read_text(), "settings", markdown_table(r for r in rows() if r.section == section))
 
 
 def metrics_page() -> str:
