@@ -72,7 +72,7 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     host: Annotated[str, means("On which of the machine's addresses.", flag="--metrics")] = "127.0.0.1"
     names: Annotated[
         tuple[str, ...],
-        means("Names under which they are asked for, beside addresses, localhost and the machine's own name."),
+        means("Further names in requests, next to addresses, localhost and the machine's own name."),
     ] = ()
     jobs: Annotated[
         int, Meta(ge=0, le=1000), means("Running jobs of each pool that have metrics with their names; 0: none.")
@@ -139,13 +139,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     kinds: Annotated[
         tuple[Kind, ...],
         means(
-            "On Kubernetes: kinds of users' objects beside Job that are scheduled; default: as before.", flag="--kind"
+            "On Kubernetes: kinds of users' objects besides Job that are scheduled; default: as before.", flag="--kind"
         ),
     ] = ()
     namespaces: Annotated[
         tuple[Namespace, ...],
         means(
-            "On Kubernetes: namespaces beside the claim's whose users' objects are scheduled; default: as before.",
+            "On Kubernetes: further namespaces whose users' objects are scheduled; default: as before.",
             flag="--namespace",
         ),
     ] = ()
@@ -170,7 +170,7 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = None
     normalisation: Annotated[
         Literal["settled", "max", "none"] | None,
-        means("What growth is divided by; of a new pool: settled. max, as published, keeps a spike for good."),
+        means("The divisor of growth; of a new pool: settled. max, as published, keeps a spike for good."),
     ] = None
     policy: Annotated[
         PolicyName | None, means("Who moves jobs, and who limits their CPU; of a new pool: steepest.", flag="--policy")
