@@ -38,8 +38,8 @@ METRICS = """# Metrics
 
 A process serves its metrics at `/metrics` when it is given a port: `steepest up --metrics [HOST:]PORT`, or
 `STEEPEST_METRICS_PORT` for a service that runs alone. `/healthz` answers whether everything makes progress, `/readyz`
-whether everything has caught up with the log. This page and each metric's `# HELP` line are the same text (`make
-docs-generate`).
+whether everything has caught up with the log. This page and each metric's `# HELP` line are the same text
+(`make docs-generate`).
 
 | label | value |
 |---|---|
@@ -76,8 +76,8 @@ when it starts. An unknown key or variable, or a wrong value, is an error that n
 or the flag. So is a file with a password that other users may read or change.
 
 Services take `--config` and the environment; `[cluster]`, `[parameters]`, `[retention]` and `[services]` are for
-`steepest up` alone. A training script has [variables of its own](control-folder.md). This page is generated (`make
-docs-generate`).
+`steepest up` alone. A training script has [variables of its own](control-folder.md). This page is generated
+(`make docs-generate`).
 """
 
 

@@ -26,8 +26,8 @@ VERSIONS = """## Versions and flags
 a change of behaviour. A reader with an older version, or without a flag, stops before that record. So old recordings
 replay as they were decided, and old and new code never fold one log to different views.
 
-A new pool has every flag. In an older pool, `steepest up` puts them in force at its next start, and on Kafka `steepest
-upgrade`, once every service is of the new version."""
+A new pool has every flag. In an older pool, `steepest up` puts them in force at its next start, and on Kafka
+`steepest upgrade`, once every service is of the new version."""
 
 
 def page(topics: Mapping[str, Topic[Any]] = TOPICS) -> str:
