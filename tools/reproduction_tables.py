@@ -27,6 +27,8 @@ LEFT_OUT = (
     "Sensitivity",
     "The utilisation",
     "The computing",
+    "Predicted run times",
+    "Waiting",
 )
 """Sections that the page has in its own words, or leaves to the report."""
 

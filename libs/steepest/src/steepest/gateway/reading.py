@@ -262,7 +262,7 @@ async def story(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
         raise InputError(
             f"it is unknown here how {name[:80]!r} came to be so: the log {why}",
             code="offset-missing",
-            hint="ask for its decisions, or run `steepest explain` beside the log",
+            hint="ask for its decisions, or run `steepest explain` where the log is",
         )
     view, collector = ClusterView(), TimelineCollector(name)
     end = await pool.log.end(pool.feed.at)
