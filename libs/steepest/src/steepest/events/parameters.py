@@ -260,7 +260,7 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """What the pool does about findings of jobs that do not say it themselves (:mod:`steepest.policies.watch`).
 
     Attributes:
-        restarts: Restarts of a job because of findings; after so many it has failed.
+        restarts: Restarts of a job because of findings; after that many it has failed.
     """
 
     hung: Reaction = Reaction.NOTIFY

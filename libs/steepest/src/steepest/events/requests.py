@@ -247,7 +247,7 @@ class JobChangeRequested(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class NodeDrainRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user wants no more jobs to come to a node, or lets them come again; the jobs that are there run on."""
+    """A user closes a node to new jobs, or opens it again; the jobs that are there run on."""
 
     node: Name
     request: Text

@@ -33,7 +33,7 @@ FAIR = "spread"
 
 
 SURE = 2
-"""A change shows something where it is larger than so many times the error."""
+"""A change shows something where it is larger than this many times the error."""
 
 GIVE_WAY = ("error", "shows")
 """Columns that a narrow terminal shows less of."""

@@ -202,15 +202,15 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = None
     on_hung: Annotated[
         Literal["notify", "restart", "fail"] | None,
-        means("What is done about a job that hangs; of a new pool: notify.", flag="--on-hung"),
+        means("The reaction to a job that hangs; of a new pool: notify.", flag="--on-hung"),
     ] = None
     on_diverged: Annotated[
         Literal["notify", "restart", "fail"] | None,
-        means("What is done about a job whose loss diverges; of a new pool: notify.", flag="--on-diverged"),
+        means("The reaction to a job whose loss diverges; of a new pool: notify.", flag="--on-diverged"),
     ] = None
     on_idle: Annotated[
         Literal["notify", "restart", "fail"] | None,
-        means("What is done about a job that uses nothing for long; of a new pool: notify.", flag="--on-idle"),
+        means("The reaction to a job that uses nothing for long; of a new pool: notify.", flag="--on-idle"),
     ] = None
     queue_limits: Annotated[
         tuple[QueueLimit, ...],
