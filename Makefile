@@ -293,13 +293,13 @@ test-kueue: $(STAMP)/dev kubernetes-programs $(KUBERNETES)/kueue ## Steepest bes
 test-link: $(STAMP)/dev kubernetes-programs links ## Moves between two real nodes over a link of 100 Mbit/s
 	$(BIN)/python -m pytest tests/integration/kubernetes/link $(TEST)
 
-# It needs neither root nor containerd, and measures Kueue and coscheduling where they are built. What it came to, and on which machine, stands in docs/kubernetes.md.
-bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements beside other schedulers' on bare nodes: NODES=1000 JOBS=10000 PAIRS=1 ONLY=kueue
+# It needs neither root nor containerd, and measures Kueue and coscheduling where they are built. docs/results.md has the figures.
+bench-kubernetes: $(STAMP)/runtime $(KUBERNETES)/kubelet ## Placements compared with other schedulers' on bare nodes: NODES=1000 JOBS=10000 PAIRS=1 ONLY=kueue
 	@$(BIN)/python -m benchmarks.kubernetes.run --nodes $(or $(NODES),1000) --jobs $(or $(JOBS),10000) --pairs $(or $(PAIRS),1) $(addprefix --only ,$(ONLY))
 
 # It starts the lab, unless that runs.
 .PHONY: bench-link
-bench-link: $(STAMP)/dev kubernetes-programs links ## What moves over a link between the lab's nodes take, beside what was predicted: MBIT=100
+bench-link: $(STAMP)/dev kubernetes-programs links ## What moves over a link between the lab's nodes take, compared with the prediction: MBIT=100
 	@$(BIN)/python -m benchmarks.kubernetes.link --mbit $(or $(MBIT),100)
 
 images: $(STAMP)/runtime ## Make images for jobs from Debian packages (as root), and import them where an engine runs

@@ -23,8 +23,14 @@ LEFT_OUT = (
     "What had to be assumed",
     "Assumptions",
     "What was assumed",
+    "The default runs",
+    "Sensitivity",
+    "The utilisation",
+    "The computing",
+    "Predicted run times",
+    "Waiting",
 )
-"""Sections of a report that the page has in its own words."""
+"""Sections that the page has in its own words, or leaves to the report."""
 
 _BLOCK = re.compile(r"<!-- ((?:specon|flowcon|pickyman|dragon)(?:-real)?) -->\n.*?<!-- end -->", re.DOTALL)
 _BEGIN = re.compile(r"^(?:Verdicts:|Claimed )", re.MULTILINE)

@@ -36,51 +36,48 @@ NAME_ENDS = {"counter": "_total", "info": "_info"}
 
 METRICS = """# Metrics
 
-This page is generated from the registry (`make docs-generate`). A process serves its metrics at `/metrics` when it is given
-a port: `steepest up --metrics [HOST:]PORT`, or `STEEPEST_METRICS_PORT` for a service that runs alone. The same text is in
-each metric's `# HELP` line. `/healthz` answers whether everything makes progress, `/readyz` whether everything has caught
-up with the log.
+A process serves its metrics at `/metrics` when it is given a port: `steepest up --metrics [HOST:]PORT`, or
+`STEEPEST_METRICS_PORT` for a service that runs alone. `/healthz` answers whether everything makes progress, `/readyz`
+whether everything has caught up with the log. This page and each metric's `# HELP` line are the same text
+(`make docs-generate`).
 
-| label | is |
+| label | value |
 |---|---|
-| `loop` | a topic's partition that the process follows; of the gateway, `feed:POOL` |
+| `loop` | the partition that the process follows; of the gateway, `feed:POOL` |
 | `decider` | the decider's name, as in [the events' headers](events.md) |
-| `event` | the type of an event |
-| `topic` | the topic of the record that could not be read |
+| `event`, `topic` | the type of an event; the topic of an unreadable record |
 | `operation`, `status` | of the API: a method with its route, and the HTTP status |
-| `channel`, `reason` | the kind of a device's message, and why one was refused |
-| `kind`, `part` | of a silence: a `loop` over the log or an `effector`, and which one |
-| `pool` | the pool. Its metrics are served by the worker-monitor that works on it, or by `steepest up` |
-| `kind`, `step` | of a plan: what it does, and its step |
-| `outcome` | what became of a plan, a limit or a job |
+| `channel`, `reason` | the kind of a device's message, and the reason of a refusal |
+| `kind`, `part` | of a silence: a `loop` over the log or an `effector`, and its name |
+| `pool` | the pool. Its metrics are served by its worker-monitor, or by `steepest up` |
+| `kind`, `step`, `outcome` | of a plan: its action, its step, and its result |
 | `refusal`, `code` | why a plan was void, and why a step failed |
-| `queue`, `node` | which one; beyond 16 queues and 50 nodes, all others together are `other` |
-| `job_name` | only with the setting `metrics.jobs`, and only of so many running jobs |
+| `queue`, `node` | its name; beyond 16 queues and 50 nodes, all others together are `other` |
+| `job_name` | only with the setting `metrics.jobs`, and only for that number of running jobs |
 
-Gauges of a pool are sampled after a tick of its clock; the more jobs, the rarer: of 100,000 jobs at every 21st tick.
-No other label has the name of a job: with any number of jobs, a pool has fewer than 2,000 series.
+Gauges of a pool are sampled after a tick of its clock, with 100,000 jobs at every 21st. A pool has fewer than 2,000
+series with any number of jobs.
 """
 
 
 SETTINGS = """# Settings
 
-This page is generated from the settings' tree (`make docs-generate`). A setting comes from one of these, and each overrides
-those before it:
+A setting comes from one of these, and each overrides those before it:
 
 1. its default;
-2. the state folder, which remembers on which Kafka cluster its log is;
+2. the state folder, which remembers the Kafka cluster of its log;
 3. a TOML file: `--config FILE`;
 4. the environment, where an empty variable is ignored, and lists are written with commas;
 5. a flag of the command line.
 
-`steepest config show` prints what is in force and where each value comes from, without passwords. `steepest config example`
-prints a file of all settings ([examples/steepest.toml](../examples/steepest.toml)). A process reads its settings once, when
-it starts. An unknown key or variable, a value of a wrong type and one that is out of range are errors that name the file
-and the key, the variable, or the flag. So is a file with a password that other users may read or change.
+`steepest config show` prints the values in force and the source of each, without passwords. `steepest config example`
+prints a file of all settings ([examples/steepest.toml](../examples/steepest.toml)). A process reads its settings once,
+when it starts. An unknown key or variable, or a wrong value, is an error that names the file and the key, the variable,
+or the flag. So is a file with a password that other users may read or change.
 
-Services take `--config` and the environment; `[cluster]`, `[parameters]`, `[retention]` and
-`[services]` are for `steepest up` alone. What
-concerns one job is an option of `submit`, and a training script has [variables of its own](control-folder.md).
+Services take `--config` and the environment; `[cluster]`, `[parameters]`, `[retention]` and `[services]` are for
+`steepest up` alone. A training script has [variables of its own](control-folder.md). This page is generated
+(`make docs-generate`).
 """
 
 
@@ -92,7 +89,6 @@ def generated() -> dict[Path, str]:
         DOCS / "settings.md": settings_page(),
         DOCS / "helm-values.md": values_page(),
         ROOT / "examples" / "steepest.toml": example(),
-        **dict(_parts_about_settings()),
         architecture: with_part(architecture.read_text(), "layers", layers_table()),
     }
 
@@ -109,21 +105,14 @@ def settings_page() -> str:
     return SETTINGS + found
 
 
-def _parts_about_settings() -> Iterator[tuple[Path, str]]:
-    """The tables in topics' pages."""
-    for section in ("kafka", "mqtt"):
-        page = DOCS / f"{section}.md"
-        yield page, with_part(page.read_text(), "settings", markdown_table(r for r in rows() if r.section == section))
-
-
 def metrics_page() -> str:
     """Each metric with its type, labels, meaning and what to do about it."""
     process = tuple(value for name, value in vars(Metrics()).items() if name != "registry")
     registry = CollectorRegistry()
     sections: dict[str, tuple[Collector, ...]] = {
         "Every process": (*process, HealthMetrics(Health(SystemClock()))),
-        "A pool: what happened": PoolCounters(registry).collectors,
-        "A pool: what is so": (PoolGauges(registry),),
+        "A pool: events": PoolCounters(registry).collectors,
+        "A pool: state": (PoolGauges(registry),),
         "The bridge for devices": MqttMetrics().collectors(),
         "The gateway": GatewayMetrics().collectors(),
     }

@@ -41,7 +41,7 @@ WITHOUT_MOVES = "without-moves"
 EPILOG = """\b
 Examples:
   steepest demo
-  steepest demo --compare              beside fair sharing, three pairs of runs: six times as long
+  steepest demo --compare              compared with fair sharing, three pairs of runs: six times as long
   steepest demo --policy specon        move jobs that have stopped learning
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --policy pickyman      let short jobs have the places of long ones, which resume (`make storage`)

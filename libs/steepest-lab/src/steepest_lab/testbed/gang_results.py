@@ -171,7 +171,7 @@ def _side_by_side(changes: Sequence[GangChange]) -> Iterator[str]:
         "Runs with the same seeds, and the 95 % interval of the mean change: one that contains zero shows no change. "
         f"The paper claims {CLAIMED}."
     )
-    yield from ("", "| | beside | mean completion | mean wait | makespan |", "|---|---|---:|---:|---:|")
+    yield from ("", "| | compared with | mean completion | mean wait | makespan |", "|---|---|---:|---:|---:|")
     cells = {(one.arm, one.beside, one.metric): _cell(one) for one in changes}
     for arm, beside in dict.fromkeys((one.arm, one.beside) for one in changes):
         yield f"| {arm} | {beside} | {' | '.join(cells.get((arm, beside, metric), '') for metric in CHANGES)} |"

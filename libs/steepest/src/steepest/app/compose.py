@@ -1,6 +1,6 @@
 """The composition root: opens what an installation is made of, and builds the services of a process on it.
 
-The embedded system, one service alone, and the system beside services that are processes are composed here. It owns the
+The embedded system, one service alone, and the system next to services that are processes are composed here. It owns the
 order in which the parts are opened and closed. It must never know what a service does.
 """
 
@@ -124,7 +124,7 @@ async def embedded(
     Args:
         settings: Which installation.
         parameters: To be put in force, by pool; elsewhere it stays what the log holds.
-        effectors: What else follows a pool's log, beside the services: what prints events, say.
+        effectors: Further followers of a pool's log, for example the one that prints events.
 
     Raises:
         InputError: The folder is no installation, or another system runs on it.

@@ -1,4 +1,4 @@
-"""What a service is built from. It owns nothing, and knows no service."""
+"""The parts from which a service is built. It owns nothing, and knows no service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ServiceContext(msgspec.Struct, frozen=True, kw_only=True):
         return held_cluster(self.clusters[held.pool], held)
 
     def kubernetes_effectors_of(self, held: HeldPool) -> Sequence[Effector]:
-        """What submits users' Jobs of a pool's cluster, shows users what happens, and sees nodes go; none elsewhere."""
+        """The part that submits users' Jobs of a pool's cluster, makes Events, and sees nodes go; none elsewhere."""
         if not self.installation.kubernetes(held.pool):
             return ()
         from steepest.cluster.kubernetes import KubernetesCluster  # noqa: PLC0415 - as above

@@ -1,9 +1,9 @@
-"""What the parts of an installation are opened from: its log, in files or on Kafka, its snapshots and its nodes.
+"""The parts of an installation: its log, in files or on Kafka, its snapshots and its nodes.
 
 It owns the choice between files and Kafka. It must never know what is in a log, or who runs over it.
 
-A state folder whose system was started on Kafka says so in ``kafka.json``, so that every command finds the same log. No
-password is there, but for that of a broker of the folder's own.
+A state folder whose system was started on Kafka says so in ``kafka.json``, so that every command finds the same log. The
+only password there is that of a broker of the folder's own.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def installed_services() -> Mapping[str, Build]:
 
 
 def wanted_services(settings: Settings) -> Mapping[str, Build]:
-    """Likewise, of those that have work under these settings.
+    """The services that have work under these settings.
 
     Raises:
         InputError: None is installed.

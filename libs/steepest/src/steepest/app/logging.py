@@ -1,4 +1,4 @@
-"""How a process logs: one JSON object a line on standard error for programs, coloured lines on a terminal."""
+"""The logging of a process: one JSON object a line on standard error for programs, coloured lines on a terminal."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ LOOK_EVERY_S = 2.0
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """What to run.
+    """The process to run.
 
     Attributes:
         settings: The variables of its settings: it gets these, and others of this process's, but none of its settings.

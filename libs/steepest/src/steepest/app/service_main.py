@@ -69,7 +69,7 @@ def process_command(
         program: Its name.
         about: What it does.
         run: Runs it.
-        statuses: What its exit statuses mean beside 0 and 2.
+        statuses: The meaning of its exit statuses other than 0 and 2.
     """
 
     def main(config: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""What stops a process: signals, and the end of its standard input."""
+"""The stop of a process: by signals, or by the end of its standard input."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ VERSION = 1
 """Version of the folder's layout of one pool; others than this and the next one are refused."""
 
 POOLS_VERSION = 2
-"""Of several pools, which earlier releases do not know."""
+"""The version of a folder of several pools, which earlier releases do not know."""
 
 
 KUBERNETES = "kubernetes://"
@@ -77,8 +77,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         storage: The address of the storage server that jobs read their data from; empty: none.
         folders: What jobs' containers may have there: their working folders are these, or below them.
         link_mbit: The rate of the links that join emulated nodes, in Mbit/s; None: all are on this machine's loopback.
-        kinds: On Kubernetes, the kinds of users' objects beside Job that are scheduled.
-        namespaces: On Kubernetes, the namespaces beside that of its claim whose users' objects are scheduled.
+        kinds: On Kubernetes, the kinds of users' objects other than Job that are scheduled.
+        namespaces: On Kubernetes, the namespaces other than its claim's whose users' objects are scheduled.
     """
 
     version: int = VERSION
@@ -232,7 +232,7 @@ class StateFolder:
         return "" if newest is None else f", such as the demo's: --state {newest}"
 
     def read(self) -> Installation:
-        """What the folder is.
+        """The contents of the folder.
 
         Raises:
             InputError: There is no installation in it.

@@ -68,7 +68,7 @@ def _folder_above(state: str) -> Path | None:
 
 
 def remote_options(command: Callable[..., None]) -> Callable[..., None]:
-    """As :func:`installation_options`, and ``--server``: ask a gateway instead."""
+    """Like :func:`installation_options`, and ``--server``: ask a gateway instead."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, settings: Any, server: str | None, **options: Any) -> None:
@@ -89,7 +89,7 @@ def remote_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def policy_option(default: str | None) -> Callable[[F], F]:
-    """``--policy NAME``: what schedules beside the first placement."""
+    """``--policy NAME``: the policy that schedules after the first placement."""
     return click.option(
         "--policy",
         type=click.Choice(get_args(PolicyName)),

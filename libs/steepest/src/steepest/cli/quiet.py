@@ -1,4 +1,4 @@
-"""What libraries log while a command runs: to standard error, and no more than a person has to know."""
+"""The logs of libraries while a command runs: to standard error, and no more than a person needs."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Allowed(msgspec.Struct, frozen=True):
 
     @classmethod
     def named(cls, folders: Iterable[Path], hidden: Path) -> Allowed:
-        """What an operator has named. A folder within another one is left out, as jobs could replace it.
+        """The folders that an operator has named. A folder within another one is left out, as jobs could replace it.
 
         Raises:
             InputError: Jobs could replace the installation's own folder, or would have it.

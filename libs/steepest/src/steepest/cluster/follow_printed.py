@@ -1,4 +1,4 @@
-"""What a job prints as it comes, from one incarnation to the next, until nothing more can be printed.
+"""A job's output as it comes, from one incarnation to the next, until nothing more can be printed.
 
 It owns which incarnation is shown, and when following ends. It must never know how lines are shown, nor how a job's end is
 known.
@@ -42,7 +42,7 @@ async def followed(
     lines: int,
     is_over: Callable[[int | None], bool],
 ) -> AsyncGenerator[Batch, None]:
-    """What is there and what is added until the job is over: of later incarnations too, unless one is asked for.
+    """The output so far, and all of it until the job is over: of later incarnations too, unless one is asked for.
 
     Args:
         folder: Where the output of jobs is kept.

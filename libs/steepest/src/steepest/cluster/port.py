@@ -116,7 +116,7 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaStatus(Stopped, frozen=True, kw_only=True):
-    """What an adapter knows about the newest incarnation of a replica; how it ended only where it has.
+    """An adapter's knowledge of the newest incarnation of a replica; how it ended only where it has.
 
     Attributes:
         restored_step: The step it resumed from; None: it started from the beginning or has not reported it yet.
@@ -149,7 +149,7 @@ class ReplicaFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsPlace(NamedTuple):
-    """Where a job's losses are read from beside what it prints and reports.
+    """The source of a job's losses other than its output and its reports.
 
     Attributes:
         folder: The folder; it may not exist yet.

@@ -1,4 +1,4 @@
-"""How far each incarnation is, as its reports and its output say: what heartbeats carry beside what the node measures.
+"""How far each incarnation is, by its reports and its output: the part of heartbeats that the node does not measure.
 
 It owns the newest of what was read. It must never know files, nor how often heartbeats are sent.
 """

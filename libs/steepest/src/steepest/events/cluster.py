@@ -151,7 +151,7 @@ ClusterEvent = (
     | LimitsApplied
     | LimitsRefused
 )
-"""Everything that may stand on ``cluster``."""
+"""The events of ``cluster``."""
 
 __all__ = [
     "Because",

@@ -61,7 +61,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
         cpu_m: CPU in millicores.
         memory_mib: Memory in MiB.
         gpus: Whole GPUs.
-        gpu_m: Thousandths of GPUs beside the whole ones: a replica asks for whole GPUs or for a share of one.
+        gpu_m: Thousandths of a GPU, in addition to whole ones: a replica asks for whole GPUs or for a share of one.
         extended: Amounts of named resources, in the order of their names; none is 0.
         replicas: Of a node, how many it takes. Each replica counts as one, also where its job says otherwise.
     """
@@ -105,16 +105,16 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def larger(self, other: Resources) -> Resources:
-        """Of each resource the larger amount of the two."""
+        """The larger of two amounts of each resource."""
         return self + (other - self).positive
 
     def smaller(self, other: Resources) -> Resources:
-        """Of each resource the smaller amount of the two."""
+        """The smaller of two amounts of each resource."""
         return self - (self - other).positive
 
     @property
     def positive(self) -> Resources:
-        """Of each resource what is above 0."""
+        """The amounts above 0."""
         return Resources(
             max(0, self.cpu_m),
             max(0, self.memory_mib),
@@ -131,7 +131,7 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def of_a_replica(self) -> Resources:
-        """What a replica asks for, which counts as one."""
+        """The request of a replica, which counts as one."""
         return msgspec.structs.replace(self, replicas=1)
 
     @property
@@ -200,7 +200,7 @@ NAME_FIELD = "field:metadata.name"
 
 
 class Taint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What keeps all jobs away from a node but those that tolerate it.
+    """A taint: it keeps all jobs away from a node but those that tolerate it.
 
     Attributes:
         effect: ``NoSchedule`` or ``NoExecute``; a taint of another effect keeps no job away, and is none here.
@@ -248,7 +248,7 @@ class LabelOperator(enum.StrEnum):
 
 
 class LabelRequirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What must hold of one label of a node.
+    """A rule about one label of a node.
 
     Attributes:
         key: Of the label, or :data:`NAME_FIELD`.

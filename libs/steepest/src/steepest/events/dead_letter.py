@@ -1,4 +1,4 @@
-"""What could not be read: the event of the ``dead-letters`` topic."""
+"""A record that could not be read: the event of the ``dead-letters`` topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is so in a pool: its log, its clock, its nodes, its processes, and how a job ended."""
+"""The facts of a pool: its log, its clock, its nodes, its processes, and how a job ended."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the processes of a job on a node used besides CPU; None: it is not measured.
+    """The use of a job's processes on a node besides CPU; None: it is not measured.
 
     Attributes:
         memory_mib: Resident memory.

@@ -1,4 +1,4 @@
-"""What is measured of a job's epochs, and what is predicted of its run time and of what a preemption costs.
+"""The measurements of a job's epochs, and the predictions of its run time and of the cost of a preemption.
 
 PickyMan's events (Chen et al., IPCCC 2022). Only the abstract of the paper is public: they are a reconstruction.
 """
@@ -42,7 +42,7 @@ class EpochMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class PredictionMethod(enum.StrEnum):
-    """What a prediction was made from, the best first."""
+    """The basis of a prediction, the best first."""
 
     EPOCHS = "epochs"  # the incarnation's own epochs, and how many there will be
     TIME_MODEL = "time-model"  # the four-parameter model, fitted to profiles of the same model
@@ -99,8 +99,8 @@ class OverheadMeasured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         plan: The plan that suspended or resumed the job.
         incarnation: The one that was stopped or started.
         predicted_ms: None where nothing was known to predict it from.
-        readers: Jobs of the pool that were starting meanwhile, in the mean of that time, rounded, this one included; they
-            share the storage's bandwidth.
+        readers: Jobs of the pool that were starting meanwhile, on average over that time, rounded, this one included;
+            they share the storage's bandwidth.
     """
 
     plan: Text
@@ -119,7 +119,7 @@ class OverheadPredicted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
         plan: The plan that suspends or resumes the job.
         incarnation: The one that is stopped or started.
         predicted_ms: None where nothing is known to predict it from.
-        readers: Jobs of the pool that are taken to be starting meanwhile, in the mean of that time, rounded, this one
+        readers: Jobs of the pool that are expected to start meanwhile, on average over that time, rounded, this one
             included.
         because: What the prediction was made from, in words.
     """

@@ -1,4 +1,4 @@
-"""What a node says of itself: the events of the ``heartbeats`` topic. The node's agent is their only writer."""
+"""A node's reports about itself: the events of the ``heartbeats`` topic. The node's agent is their only writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from steepest.events.parameters import Resource
 
 
 class ReplicaState(enum.StrEnum):
-    """What the node agent surely knows of an incarnation on its node."""
+    """The node agent's certain knowledge of an incarnation on its node."""
 
     RUNNING = "running"
     EXITED = "exited"
@@ -103,4 +103,4 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 HeartbeatEvent = NodeHeartbeat
-"""Everything that may stand on ``heartbeats``; a union once there is a second event."""
+"""The events of ``heartbeats``; a union once there is a second one."""

@@ -68,4 +68,4 @@ class JobUnwatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 LossEvent = JobWatched | LossReported | LossDiverged | JobUnwatched
-"""Everything that may stand on ``loss``, beside ``LogOpened``."""
+"""The events of ``loss``, except ``LogOpened``."""

@@ -1,4 +1,4 @@
-"""What became of requests and plans."""
+"""The outcomes of requests and plans."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Step(enum.StrEnum):
 
 
 class ReplicaAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one replica of a gang answered to a step.
+    """The answer of one replica of a gang to a step.
 
     Attributes:
         code: Why the step failed for it; empty where it did not.

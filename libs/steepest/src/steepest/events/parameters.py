@@ -13,7 +13,7 @@ from steepest.events.growth import Reaction
 
 
 class Normalisation(enum.StrEnum):
-    """What growth is measured against: α is a percentage, while the printed G is an absolute difference."""
+    """The reference of growth: α is a percentage, while the printed G is an absolute difference."""
 
     MAX = "max"  # each value divided by the largest magnitude so far, as FlowCon's authors do
     SETTLED = "settled"  # likewise, without spikes: magnitudes far beyond all before that do not last
@@ -68,7 +68,7 @@ class SpeConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class Resource(enum.StrEnum):
-    """What growth efficiency may be measured against."""
+    """The reference of growth efficiency."""
 
     CPU = "cpu"
     MEMORY = "memory"
@@ -77,14 +77,14 @@ class Resource(enum.StrEnum):
 
 
 class ProgressUnit(enum.StrEnum):
-    """What FlowCon's progress is measured in, and so its threshold α, which the thesis calls a percentage of growth."""
+    """The unit of FlowCon's progress, and so of its threshold α, which the thesis calls a percentage of growth."""
 
     SECOND = "second"  # as printed: |E(t_i) − E(t_(i−1))| / (t_i − t_(i−1))
     INTERVAL = "interval"  # that times the length of an interval
 
 
 class FlowConParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """FlowCon's parameters (thesis §5.1 and §6.1, and its authors' code); the defaults are theirs, but for the cap.
+    """FlowCon's parameters (thesis §5.1 and §6.1, and its authors' code); the defaults are theirs, except the cap.
 
     Attributes:
         on: Whether FlowCon limits jobs at all.
@@ -245,7 +245,7 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class PreemptionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What protects a running job from suspensions, whichever policy plans them.
+    """The protection of a running job from suspensions, under every policy that plans them.
 
     Attributes:
         min_run_ms: Counted time for which a job runs, from each of its starts, before it may be suspended.
@@ -260,7 +260,7 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """What the pool does about findings of jobs that do not say it themselves (:mod:`steepest.policies.watch`).
 
     Attributes:
-        restarts: Restarts of a job because of findings; after so many it has failed.
+        restarts: Restarts of a job because of findings; after that many it has failed.
     """
 
     hung: Reaction = Reaction.NOTIFY
@@ -270,7 +270,7 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class PoolParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything that deciders of a pool need to know beside what happens.
+    """Everything that deciders of a pool need to know, except what happens.
 
     Attributes:
         tick_ms: Period of the pool's clock.

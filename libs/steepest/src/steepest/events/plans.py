@@ -1,4 +1,4 @@
-"""What deciders plan, and what they planned it from."""
+"""The plans of deciders, and their reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NodeScore(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class FairStanding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a job stands against fair sharing, as the policy ``steepest`` saw it. Times are those of records.
+    """A job compared with fair sharing, as the policy ``steepest`` saw it. Times are those of records.
 
     Attributes:
         cpu_m: The CPU that it is to have, in millicores.
@@ -76,7 +76,7 @@ class VictimSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PreemptionSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a preemption was weighed by.
+    """The figures by which a preemption was weighed.
 
     Attributes:
         saves_ms: Waiting that it saves the job that room is made for.
@@ -92,7 +92,7 @@ class PreemptionSeen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class Because(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a decision was made from, so that it can explain itself.
+    """The inputs of a decision, so that it can explain itself.
 
     Attributes:
         rule: The algorithm and branch that decided.
@@ -159,7 +159,7 @@ class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class Transition(enum.StrEnum):
-    """What a plan for a whole gang does; a job of one replica is suspended by the same."""
+    """The action of a plan for a whole gang; it suspends a job of one replica as well."""
 
     SUSPEND = "suspend"  # save and stop all replicas; the job waits, at its own rank, to be resumed
     SCALE = "scale"  # save, stop, and start again with other numbers of replicas
@@ -259,7 +259,7 @@ class GrowthSeen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LimitsBecause(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What limits were planned from.
+    """The basis of planned limits.
 
     Attributes:
         rule: The branch that decided.

@@ -67,7 +67,7 @@ class DecisionId(msgspec.Struct, frozen=True, order=True):
 
     @property
     def stream(self) -> str:
-        """What the ids of one decider and input partition have in common; they rise within it."""
+        """The common part of the ids of one decider and input partition; they rise within it."""
         return f"{self.decider}/{self.epoch}/{self.topic}/{self.partition}"
 
     @property

@@ -41,7 +41,7 @@ SINCE: Mapping[type, int] = {
     c.JobChangeRequested: 11,
     c.NodeDrainRequested: 11,
 }
-"""The event version from which on an event may stand on ``cluster``; 1 for all that are not named."""
+"""The event version since which ``cluster`` may hold an event; 1 for all that are not named."""
 
 E = TypeVar("E")
 
@@ -72,20 +72,19 @@ SILENCE_IS_UNKNOWN = 11
 
 FLAGS: Mapping[int, Flag] = {
     FACTS_ARE_CHECKED: Flag(
-        "A fact about a replica counts only from the node that has it, a tick moves counted time by at most two "
-        "periods, and a job's intervals restart if the time of its reports goes back.",
+        "A fact about a replica counts only from the node that has it. A tick moves counted time by at most two periods. "
+        "A job's intervals restart if the time of its reports goes back.",
         since=3,
     ),
     STATE_IS_BOUNDED: Flag(
-        "A lost node that holds nothing leaves the pool after a counted day of silence, heartbeats state how often "
-        "the use of their node becomes a fact, a live node joins again every hour, and a job without reports for a "
-        "week is no longer watched.",
+        "A lost node that holds nothing leaves the pool after a counted day of silence. Heartbeats state how often the use "
+        "of their node becomes a fact. A live node joins again every hour. A job without reports for a week is not watched.",
         since=3,
     ),
     GROWTH_IS_PROVEN: Flag(
-        "A job moves towards convergence, or asks for another place, only in an interval that grew by less than α and by "
-        "less than the interval before, or not at all; and a running job of which no growth was measured for four intervals "
-        "is unknown: it counts in its node's score as a watched one, and nowhere as a growing one.",
+        "A job moves towards convergence, or asks for another place, only in an interval that grew by less than α and less "
+        "than the one before, or not at all. A running job without measured growth for four intervals is unknown: it counts "
+        "in its node's score as a watched one, and nowhere as a growing one.",
         since=4,
     ),
     GANGS_RUN: Flag(
@@ -101,8 +100,8 @@ FLAGS: Mapping[int, Flag] = {
         since=7,
     ),
     GANGS_CHOOSE: Flag(
-        "A job of several replicas may say as well which nodes it may run on, which holds for each of them; and for jobs "
-        "that say so, running jobs give way, and under DRAGON gangs give up workers, only where these may run.",
+        "A job of several replicas may name the nodes for each of them too. Running jobs give way, and under DRAGON gangs "
+        "give up workers, only where such a job may run.",
         since=8,
     ),
     GANGS_ARE_LIMITED: Flag(
@@ -115,13 +114,13 @@ FLAGS: Mapping[int, Flag] = {
         since=10,
     ),
     PLACES_END: Flag(
-        "A gang is not charged for what its replicas ended with if the place of one of them ended; and a job has failed "
-        "whose object in Kubernetes is over.",
+        "A gang is not charged for the ends of its replicas if the place of one of them ended. A job whose object in "
+        "Kubernetes is over has failed.",
         since=10,
     ),
     SILENCE_IS_UNKNOWN: Flag(
-        "A running job of which growth was measured is unknown again after four times the time between two measurements, "
-        "and at least four intervals, without another one.",
+        "A running job with measured growth is unknown again after four times the time between two measurements, and at "
+        "least four intervals, without another one.",
         since=10,
     ),
 }
@@ -319,7 +318,7 @@ DEAD_LETTERS: Topic[DeadLetter | c.LogOpened] = _topic(
     "dead-letters",
     DeadLetter | c.LogOpened,
     key="source topic",
-    description="What could not be read, and why.",
+    description="Records that could not be read, each with its reason.",
     writers={"operator": (c.LogOpened,), "any reader": (DeadLetter,)},
 )
 

@@ -1,4 +1,4 @@
-"""What users ask for."""
+"""The requests of users."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         below: The mean is less than this.
         above: The mean is more than this; the evaluation function is then one that grows.
-        patience: For so many intervals, no mean was better than the best one before.
+        patience: The number of intervals in a row without a mean better than the best one before.
     """
 
     below: float | None = None
@@ -82,7 +82,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a user asks to run.
+    """The job that a user asks to run.
 
     Attributes:
         command: Program and arguments; no shell.
@@ -186,7 +186,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def chief_requests(self) -> Resources:
-        """What replica 0 asks for."""
+        """The request of replica 0."""
         return self.roles[0].requests if self.roles else self.requests
 
     def counts(self, sizes: tuple[int, ...] = ()) -> tuple[int, ...]:
@@ -201,7 +201,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return len(sizes) == len(roles) and all(role.allows(count) for role, count in zip(roles, sizes, strict=True))
 
     def replica_requests(self, sizes: tuple[int, ...] = ()) -> tuple[Resources, ...]:
-        """What each replica asks for, in the order of the replicas; ``sizes``: how many of each role, if not all."""
+        """The request of each replica, in the order of the replicas; ``sizes``: the number of each role, if not all."""
         roles = zip(self.all_roles, self.counts(sizes), strict=True)
         return tuple(role.requests for role, count in roles for _ in range(count))
 
@@ -247,7 +247,7 @@ class JobChangeRequested(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class NodeDrainRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user wants no more jobs to come to a node, or lets them come again; the jobs that are there run on."""
+    """A user closes a node to new jobs, or opens it again; the jobs that are there run on."""
 
     node: Name
     request: Text

@@ -34,7 +34,7 @@ OWN_HEADER = "steepest-token"
 """Says the token where something on the way takes ``Authorization`` for itself, as the API server of Kubernetes does."""
 
 FORWARDED = ("forwarded", "via", "x-real-ip")
-"""Headers that proxies add, beside ``X-Forwarded-…``."""
+"""Headers that proxies add, other than ``X-Forwarded-…``."""
 
 SEND_IT = "send `Authorization: Bearer TOKEN`"
 
@@ -48,7 +48,7 @@ HEADERS: Mapping[str, str] = {
 
 
 class AccessRole(enum.IntEnum):
-    """What one may do; each includes those before it."""
+    """The rights of a caller; each includes those before it."""
 
     NONE = 0
     READ = 1

@@ -1,4 +1,4 @@
-"""What the API answers with, beside the rows of the read models. Data only."""
+"""The answers of the API, except the rows of the read models. Data only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         state: ``admitted``, ``rejected``, ``ended``; or ``queued``: no system has answered yet.

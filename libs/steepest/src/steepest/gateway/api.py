@@ -65,7 +65,7 @@ STATUSES = {
     "too-many-jobs": HTTPStatus.TOO_MANY_REQUESTS,
     "busy": HTTPStatus.SERVICE_UNAVAILABLE,
 }
-"""Of errors; any other error of the input is 400, and one of the log 503."""
+"""The status of each error; any other error of the input is 400, and one of the log 503."""
 
 
 Handler = Callable[[Request, Any], Awaitable[Any]]
@@ -75,7 +75,7 @@ class Api:
     """The routes over what is served."""
 
     def __init__(self, served: Served, grants: Grants, metrics: GatewayMetrics, connections: int) -> None:
-        """Over so many connections, a fifth of which no stream takes."""
+        """The most connections, a fifth of which no stream takes."""
         self._served = served
         self._grants = grants
         self._metrics = metrics

@@ -1,4 +1,4 @@
-"""What a caller asks of a pool: appended to its log, and answered by the system that runs.
+"""A caller's requests to a pool: appended to its log, and answered by the system that runs.
 
 It owns appending and waiting for the answer. What is admitted is the system's to say.
 """
@@ -29,7 +29,7 @@ SPEC_MOST = 32 * 1024
 
 OPEN_MOST = 10_000
 OPEN_BYTES = 32 * 2**20
-"""So many jobs that are not over, and bytes of their commands and variables, has a caller, and a queue."""
+"""The most unfinished jobs, and bytes of their commands and variables, of a caller and of a queue."""
 
 
 class Asking:
@@ -73,7 +73,7 @@ class Asking:
                 del open_ones[pool.feed.name, request]
 
     def _refuse_more(self, asked: _Asked, caller: Caller) -> dict[tuple[str, str], _Asked]:
-        """What the caller has asked for that is not over.
+        """The requests of the caller that are not over.
 
         Raises:
             InputError: That, or what its queue has, is as much as is taken.

@@ -74,7 +74,7 @@ class FeedWatch:
         self._health.expect(_loop(pool))
 
     def progress(self, pool: str, position: int, lag: int, records: int, *, ready: bool) -> None:
-        """A feed has read so many more records, and stands here."""
+        """A feed has read this many more records, up to this offset."""
         self._metrics.records.labels(_loop(pool)).inc(records)
         self._metrics.lag.labels(_loop(pool)).set(lag)
         self._health.progress(_loop(pool), position, lag, ready=ready)

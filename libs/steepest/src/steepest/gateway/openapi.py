@@ -34,23 +34,23 @@ REF = "#/components/schemas/{name}"
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of what takes none."""
+    """Parameters of an endpoint that takes none."""
 
 
 class PoolQuery(NoQuery, frozen=True, kw_only=True):
-    """Of what has no past; ``pool``: the pool, and without it the first."""
+    """Parameters of an endpoint without a past; ``pool``: the pool, and without it the first."""
 
     pool: Name | None = None
 
 
 class ListQuery(PoolQuery, frozen=True, kw_only=True):
-    """Of a resource that has a past; ``at``, an offset of the pool's log: what was known before that record."""
+    """Parameters of a resource that has a past; ``at``, an offset of the pool's log: the state before that record."""
 
     at: Offset | None = None
 
 
 class JobsQuery(ListQuery, frozen=True, kw_only=True):
-    """Of jobs.
+    """Parameters of jobs.
 
     Attributes:
         phase: Only jobs in this phase, or with this outcome.
@@ -63,14 +63,14 @@ class JobsQuery(ListQuery, frozen=True, kw_only=True):
 
 
 class DecisionsQuery(ListQuery, frozen=True, kw_only=True):
-    """Of decisions; ``job``: only those about it."""
+    """Parameters of decisions; ``job``: only those about it."""
 
     job: Name | None = None
     limit: Limit = 100
 
 
 class EventsQuery(PoolQuery, frozen=True, kw_only=True):
-    """Of events; ``since``: the first offset; without it, the first one that is kept.
+    """Parameters of events; ``since``: the first offset; without it, the first one that is kept.
 
     With ``Accept: text/event-stream`` they go on as they happen.
     """
@@ -80,7 +80,7 @@ class EventsQuery(PoolQuery, frozen=True, kw_only=True):
 
 
 class LogQuery(PoolQuery, frozen=True, kw_only=True):
-    """Of what a job printed. With ``Accept: text/event-stream`` it goes on until the job is over.
+    """Parameters of a job's output. With ``Accept: text/event-stream`` it goes on until the job is over.
 
     Attributes:
         replica: The process of a gang, by its rank.
@@ -94,7 +94,7 @@ class LogQuery(PoolQuery, frozen=True, kw_only=True):
 
 
 class CompareQuery(PoolQuery, frozen=True, kw_only=True):
-    """Of a comparison: the two pools; without them, the first two."""
+    """Parameters of a comparison: the two pools; without them, the first two."""
 
     other: Name | None = None
 

@@ -52,7 +52,7 @@ class ServedPool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """What a gateway serves.
+    """The pools that a gateway serves.
 
     Attributes:
         pools: By name, the first one first; those that are added to a live installation come last.
@@ -135,7 +135,7 @@ async def _serve(
 
 
 async def _serve_added(settings: Settings, pools: dict[str, ServedPool], watch: FeedWatch | None) -> None:
-    """Serve pools that are added, beside the others: no reader of those notices."""
+    """Serve pools that are added, next to the others: no reader of those notices."""
     async with AsyncExitStack() as stack:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)

@@ -38,7 +38,7 @@ from steepest.view.state import Job
 
 PAGE_MOST = 1_000
 PAGE_BYTES = 4 * 2**20
-"""Of rows in one answer, about; the row that exceeds it is the last one."""
+"""The approximate size of the rows in one answer; the row that exceeds it is the last one."""
 
 READ_AT_ONCE = 100
 POINTS_MOST = 500
@@ -262,7 +262,7 @@ async def story(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
         raise InputError(
             f"it is unknown here how {name[:80]!r} came to be so: the log {why}",
             code="offset-missing",
-            hint="ask for its decisions, or run `steepest explain` beside the log",
+            hint="ask for its decisions, or run `steepest explain` where the log is",
         )
     view, collector = ClusterView(), TimelineCollector(name)
     end = await pool.log.end(pool.feed.at)

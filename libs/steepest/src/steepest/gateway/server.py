@@ -36,7 +36,7 @@ LEAVE_S = 2
 """For answers that are under way when the gateway stops; streams end immediately."""
 
 CONNECTIONS_MOST = 3_000
-"""Beside 2,000 streams, and 100 that follow what jobs print, 900 others: each may hold a header of 16 kB in memory."""
+"""2,000 streams, 100 that follow what jobs print, and 900 others: each may hold a header of 16 kB in memory."""
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ def grants(settings: GatewaySettings, own: str) -> Grants:
 
 
 def application(served: Served, granted: Grants, metrics: GatewayMetrics, connections: int, *, local: bool) -> Guard:
-    """The ASGI application, over so many connections."""
+    """The ASGI application, over at most this many connections."""
     described = msgspec.json.encode(document())
 
     async def openapi(_: Request) -> Response:

@@ -23,7 +23,7 @@ logger = Logger()
 
 
 class GatewayProcess(msgspec.Struct, frozen=True):
-    """What probes ask of the gateway."""
+    """The gateway's answers to probes."""
 
     metrics: Metrics
     health: Health

@@ -1,4 +1,4 @@
-"""What a gateway has only so much of, shared out among its callers: streams, looks at the past, unread answers.
+"""Limited things of a gateway, shared out among its callers: streams, looks at the past, unread answers.
 
 It owns who holds how many. It must never know what they are held for.
 """
@@ -31,7 +31,7 @@ class BusyError(SteepestError):
 
 
 class CallerShares:
-    """Things of which there are so many. A caller holds no more of them than are left for all others.
+    """A limited number of things. A caller holds no more of them than are left for all others.
 
     Attributes:
         held: How many are held.
@@ -93,7 +93,7 @@ class Looks:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def result(self, request: Request, key: Hashable, look: Callable[[], Awaitable[Any]]) -> Any:
-        """What a look gives; ``key`` is the same for those that give the same.
+        """The result of a look; ``key`` is the same for those with the same result.
 
         Raises:
             BusyError: Too many wait.

@@ -1,4 +1,4 @@
-"""What streams send: the events of a pool, the changes of its rows, and what a job prints, each from where its reader was.
+"""The content of streams: the events of a pool, the changes of its rows, and a job's output, each from its reader's place.
 
 It owns where a stream goes on. It must never know how an event is written on the wire.
 """

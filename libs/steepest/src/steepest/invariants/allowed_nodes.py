@@ -57,7 +57,7 @@ class AllowedNodes:
                 self._rules.pop(event.job, None)
 
     def refused(self, plan: c.PlacementPlanned | c.MigrationPlanned | c.TransitionPlanned) -> str | None:
-        """The first node of a plan that its job may not come to; None where it may come to all of them.
+        """The first node of a plan on which its job may not run; None where it may run on all of them.
 
         Where replicas of a gang are already, they may stay, also after a restart: such nodes are passed over.
         """

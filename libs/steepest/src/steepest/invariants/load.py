@@ -175,7 +175,7 @@ class Reservations:
         place.capacity = place.capacity.larger(event.capacity.of_a_node)
 
     def _reserved(self, event: c.ClusterEvent, *, accepted: bool) -> list[str]:
-        """The targets that a plan reserves with the beginning of its first step, but for those that were gone for good."""
+        """The targets that a plan reserves with the beginning of its first step, except those that were gone for good."""
         if not isinstance(event, c.StepBegun) or not accepted:
             return []
         progress = self._steps.plans[event.plan]

@@ -58,14 +58,14 @@ class PoolCounters:
 
         self.plans = counter(
             "plans",
-            "Plans that are over, by kind and outcome; `void`: they did not hold where they stand in the log. Many that"
+            "Plans that are over, by kind and outcome; `void`: not valid at their position in the log. Many that"
             " failed or were abandoned: see `steepest_plan_step_failures_total`.",
             "kind",
             "outcome",
         )
         self.void_plans = counter(
             "plans_void",
-            "Plans that were void where they stand in the log, by the code of the refusal. Some are normal, for deciders"
+            "Plans that were void at their position in the log, by the code of the refusal. Some are normal, for deciders"
             " decide at the same time. Rising steadily with one code: `steepest explain` names the jobs and says why.",
             "kind",
             "refusal",
@@ -93,8 +93,8 @@ class PoolCounters:
         )
         self.pause_seconds = histogram(
             "plan_pause_seconds",
-            "Seconds for which a job that was moved or scaled made no step. High beside what its move gains: see `save`"
-            " and `load` of the job.",
+            "Seconds for which a job that was moved or scaled made no step. High compared with the gain of its move: see"
+            " `save` and `load` of the job.",
             STEP_S,
             "kind",
         )
@@ -106,7 +106,7 @@ class PoolCounters:
         self.moves = counter("moves", "Jobs moved to another node, by the rule that moved them.", "rule")
         self.moves_back = counter(
             "moves_back",
-            "Moves to a node that the job had left before. Rising: two rules pull a job to and fro.",
+            "Moves to a node that the job had left before. Rising: two rules move a job back and forth.",
             "rule",
         )
         self.resumptions = counter("resumptions", "Suspended jobs that were placed again.")
@@ -159,8 +159,8 @@ class PoolCounters:
         )
         self.t90_seconds = histogram(
             "job_t90_seconds",
-            "Seconds from a job's submission until 90 % of its own loss reduction was done, of jobs that finished. What a"
-            " policy that schedules by growth improves first.",
+            "Seconds from a job's submission until 90 % of its own loss reduction was done, of finished jobs. A policy"
+            " that schedules by growth improves it first. Rising: see `steepest_job_wait_seconds`.",
             JOB_S,
         )
         self.lateness = histogram(

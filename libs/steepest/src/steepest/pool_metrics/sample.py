@@ -61,7 +61,7 @@ POOL_GAUGES: Mapping[str, GaugeDefinition] = {
         "The pool's clock, which stands still without ticks. Does not rise: the worker-monitor is away."
     ),
     "jobs": GaugeDefinition(
-        "Jobs that have not ended, by phase. Many `waiting` beside free nodes: `steepest jobs` says what each waits for.",
+        "Jobs that have not ended, by phase. Many `waiting` while nodes are free: `steepest jobs` says why each waits.",
         ("phase",),
     ),
     "jobs_by_category": GaugeDefinition(

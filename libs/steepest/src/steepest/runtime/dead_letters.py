@@ -70,7 +70,7 @@ def _letter(record: Record, error: UndecodableError, headers: Mapping[str, str])
 
 
 def _first(headers: Mapping[str, str], size: int) -> dict[str, str]:
-    """As many headers as fit."""
+    """The first headers, as many as fit."""
     kept: dict[str, str] = {}
     for name, text in headers.items():
         size -= len(name) + len(text)

@@ -23,7 +23,7 @@ class Loop(Protocol):
 
     @property
     def name(self) -> str:
-        """As metrics and health call it."""
+        """The name of the task in metrics and health."""
 
     async def run(self, stop: asyncio.Event) -> None:
         """Follow the log until ``stop`` is set.

@@ -44,7 +44,7 @@ class StreamDeciderType(DeciderType[StreamDecider, Any], Protocol):
 
 
 ClusterDeciderType = DeciderType[ClusterDecider, Any]
-"""Of any state: a service has deciders of several."""
+"""A decider with any type of state: a service has deciders of several."""
 
 
 class HeldPool(msgspec.Struct, frozen=True):

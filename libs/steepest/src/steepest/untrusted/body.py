@@ -8,7 +8,7 @@ from steepest.errors import InputError
 
 
 async def bounded_body(parts: AsyncIterator[bytes], most: int) -> bytes:
-    """A body that comes in parts, of at most so many bytes.
+    """A body that comes in parts, of at most this many bytes.
 
     Raises:
         InputError: It has more; the parts that follow are not read.

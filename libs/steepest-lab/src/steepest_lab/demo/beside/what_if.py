@@ -33,7 +33,7 @@ FAIR = "spread"
 
 
 SURE = 2
-"""A change shows something where it is larger than so many times the error."""
+"""A change shows something where it is larger than this many times the error."""
 
 GIVE_WAY = ("error", "shows")
 """Columns that a narrow terminal shows less of."""
@@ -201,7 +201,7 @@ def what_if_words(found: DemoWhatIf) -> list[str]:
     if found.why_not or found.error is None:
         return [f"No comparison with fair sharing: {found.why_not}. `--compare` runs both for real."]
     return [
-        "Beside fair sharing of the same jobs from the same first nodes: not run, but simulated from this recording.",
+        "Compared with fair sharing of the same jobs from the same first nodes: not run, but simulated from this recording.",
         f"So is the run itself: its jobs' completion times come out {whole(found.error)} off the measured ones on average.",
         "A change that is no larger than twice the error shows nothing.",
     ]

@@ -66,15 +66,15 @@ def markdown(rows: Sequence[GangFigures]) -> Iterable[str]:
     )
     yield from ("", "## What was claimed", "")
     yield from verdicts(rows)
-    yield from ("", f"## The mean completion time beside `{AT_BEST}`", "")
+    yield from ("", f"## The mean completion time compared with `{AT_BEST}`", "")
     yield f"`{AT_BEST}`'s own is in s, the others' changes against it in %."
     yield ""
     yield from beside_best(rows)
-    yield from ("", f"## The utilisation beside `{AT_BEST}`", "")
+    yield from ("", f"## The utilisation compared with `{AT_BEST}`", "")
     yield f"`{AT_BEST}`'s own is in %, the others' changes against it in points."
     yield ""
     yield from used_beside_best(rows, lambda row: row.utilisation)
-    yield from ("", f"## The computing beside `{AT_BEST}`", "")
+    yield from ("", f"## The computing compared with `{AT_BEST}`", "")
     yield (
         "The share of GPU-seconds that the jobs needed to compute, without what they exchanged, lost and did again: what a "
         "GPU's own utilisation shows. In the same units."

@@ -34,7 +34,7 @@ class Part(enum.StrEnum):
     DEFAULT = "default run"  # lengths were chosen by it: it is no result
     EFFECT = "effect"
     SENSITIVITY = "sensitivity"
-    OVERHEAD = "overhead"  # in real seconds, with nothing published beside it
+    OVERHEAD = "overhead"  # in real seconds, with nothing published to compare it with
 
 
 class ExperimentFigure(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,5 +113,5 @@ def find_throughputs(trace: Path) -> Path:
             return folder / THROUGHPUTS
     raise InputError(
         f"{trace}: a trace of Gavel needs the throughputs that it was measured with",
-        hint=f"Put Gavel's {THROUGHPUTS} beside it.",
+        hint=f"Put Gavel's {THROUGHPUTS} next to it.",
     )

@@ -1,1 +1,1 @@
-"""What the processes of a service have in common that runs once on each node."""
+"""The common part of the processes of a service that runs once on each node."""

@@ -20,7 +20,7 @@ _MOST = 10**12
 """No machine has as much of anything, and every amount below it is exact."""
 
 NAME_RULE = "use 1 to 63 lower-case letters, digits, dots, dashes and underscores, with a letter or digit at both ends"
-"""What a name must be like, in words."""
+"""The rule for a name, in words."""
 
 
 class Quantity:
@@ -129,4 +129,4 @@ _LIMITS: Mapping[str, tuple[str, Quantity]] = {
     "cpu": ("cpu_m", Quantity("cpu", {"": 1000, "m": 1}, "0.5 (cores) or 500m", least=0)),
     "gpus": ("gpu_m", Quantity("gpus", {"": 1000}, "2 or 0.5", least=0)),
 }
-"""What a queue's limits are called, the field of each, and how it is written."""
+"""The names of a queue's limits, the field of each, and how it is written."""

@@ -25,7 +25,7 @@ _ADAPTER = "kubernetes="
 
 
 class MountedInstallation(Installation, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the file describes.
+    """The contents of the file.
 
     Attributes:
         cluster: The address of the Kubernetes cluster whose nodes it has; empty: its nodes are emulated.
@@ -98,7 +98,7 @@ class MountedFolder(StateFolder):
         return True
 
     def read(self) -> Installation:
-        """What the file describes.
+        """The installation of the file.
 
         Raises:
             InputError: It cannot be read, or describes something else; the message names the field.

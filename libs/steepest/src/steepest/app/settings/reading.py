@@ -136,7 +136,7 @@ def _flat(path: Path, content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> Mapping[str, Given]:
-    """What variables say; an empty one says nothing."""
+    """The values of variables; an empty one counts as missing."""
     known = {row.variable: row for row in rows()}
     ours = {name: value for name, value in environ.items() if name.startswith(PREFIX) and name not in OTHERS}
     if unknown := sorted(ours.keys() - known.keys()):
@@ -158,7 +158,7 @@ def _from_flags(flags: Mapping[str, object]) -> Mapping[str, Given]:
 
 
 def _plain(value: object) -> object:
-    """What click has made of a flag, as settings have it."""
+    """The value of a flag as click gives it, as settings have it."""
     if isinstance(value, tuple):
         return tuple(map(_plain, value))
     return str(value) if isinstance(value, Path) else value

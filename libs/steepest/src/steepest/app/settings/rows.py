@@ -71,7 +71,7 @@ def rows() -> tuple[Setting, ...]:
 
 
 def sections() -> dict[str, str]:
-    """What each section is about, by its name."""
+    """The subject of each section, by its name."""
     found = {field.name: _bare(field.type) for field in msgspec.structs.fields(Settings)}
     return {name: (kind.__doc__ or "").partition("\n")[0] for name, kind in found.items() if _is_section(kind)}
 
@@ -96,7 +96,7 @@ def as_environment(settings: Settings) -> dict[str, str]:
 
 
 def type_in_words(kind: Any) -> str:
-    """What may be written, for people."""
+    """The allowed values, for people."""
     bare, metas = _bare(kind), _metas(kind)
     if examples := [example for meta in metas for example in meta.examples or ()]:
         return f"text like {' or '.join(examples)}"
@@ -150,7 +150,7 @@ def _bare(kind: Any) -> Any:
 
 
 def _metas(kind: Any) -> list[msgspec.Meta]:
-    """What annotates a type itself."""
+    """The annotations of a type itself."""
     if get_origin(kind) is not Annotated:
         return []
     inner, *metas = get_args(kind)
@@ -158,5 +158,5 @@ def _metas(kind: Any) -> list[msgspec.Meta]:
 
 
 def _all_metas(kind: Any) -> list[msgspec.Meta]:
-    """Likewise, and what annotates the types that it is made of."""
+    """The annotations of a type and of the types that it is made of."""
     return [*_metas(kind), *(meta for part in get_args(_bare(kind)) for meta in _all_metas(part))]

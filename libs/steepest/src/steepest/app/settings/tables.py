@@ -81,4 +81,4 @@ EXAMPLES: dict[str, object] = {
     "parameters.on_diverged": "notify",
     "parameters.on_idle": "notify",
 }
-"""Of settings whose default is no value."""
+"""The default of settings without a value."""

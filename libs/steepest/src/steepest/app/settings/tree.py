@@ -25,7 +25,7 @@ from steepest.mqtt.settings import MqttSettings
 from steepest.policies.names import PlacementName, PolicyName, QueuePolicyName
 
 MOST_PROCESSES = 64
-"""Of one service."""
+"""The settings of one service."""
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Alpha = Annotated[float, Meta(gt=0)]
@@ -59,7 +59,7 @@ Scale = Annotated[str, Meta(examples=["categorizer=2"], extra={"check": scale})]
 
 
 def means(description: str, **extra: Any) -> Meta:
-    """What a setting means. ``extra``: ``flag``, the option of the command line; ``variable``, where it has another name."""
+    """The meaning of a setting. ``extra``: ``flag``, its option; ``variable``, where it has another name."""
     return Meta(description=description, extra=extra)
 
 
@@ -72,7 +72,7 @@ class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     host: Annotated[str, means("On which of the machine's addresses.", flag="--metrics")] = "127.0.0.1"
     names: Annotated[
         tuple[str, ...],
-        means("Names under which they are asked for, beside addresses, localhost and the machine's own name."),
+        means("Further names in requests, next to addresses, localhost and the machine's own name."),
     ] = ()
     jobs: Annotated[
         int, Meta(ge=0, le=1000), means("Running jobs of each pool that have metrics with their names; 0: none.")
@@ -139,13 +139,13 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     kinds: Annotated[
         tuple[Kind, ...],
         means(
-            "On Kubernetes: kinds of users' objects beside Job that are scheduled; default: as before.", flag="--kind"
+            "On Kubernetes: kinds of users' objects besides Job that are scheduled; default: as before.", flag="--kind"
         ),
     ] = ()
     namespaces: Annotated[
         tuple[Namespace, ...],
         means(
-            "On Kubernetes: namespaces beside the claim's whose users' objects are scheduled; default: as before.",
+            "On Kubernetes: further namespaces whose users' objects are scheduled; default: as before.",
             flag="--namespace",
         ),
     ] = ()
@@ -170,7 +170,7 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = None
     normalisation: Annotated[
         Literal["settled", "max", "none"] | None,
-        means("What growth is divided by; of a new pool: settled. max, as published, keeps a spike for good."),
+        means("The divisor of growth; of a new pool: settled. max, as published, keeps a spike for good."),
     ] = None
     policy: Annotated[
         PolicyName | None, means("Who moves jobs, and who limits their CPU; of a new pool: steepest.", flag="--policy")
@@ -202,15 +202,15 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ] = None
     on_hung: Annotated[
         Literal["notify", "restart", "fail"] | None,
-        means("What is done about a job that hangs; of a new pool: notify.", flag="--on-hung"),
+        means("The reaction to a job that hangs; of a new pool: notify.", flag="--on-hung"),
     ] = None
     on_diverged: Annotated[
         Literal["notify", "restart", "fail"] | None,
-        means("What is done about a job whose loss diverges; of a new pool: notify.", flag="--on-diverged"),
+        means("The reaction to a job whose loss diverges; of a new pool: notify.", flag="--on-diverged"),
     ] = None
     on_idle: Annotated[
         Literal["notify", "restart", "fail"] | None,
-        means("What is done about a job that uses nothing for long; of a new pool: notify.", flag="--on-idle"),
+        means("The reaction to a job that uses nothing for long; of a new pool: notify.", flag="--on-idle"),
     ] = None
     queue_limits: Annotated[
         tuple[QueueLimit, ...],
@@ -221,7 +221,7 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `steepest up` removes from a log in files, as Kafka does by its topics' settings of these names."""
+    """The retention of a log in files, as Kafka's topics have it by settings of these names."""
 
     ms: Annotated[
         tuple[TopicLimit, ...],

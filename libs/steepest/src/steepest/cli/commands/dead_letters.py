@@ -95,7 +95,7 @@ def resend(records: tuple[str, ...], settings: Settings, *, as_json: bool) -> No
 
 
 def name(letter: DeadLetter) -> str:
-    """What a letter is called."""
+    """The name of a letter."""
     return f"{letter.topic}/{letter.partition}@{letter.offset}"
 
 

@@ -151,7 +151,7 @@ def _print_of_gateway(
 
 
 def _all_rows(gateway: Client, pool: str | None, since: int | None) -> Iterator[EventRow]:
-    """What is there, page by page."""
+    """The events of the log so far, page by page."""
     while page := gateway.events(pool=pool, since=since, limit=PAGE):
         yield from page
         since = page[-1].offset + 1

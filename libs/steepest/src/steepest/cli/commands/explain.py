@@ -82,7 +82,7 @@ def _of_gateway(settings: Settings, job: str, at: int | None) -> tuple[JobTimeli
 
 
 def _alternatives(entry: TimelineEntry) -> Iterator[str]:
-    """What else could have been decided, a line each, behind the formula."""
+    """The alternatives of the decision, a line each, behind the formula."""
     if entry.formula and entry.formula != entry.rule:
         yield f"formula: {entry.formula}"
     for other in entry.alternatives:
@@ -95,7 +95,7 @@ def _clock(at_ms: int) -> str:
 
 
 async def _read(settings: Settings, job: str, at: int | None) -> tuple[JobTimeline, str]:
-    """The story, from the log's first record: a snapshot knows how things stand, and not how they came to be so."""
+    """The story, from the log's first record: a snapshot holds the state, not its history."""
     from steepest.cli.pool.stored_pool import fold, reading
     from steepest.read_models.job_timeline import TimelineCollector
 

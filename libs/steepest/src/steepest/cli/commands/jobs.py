@@ -58,7 +58,7 @@ COLUMNS = (
     "reason",
 )
 GIVING_WAY = ("what", "#between", "#due", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
-"""What a narrow terminal shows less of, the least important first."""
+"""The columns that a narrow terminal shortens, the least important first."""
 
 KILLED = ("it was killed by signal 9", "it exited with status 137")
 OUT_OF_MEMORY = ": perhaps by the kernel, because memory was short"

@@ -1,4 +1,4 @@
-"""``steepest shadow``: a candidate beside the live policy, which decides the same and does nothing.
+"""``steepest shadow``: a candidate next to the live policy, which decides about the same events and does nothing.
 
 It owns the options and the words of the report.
 """
@@ -62,7 +62,7 @@ def shadow(
     follow: bool,
     as_json: bool,
 ) -> None:
-    """Run a candidate beside the live policy, and report job by job where they differ.
+    """Run a candidate next to the live policy, and report job by job where they differ.
 
     What no option names is as it is live. Exits with 1 if they differ.
     """
@@ -156,7 +156,7 @@ def _course(course: CategoryHistory) -> str:
 
 
 def _growth(one: ShadowedJob) -> list[str]:
-    """What changes of the categories that a job passes through."""
+    """The differences in the categories that a job passes through."""
     from steepest.describe import span
 
     if one.live == one.candidate:
@@ -174,7 +174,7 @@ VERBS = {"place": "placed on", "move": "moved to", "scale": "scaled to", "limit"
 
 
 def _plan(one: PlanDifference) -> str:
-    """What changes of a job's plans."""
+    """The differences in a job's plans."""
     from steepest.describe import span
 
     verb, live, candidate = VERBS[one.kind], one.live, one.candidate

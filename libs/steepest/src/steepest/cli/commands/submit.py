@@ -184,7 +184,7 @@ def submit(
 
 
 def _spec_of(settings: Settings, base: JobSpec | None, given: dict[str, Any]) -> JobSpec:
-    """What is asked for; in a cluster, a folder is the image's and not this machine's."""
+    """The request; in a cluster, a folder is the image's and not this machine's."""
     import msgspec
 
     from steepest.cli.jobs.job_options import spec_of
@@ -255,7 +255,7 @@ def _described(file: Path | None) -> JobFile | None:
 
 
 def _is_given(option: str) -> bool:
-    """Whether the caller wrote an option; beside a file, defaults do not count."""
+    """Whether the caller wrote an option; with a file, defaults do not count."""
     from click.core import ParameterSource
 
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
@@ -273,7 +273,7 @@ def _checked(name: str) -> str:
 
 
 Answer = dict[str, object]
-"""What became of one job's request, for programs: the job, the request, and the fields of its outcome."""
+"""The outcome of one job's request, for programs: the job, the request, and the fields of its outcome."""
 
 
 async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:

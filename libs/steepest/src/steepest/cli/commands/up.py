@@ -1,6 +1,6 @@
 """``steepest up``: the embedded system in the foreground.
 
-It owns how a state folder comes to be. It must never know what runs in the system.
+It owns the creation of a state folder. It must never know what runs in the system.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def flags_of(
     gateway: tuple[str | None, int] | None = None,
     **options: Any,
 ) -> dict[str, object]:
-    """What the command line says, by the settings' paths; None and () say nothing."""
+    """The options of the command line, by the settings' paths; None and () mean that one was not given."""
     host, port = metrics or (None, None)
     page_host, page_port = gateway or (None, None)
     return {

@@ -1,1 +1,1 @@
-"""What the command line knows of a job beside the log: its name, its program, its output."""
+"""The name, program and output of a job, as the command line knows them without the log."""

@@ -32,7 +32,7 @@ HINT = "docs/commands.md#a-job-in-a-file has an example"
 
 
 class JobFile(msgspec.Struct, frozen=True):
-    """What a file says.
+    """The contents of a job's file.
 
     Attributes:
         name: The job's name; None: it says none.

@@ -1,4 +1,4 @@
-"""Names for jobs whose users give none, and whether what they ask to run can be found. Pure but for looking at files."""
+"""Names for jobs whose users give none, and whether their programs can be found. Pure, except that it looks at files."""
 
 from __future__ import annotations
 

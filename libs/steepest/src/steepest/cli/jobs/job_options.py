@@ -46,7 +46,7 @@ def spec_of(
     on_idle: str | None = None,
     **fields: Any,
 ) -> JobSpec:
-    """What a file and the options beside it ask for. Paths are made absolute: the job runs where its user meant.
+    """The request of a file and the options given with it. Paths are made absolute: the job runs where its user meant.
 
     Args:
         base: What the file says; None: there is none.

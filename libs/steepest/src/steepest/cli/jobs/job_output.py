@@ -1,4 +1,4 @@
-"""What a job of a state folder printed last: beside a failure, its last lines."""
+"""The last lines that a job of a state folder printed, shown with its failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steepest.cluster.port import ReplicaId
 from steepest.errors import SteepestError
 
 FAILURE_LINES = 5
-"""Shown beside a failure: the end of a traceback."""
+"""Shown with a failure: the end of a traceback."""
 
 
 def printed_last(folder: StateFolder, job: str, replica: int) -> list[str]:

@@ -23,7 +23,7 @@ YAML_SUFFIXES = (".yaml", ".yml")
 
 
 class JobTable(msgspec.Struct, frozen=True):
-    """What a file says.
+    """The contents of a job's file.
 
     Attributes:
         lines: The line of each field, by its path as in ``roles[0].requests``; empty where the format does not say.

@@ -15,6 +15,6 @@ CATEGORIES: Mapping[Category, str] = {
 """Green learns, yellow is watched, blue has converged."""
 
 GAIN, LOSS = "green", "red"
-"""What a policy makes shorter, and what it makes longer."""
+"""The colours of times that a policy makes shorter, and longer."""
 
 OUTCOMES: Mapping[Outcome, str] = {Outcome.FINISHED: "green", Outcome.FAILED: "red", Outcome.CANCELLED: "yellow"}

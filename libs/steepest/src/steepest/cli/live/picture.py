@@ -77,7 +77,7 @@ QUEUE_MOST = 200
 WORDS_LINES = 8
 WORDS_LEAST = 3
 HEADS = 6
-"""Lines of the picture beside its nodes, jobs and words: the headline, the tables' heads, and rules."""
+"""Lines of the picture other than its nodes, jobs and words: the headline, the tables' heads, and rules."""
 
 
 def picture(story: RunTimeline, width: int, height: int, title: str = TITLE) -> RenderableType:
@@ -101,7 +101,7 @@ def picture(story: RunTimeline, width: int, height: int, title: str = TITLE) -> 
 
 
 def headline(story: RunTimeline, title: str = TITLE) -> Text:
-    """What is shown and where it is, in one line."""
+    """The title and the state of the pool, in one line."""
     phases = [job.phase for job in story.view.jobs]
     waiting = phases.count(Phase.WAITING) + phases.count(Phase.SUSPENDED)
     facts = [
@@ -138,7 +138,7 @@ def clock(ms: int) -> str:
 def node_table(story: RunTimeline, width: int) -> Table:
     """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories.
 
-    A job that is limited has its limit beside it. Scores are shown where they decide.
+    The limit of a limited job is printed next to it. Scores are shown where they decide.
     """
     table = _table(width)
     table.add_column("node", no_wrap=True)
@@ -168,7 +168,7 @@ def _is_scored(story: RunTimeline) -> bool:
 
 
 def bar(node: Node, length: int, largest_m: int) -> Text:
-    """A node's measured use of its capacity, as long as its capacity is beside that of the largest node."""
+    """A node's measured use of its capacity, as long as its capacity is next to the largest node's."""
     whole_m = node.capacity.cpu_m
     share = min(1.0, node.used.cpu_m / whole_m) if whole_m else 0.0
     long = max(1, round(length * whole_m / largest_m)) if largest_m else length
@@ -178,7 +178,7 @@ def bar(node: Node, length: int, largest_m: int) -> Text:
 
 
 def legend(story: RunTimeline, width: int) -> Text:
-    """What the letters, the colours and the score mean."""
+    """The legend: the letters, the colours and the score."""
     specon = story.view.parameters.specon
     weights = (specon.weight_pc, specon.weight_wc, specon.weight_cc)
     scored = _is_scored(story)
@@ -331,7 +331,7 @@ def in_words(story: RunTimeline, width: int, lines: int) -> Table:
 
 
 def _fitting(story: RunTimeline, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
-    """The newest events in words that fit on so many lines, each with how many letters it may have."""
+    """The newest events in words, on at most this many lines, each of at most this many letters."""
     for at_ms, event in reversed(story.shown):
         if lines <= 0:
             return

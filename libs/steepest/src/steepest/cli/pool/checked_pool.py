@@ -18,7 +18,7 @@ from steepest.runtime.decode import received
 
 
 class CheckedPool(msgspec.Struct, kw_only=True):
-    """What was found in one partition of ``cluster``.
+    """The findings in one partition of ``cluster``.
 
     Attributes:
         pool: The pool's name; empty where no record says it.
@@ -33,7 +33,7 @@ class CheckedPool(msgspec.Struct, kw_only=True):
 
 
 async def check_pools(recording: Path) -> list[CheckedPool]:
-    """What is found in each partition of ``cluster``.
+    """The findings in each partition of ``cluster``.
 
     Raises:
         SteepestError: The recording cannot be read, or its first records are missing.
@@ -47,7 +47,7 @@ async def check_pools(recording: Path) -> list[CheckedPool]:
 
 
 async def _watched(log: FileLog) -> AnnouncedParameters:
-    """What jobs were judged by; nothing is known of it where a recording has no losses."""
+    """The grounds on which jobs were judged; unknown where a recording has no losses."""
     watched = AnnouncedParameters()
     for at in await log.partitions("loss") if "loss" in log.topics else ():
         async for record in records_to_end(log, at):

@@ -73,7 +73,7 @@ async def what_counts(
 ) -> AsyncIterator[Received[Any] | None]:
     """The events behind a pool's position that count, folding them into its view; None now and then while none comes.
 
-    Events of other partitions, ``beside``, are given too, from these offsets on.
+    It yields events of further partitions too, each from its given offset on.
     """
     async for records in batches(log, {pool.at: pool.view.position, **beside}):
         for record in records:

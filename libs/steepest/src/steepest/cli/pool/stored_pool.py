@@ -1,4 +1,4 @@
-"""A pool as it stands in the log of a state folder, read without changing anything; whether a system runs or not.
+"""A pool as the log of a state folder has it, read without changing anything, whether a system runs or not.
 
 It owns opening, folding (newest snapshot and the tail behind it, or all from the beginning) and finding a job by name.
 It must never know how anything is shown.
@@ -74,7 +74,7 @@ class StoredPool(msgspec.Struct, kw_only=True):
 
     @property
     def note(self) -> str:
-        """What a reader has to know where nothing runs; empty where a system does."""
+        """A warning for a reader that no system runs; empty where one does."""
         root = self.folder.root
         return "" if self.up else f"Steepest does not run on {root}; this is the last known state"
 

@@ -1,4 +1,4 @@
-"""What a user asks of a pool: appended to its log, where the system reads it now or when it runs again.
+"""A user's requests to a pool: appended to its log, where the system reads them now or when it runs again.
 
 It owns appending and waiting for the answer. It must never decide whether a request is good.
 """
@@ -37,7 +37,7 @@ CONFIGURED_S = 30.0
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         state: ``admitted``, ``rejected``, ``ended``; or ``queued``: no system has answered yet.

@@ -1,1 +1,1 @@
-"""How commands show what they found: tables, timelines, the one door to standard output."""
+"""The output of commands: tables, timelines, the one door to standard output."""

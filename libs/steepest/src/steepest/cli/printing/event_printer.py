@@ -96,7 +96,7 @@ class EventPrinter(Effector):
 
 
 def standing(view: ClusterView) -> str:
-    """What a system finds when it starts."""
+    """The state that a system finds when it starts."""
     running = sum(job.phase is Phase.RUNNING for job in view.jobs)
     waiting = sum(job.is_queued for job in view.jobs)
     if not running and not waiting:

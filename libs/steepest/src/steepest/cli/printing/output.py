@@ -1,4 +1,4 @@
-"""What commands print: the one door to standard output and standard error.
+"""The output of commands: the one door to standard output and standard error.
 
 It owns that no text from outside steers a terminal: of what a job, a recording, a device or an argument holds, only what can
 be printed is printed. Colours are ours, and come as arguments. It must never know what a text says.

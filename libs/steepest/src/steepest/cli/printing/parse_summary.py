@@ -1,4 +1,4 @@
-"""What ``steepest parse`` shows to people: a table of metrics, and the lines that were passed over.
+"""The output of ``steepest parse`` for people: a table of metrics, and the lines that were passed over.
 
 Owns the words and the sparkline. Holds a few numbers for each metric, however long the log is.
 """
@@ -68,7 +68,7 @@ class LossCurve:
 
 @dataclass
 class Metric:
-    """What is shown of one metric of one split."""
+    """The cells of one metric of one split."""
 
     first: LossRecord
     last: LossRecord

@@ -111,7 +111,7 @@ async def _topics(kafka: KafkaSettings, folder: StateFolder) -> None:
 
 
 async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Mapping[str, PoolParameters]) -> None:
-    """Follow the log here, to configure it and to print what happens, beside the processes."""
+    """Follow the log here, to configure it and to print what happens, next to the processes."""
     programs = list(service_programs(settings, kafka))
     for program in programs:
         if port := program.settings.get("STEEPEST_METRICS_PORT"):
@@ -131,7 +131,7 @@ async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Ma
 
 
 def _gateway(settings: Settings, behind: int) -> Sequence[Program]:
-    """The gateway, where one is wanted; its metrics are so many ports behind the system's."""
+    """The gateway, where one is wanted; its metrics' port is this many ports after the system's."""
     port = settings.metrics.port + behind if settings.metrics.port else None
     program = gateway_program(settings, port)
     if program is None:
@@ -162,7 +162,7 @@ async def _follow(settings: Settings, process: Composition, ended: asyncio.Event
 
 
 def _printers(settings: Settings) -> Callable[[HeldPool], Sequence[EventPrinter]]:
-    """What prints a pool's events."""
+    """The printer of a pool's events."""
     installation = settings.folder.read()
 
     def of_pool(held: HeldPool) -> Sequence[EventPrinter]:

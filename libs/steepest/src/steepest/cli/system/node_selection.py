@@ -16,7 +16,7 @@ LOCAL = "local"
 DOCKER = "docker"
 KUBERNETES = "kubernetes"
 IMAGE = "steepest-base"
-"""Of jobs that name none; ``make images`` makes it."""
+"""The image of jobs that name none; ``make images`` makes it."""
 
 cluster_option = click.option(
     "--cluster",

@@ -74,7 +74,7 @@ def _queueing(before: QueueParameters, asked: ParameterSettings) -> QueueParamet
 
 
 def _preemption(before: PreemptionLimits, asked: ParameterSettings) -> PreemptionLimits:
-    """What protects jobs from suspensions."""
+    """The protection of jobs from suspensions."""
     changes = {"min_run_ms": asked.min_run_ms, "max_suspensions": asked.max_suspensions}
     return msgspec.structs.replace(before, **{name: new for name, new in changes.items() if new is not None})
 

@@ -24,7 +24,7 @@ from steepest.cluster.output_copy import OutputCopy
 from steepest.logger import Logger
 
 LOG_OPTIONS = {"max-size": "64m", "max-file": "2"}
-"""Of the engine's own log. One file would be cut where it is read; of three, a slow follower would not read the second."""
+"""Files of the engine's own log. One would be cut where it is read; of three, a slow follower would miss the second."""
 
 _log = Logger()
 _HANDOVER_S = 5.0  # copying an ended container's last lines takes milliseconds
@@ -33,7 +33,7 @@ _REST_S = 5.0
 
 _LAST_LINES = 50_000
 _LINE_BYTES = 256
-"""What a line costs beside its bytes."""
+"""The cost of a line in addition to its bytes."""
 
 
 class Output:

@@ -45,7 +45,7 @@ _SETTLE_S = 5.0
 
 
 class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an adapter was made with, and its background tasks need.
+    """The arguments of an adapter that its background tasks need too.
 
     Attributes:
         state: The state folder.

@@ -72,7 +72,7 @@ def withdraw(folder: IncarnationFolder, request: str) -> None:
 
 
 def hello(folder: IncarnationFolder) -> Hello | None:
-    """What the job announced when its training loop started.
+    """The announcement of a job when its training loop starts.
 
     Many jobs never do, and are asked at each heartbeat: to see that there is no file costs less than to open it safely.
     """

@@ -303,7 +303,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         held = sum(bytes_of(self._state.checkpoints(each)) for each in self._neighbours(spec)) if most else 0
         if held > most * GIB:
             raise RefusedError(
-                f"the checkpoints of jobs beside it take {held / GIB:.1f} GiB, and {most} are allowed",
+                f"the checkpoints of other jobs take {held / GIB:.1f} GiB, and {most} are allowed",
                 code="no-space",
                 hint="cancel one of these jobs, or let them keep fewer checkpoints",
             )

@@ -1,4 +1,4 @@
-"""What a job printed, as its adapter's folder keeps it: the last lines, and what is added to them.
+"""A job's output in its adapter's folder: the last lines, and those that are added.
 
 It owns finding the files, of a job that is over too, and reading them within bounds. It must never know how lines are shown.
 What a job prints is not trusted: a file may be a link, be swapped while it is read, or hold one line of a gigabyte.
@@ -20,13 +20,13 @@ LINE_LETTERS = 2_000
 """A longer line is cut."""
 
 LINE_BYTES = 4 * LINE_LETTERS
-"""What is kept of a line that has no end, before it is given as it is."""
+"""The most of a line without an end that is kept before it is given as it is."""
 
 CHUNK_BYTES = 256 << 10
 
 
 class Printed:
-    """What an incarnation has printed, and what it adds: through rotation and its move to the jobs that are over."""
+    """The output of an incarnation, past and future: through rotation and its move to the jobs that are over."""
 
     def __init__(self, folder: IncarnationFolder) -> None:
         """Begin with the first line that :meth:`added` gives, or behind what :meth:`last` gave.

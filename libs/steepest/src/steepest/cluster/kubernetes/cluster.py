@@ -8,7 +8,7 @@ a volume that the pods share, so all that does not place, stop or cap is as in t
 * A stop suspends the Job: its pod gets SIGTERM and its grace, and the Job counts no failure. It returns when the pod ended.
 * A limit resizes the pod in place.
 
-An object that a user has made stands in place of such Jobs, for all replicas of its job (``kinds``).
+An object that a user has made replaces such Jobs, for all replicas of its job (``kinds``).
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
 
     @property
     def jobs_settings(self) -> JobSettings:
-        """What its Jobs have in common."""
+        """The common part of its Jobs."""
         return self._jobs_settings
 
     def connect(self) -> KubernetesApi:

@@ -32,7 +32,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _SHOWN = 200
 
 _WRONG = (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError, AssertionError, RecursionError)
-"""What the client raises for a file that is no kubeconfig, besides YAML's own error."""
+"""The client's errors for a file that is no kubeconfig, besides YAML's own error."""
 
 
 class KubeContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
-"""What a cluster lacks for jobs of Steepest, and how to mend it.
+"""The gaps of a cluster that is to run jobs of Steepest, and how to close them.
 
-It owns the list of checks. It only reads, but for reviews of access, which store nothing. A check that the API server does
+It owns the list of checks. It only reads; its reviews of access store nothing. A check that the API server does
 not answer is unknown, and the others go on.
 """
 
@@ -52,7 +52,7 @@ _NEEDED_EVERYWHERE: _Rights = {("", "nodes"): ("list", "watch")}
 
 
 class CheckHealth(enum.StrEnum):
-    """What became of a check. What is OFF is not needed, and mending it adds a function."""
+    """The result of a check. OFF is not needed; mending it adds a function."""
 
     OK = "ok"
     OFF = "off"
@@ -77,7 +77,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Patient(msgspec.Struct, frozen=True, kw_only=True):
-    """What is examined.
+    """The cluster, namespaces and claim to examine.
 
     Attributes:
         namespace: Of the Jobs.

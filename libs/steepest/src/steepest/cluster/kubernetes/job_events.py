@@ -28,7 +28,7 @@ _LATEST_MS = 1 << 42  # a record's time comes from outside, and may be no date a
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """What an Event says.
+    """The content of an Event.
 
     Attributes:
         reason: One word in CamelCase, for programs.

@@ -67,7 +67,7 @@ NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def _groups_of(pod: Pod) -> list[str]:
-    """What a pod is found by: the objects that made it, and its job, which may have several between it and its pods."""
+    """The keys of a pod: the objects that made it, and its job, which may have several between it and its pods."""
     job = pod.metadata.labels.get(JOB)
     return owners_of(pod) if job is None else [*owners_of(pod), label_group(JOB, job)]
 
@@ -427,7 +427,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
             self._read_reports({each.folder.replica: each for each in running})
 
     def _use_of(self, tracked: KubernetesTracked, pod: PodRecord) -> ResourceUse:
-        """What its pod uses. One in its machine's network has no counters of its own; a gang's receive gradients as well."""
+        """The use of its pod. One in its machine's network has no own counters; a gang's receive gradients as well."""
         use, found = self._usage.of(pod.uid), self.pods.get(pod.uid)
         if found is None or found.spec.host_network:
             return msgspec.structs.replace(use, network_bytes_s=None, read_bytes=None)

@@ -1,8 +1,8 @@
 """The Job of a replica, as ``batch/v1`` has it, and what an incarnation adds to its pod.
 
 It owns names, labels and the manifest. It must never send a request. A Job stays the same over the incarnations of a
-replica: what differs between them stands in annotations of the pod, which are written with the node, and which the container
-reads as variables. So a move neither makes a new Job nor counts as a failure of this one.
+replica: their differences are in annotations of the pod, which are written with the node, and which the container reads as
+variables. So a move neither makes a new Job nor counts as a failure of this one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ INCARNATION = "steepest.dev/incarnation"
 NAME = "steepest.dev/name"
 TEMPLATE = "steepest.dev/template"
 REQUESTS = "steepest.dev/requests"
-"""What a job asked for when it started: a cap may have lowered the pod's requests since."""
+"""The request of a job when it started: a cap may have lowered the pod's requests since."""
 
 VARIABLE = "variable.steepest.dev/"
 """The prefix of annotations that are variables of the container."""
@@ -46,11 +46,11 @@ GRACE_S = 30
 """How long a pod may save: the grace of a planned stop unless a pool's parameters differ."""
 
 PORT = 29_500
-"""Of rank 0's framework; the gang's processes listen at the next one. Each pod has its own address."""
+"""The port of rank 0's framework; the gang's processes listen at the next one. Each pod has its own address."""
 
 UNPRIVILEGED = 65_534
 _NAMES = frozenset({"STEEPEST_JOB", "STEEPEST_REPLICA"})
-"""What a client reads of a pod."""
+"""The parts of a pod that a client reads."""
 
 USERS_VARIABLES = (
     "STEEPEST_JOB",
@@ -72,7 +72,7 @@ _LEAST_MEMORY_MIB = 8
 
 
 class JobSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What all Jobs of an adapter have in common.
+    """The common part of all Jobs of an adapter.
 
     Attributes:
         namespace: Their namespace.
@@ -221,7 +221,7 @@ def _recorded(folder: IncarnationFolder, spec: ReplicaSpec) -> dict[str, str]:
 
 
 def requested_by(pod: ObjectMetadata) -> Resources:
-    """What the job of a pod asked for; nothing if another party has spoilt the annotation."""
+    """The request of a pod's job; empty if another party has spoilt the annotation."""
     try:
         return decode(pod.annotations.get(REQUESTS, ""), Resources)
     except UntrustedError:

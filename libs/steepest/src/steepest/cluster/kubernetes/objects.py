@@ -47,7 +47,7 @@ class OwnerReference(ObjectPart, frozen=True):
 
 
 class ObjectMetadata(ObjectPart, frozen=True):
-    """What every object has."""
+    """The fields of every object."""
 
     name: str = ""
     namespace: str = ""
@@ -103,7 +103,7 @@ class ContainerCaps(ObjectPart, frozen=True):
 
 
 class ContainerStatus(ObjectPart, frozen=True):
-    """What the kubelet says of a container."""
+    """The kubelet's status of a container."""
 
     name: str
     state: ContainerState = ContainerState()
@@ -217,7 +217,7 @@ class BatchJob(ClusterObject, frozen=True):
 
 
 class NodeTaint(ObjectPart, frozen=True):
-    """What keeps pods away from a node that do not tolerate it."""
+    """A taint: it keeps pods away from a node that do not tolerate it."""
 
     key: str = ""
     value: str = ""
@@ -291,7 +291,7 @@ class ListMetadata(ObjectPart, frozen=True):
 
 
 def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
-    """What the state of a pod proves; its gate was dropped for the incarnation in question, unless it is there still.
+    """The proof in the state of a pod; its gate was dropped for the incarnation in question, unless it is there still.
 
     ``was_stopped``: Steepest has stopped it, so that a deletion is not another party's.
     """

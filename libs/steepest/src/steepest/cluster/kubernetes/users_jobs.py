@@ -1,4 +1,4 @@
-"""What an object that a user has opted in asks for, as a job of a pool.
+"""The request of an object that a user has opted in, as a job of a pool.
 
 It owns the name of such a job, which objects can be taken, and what of an object becomes part of a submission. It must never
 send a request. An object is a user's word: every field is bounded, and what is wrong with it concerns that object alone.
@@ -104,7 +104,7 @@ def queue_of(asked: UsersObject) -> str:
 
 
 def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None, *, namespace: str = "") -> JobSpec:
-    """What it asks for.
+    """The request of the object.
 
     Args:
         kind: Its kind.

@@ -57,7 +57,7 @@ def encode_document() -> bytes:
 
 
 def describe(kind: type) -> tuple[str, dict[str, str]]:
-    """What a type's docstring says of it, and of each field that its ``Attributes`` section names; as Markdown."""
+    """The description of a type and of the fields in its ``Attributes`` section, by its docstring; as Markdown."""
     text, _, section = inspect.cleandoc(kind.__doc__ or "").replace("``", "`").partition("\n\nAttributes:\n")
     fields: dict[str, str] = {}
     name = ""
@@ -86,7 +86,7 @@ def _channel(topic: Topic[Any]) -> Json:
 
 
 def _operations(topic: Topic[Any]) -> dict[str, Json]:
-    """What each writer sends; an event of two writers is an operation of both."""
+    """The events that each writer sends; an event of two writers is an operation of both."""
     sent: dict[str, list[str]] = {}
     for event, writers in topic.writers.items():
         for writer in writers.split(", "):
@@ -142,7 +142,7 @@ def _structs(info: msgspec.inspect.Type) -> list[type]:
 
 
 def _with_description(schema: Json, said: str) -> Json:
-    """A schema that says what it is for; beside a reference nothing may stand."""
+    """A schema with its description; a reference allows no further key next to it."""
     return {"allOf": [schema], "description": said} if "$ref" in schema else {**schema, "description": said}
 
 

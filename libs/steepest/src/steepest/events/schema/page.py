@@ -13,23 +13,21 @@ from steepest.events.schema.asyncapi import HEADERS, describe
 
 INTRODUCTION = """# Topics and events
 
-This page is generated from the registry (`steepest schema --page > docs/events.md`); [asyncapi.json](asyncapi.json)
-(`steepest schema`) has the type of every field.
+Read this page to write a program over the log. [asyncapi.json](asyncapi.json) has the type of every field. Both are
+generated from the registry (`steepest schema`).
 
-Records are JSON objects with the event's name in `type`. Fields at their default are not encoded, and fields that a
-reader does not know are skipped, so that fields can be added. No number is NaN or infinite. Times are integer
-milliseconds; a record's own time is when its content was observed."""
+Records are JSON objects with the event's name in `type`. Fields at their default are not encoded, and a reader skips
+unknown fields. No number is NaN or infinite. Times are integer milliseconds; a record's own time is when its content was
+observed."""
 
 VERSIONS = """## Versions and flags
 
-`PoolConfigured` states what a pool requires of its readers: the event version (`reads`), below which a reader stops
-before that record, and the flags that are on. A flag is a change of behaviour; a reader that does not know its number
-stops as well. So old recordings replay as they were decided, and old and new code never fold one log to different
-views.
+`PoolConfigured` has the event version that a pool requires of its readers (`reads`), and the flags that are on. A flag is
+a change of behaviour. A reader with an older version, or without a flag, stops before that record. So old recordings
+replay as they were decided, and old and new code never fold one log to different views.
 
-A new pool has every flag from its first configuration on. In a pool that is older, `steepest up` puts them in force at its
-next start where one process is the whole system. On Kafka `steepest upgrade` does, once every service is of the new
-version."""
+A new pool has every flag. In an older pool, `steepest up` puts them in force at its next start, and on Kafka
+`steepest upgrade`, once every service is of the new version."""
 
 
 def page(topics: Mapping[str, Topic[Any]] = TOPICS) -> str:
@@ -39,7 +37,7 @@ def page(topics: Mapping[str, Topic[Any]] = TOPICS) -> str:
     )
     flags = "\n".join(
         (
-            "| flag | version | what holds where it is on |",
+            "| flag | version | rule |",
             "|---|---|---|",
             *(f"| {number} | {flag.since} | {flag.says} |" for number, flag in FLAGS.items()),
         )

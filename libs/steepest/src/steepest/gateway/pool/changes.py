@@ -1,4 +1,4 @@
-"""What a live page is sent: a picture of the pool, and afterwards what changed in it, batch by batch.
+"""The messages to a live page: a picture of the pool, and afterwards its changes, batch by batch.
 
 It owns what is in a batch, how many batches are kept, and where one who was away goes on. It must never know who listens.
 """
@@ -16,7 +16,7 @@ from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow
 
 KEPT_BYTES = 8 * 2**20
-"""Of batches. A listener that is further behind begins with a picture again."""
+"""Batches that are kept. A listener that is further behind begins with a picture again."""
 
 
 class QueueRow(msgspec.Struct, frozen=True, kw_only=True):

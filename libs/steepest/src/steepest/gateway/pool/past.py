@@ -17,10 +17,10 @@ from steepest.read_models.decisions import DecisionEntry, decision
 from steepest.view.cluster_view import ClusterView
 
 KEEP_EVERY = 2_000
-"""Records between two views that are kept. Folding so many takes some hundredths of a second."""
+"""Records between two views that are kept. Folding them takes some hundredths of a second."""
 
 KEPT_BYTES = 64 * 2**20
-"""Of kept views; from then on no further one is kept."""
+"""The most kept views; from then on no further one is kept."""
 
 ENTRIES = 200
 """Entries of what was decided, before a position."""

@@ -15,7 +15,7 @@ class DecisionIds(Checker):
     record before it; the first one has none. Decisions that are delivered again do not count. A record that names
     another one than its neighbour shows that a decision between them was never written, or written out of order. Where
     another logic continues, it may name a decision of its own whose id the other one took: that shows nothing. And once
-    several logics have decided beside each other, one that comes back begins with what is in the log, while one that never
+    several logics have decided at the same time, one that comes back begins with what is in the log, while one that never
     left goes on with its own: then a decision is missing only if it is in the log nowhere before.
     """
 

@@ -33,7 +33,7 @@ class GangState(msgspec.Struct):
 
 
 class GangWhole(Checker):
-    """A gang runs whole or not at all, but for the time that a start or a stop may take.
+    """A gang runs whole or not at all, except while a start or a stop is under way.
 
     From the first report that a replica of an incarnation runs, every other replica of it must run too, or have finished
     with status 0, or be one that its role can do without; otherwise the rest must be stopped. A gang of which only a part

@@ -208,7 +208,7 @@ class NoPingPong(Suspensions):
 class PromisedRoom(Checker):
     """A plan that waits for room begins only when all plans that make it are over.
 
-    The plans named in ``after`` must stand before it in the log, and each must be over where its first step begins that
+    The plans named in ``after`` must precede it in the log, and each must be over where its first step begins that
     counts. That what they leave is still free then is a part of the invariant ``capacity``.
     """
 

@@ -14,7 +14,7 @@ class ReservedFirst(Checker):
 
     Each STOP of a migration, or of a plan that suspends, scales or moves a whole job, that counts and names the
     incarnation to be stopped is checked; the STOP of a cancel needs no next place. Where it begins, the targets that the
-    plan names must be known and have room for the job beside all that they hold; the step must act where the plan says
+    plan names must be known and have room for the job besides all that they hold; the step must act where the plan says
     the job is, and of a gang also where replicas of it have ended; and a job that saves on request must have saved for
     this plan: its ``CheckpointSaved`` must count. A job that saves when it is stopped must have proven before that it
     can. Where surplus replicas leave, the job is not stopped. Where a target was declared gone while STOP was under way,

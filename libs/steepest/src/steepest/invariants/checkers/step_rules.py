@@ -9,7 +9,7 @@ job was cancelled, or ended by itself before the plan's STOP was under way: then
 step under way may be taken over, and a START that may have taken effect is begun again to find out. Whether a gang has
 ended is not judged here. A plan is over with its first conclusion, with the end of its job, and a placement with
 ``JobPlaced``; it cannot be abandoned while a step is under way. When a node is gone for good, the plans that depend on it
-end, but for those of gangs; of a migration that goes on without it, nothing begins there.
+end, except those of gangs; of a migration that goes on without it, nothing begins there.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class FileLog:
         Args:
             at: The partition.
             since_ms: Its first record that was observed then or later is kept.
-            most_bytes: So many, and up to two MiB more, of its newest records are kept.
+            most_bytes: The bytes of its newest records that are kept, and up to two MiB more.
 
         Raises:
             As ``end``.

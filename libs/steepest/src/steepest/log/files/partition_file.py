@@ -144,7 +144,7 @@ class PartitionFile:
         return self._index[bisect.bisect_right(self._index, offset, key=lambda entry: entry[0]) - 1]
 
     def offset_near(self, position: float) -> int:
-        """The last indexed offset whose line begins at most so many bytes from the file's start; the first one of all."""
+        """The last indexed offset whose line begins at most this many bytes into the file, or else the first one."""
         return self._index[max(0, bisect.bisect_right(self._index, position, key=lambda entry: entry[1]) - 1)][0]
 
     def torn_bytes(self, position: int) -> int:

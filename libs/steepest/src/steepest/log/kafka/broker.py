@@ -229,7 +229,7 @@ def running_broker(folder: Path, *, home: Path = HOME) -> Iterator[Broker]:
 
 
 def missing(home: Path) -> str:
-    """What a broker needs and this machine lacks, as a message; empty if nothing."""
+    """The missing part that a broker needs on this machine, as a message; empty if nothing."""
     if shutil.which("java") is None:
         return "no Java: a Kafka broker needs Java 17 or newer"
     if not any(home.glob("libs/kafka_*.jar")):

@@ -98,7 +98,7 @@ def _log_error(task: asyncio.Future[Any]) -> None:
 
 
 def _connections(client: Any) -> Any:
-    """What holds a client's connections."""
+    """The holder of a client's connections."""
     return client.client if isinstance(client, AIOKafkaProducer) else client._client  # noqa: SLF001 - no other way in
 
 

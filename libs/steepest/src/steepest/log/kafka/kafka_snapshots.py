@@ -46,7 +46,7 @@ class SnapshotManifest(msgspec.Struct, frozen=True):
 
 
 class SeenSnapshots(msgspec.Struct):
-    """What was read of the partition so far, for stores that are opened together and read it once.
+    """The part of the partition read so far, for stores that are opened together and read it once.
 
     Attributes:
         position: Where the next read begins.

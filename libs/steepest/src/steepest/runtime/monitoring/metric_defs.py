@@ -83,8 +83,8 @@ class Metrics:
         self.latency_seconds = Histogram(
             "steepest_decision_latency_seconds",
             "Seconds from the time of a batch's first record until all that was decided because of the batch is in the log."
-            " High beside `steepest_batch_seconds`: the record waited, so see `steepest_lag_records`; or the clocks of two"
-            " machines differ.",
+            " High compared with `steepest_batch_seconds`: the record waited, so see `steepest_lag_records`; or the clocks"
+            " of two machines differ.",
             ["loop"],
             registry=self.registry,
             buckets=LATENCY_S,

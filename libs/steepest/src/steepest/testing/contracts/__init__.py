@@ -1,1 +1,1 @@
-"""What every implementation of a port must do, as suites that each implementation inherits."""
+"""The contracts of the ports, as suites that each implementation inherits."""

@@ -1,4 +1,4 @@
-"""What every cluster promises of checkpoints, holds and releases.
+"""The promises of every cluster about checkpoints, holds and releases.
 
 It owns these promises as tests. It must never know which adapter it runs on.
 """

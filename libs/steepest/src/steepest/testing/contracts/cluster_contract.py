@@ -1,4 +1,4 @@
-"""What every adapter of the cluster port must do, as tests that each adapter inherits.
+"""The contract of the cluster port, as tests that each adapter inherits.
 
 It owns the sum of the suites, which hold the promises of ``steepest.cluster.port`` in a form that can fail. They never
 know which adapter they run on, and ask for nothing that containers on several machines cannot give.

@@ -1,4 +1,4 @@
-"""What every cluster promises of gangs: replicas of one job that start together and find each other.
+"""The promises of every cluster about gangs: replicas of one job that start together and find each other.
 
 It owns these promises as tests. It must never know which adapter it runs on.
 """
@@ -94,7 +94,7 @@ class GangContract:
     # Stop
 
     async def test_stopping_a_replica_leaves_the_others(self, stage: ClusterFixture) -> None:
-        """A stop ends the replica that it names, and none beside it."""
+        """A stop ends the replica that it names, and no other."""
         await stage.start_gang([stage.here, stage.here])
         await stage.reach_all(1, 2)
         stopped = await stage.cluster.stop(SECOND, 1, grace_s=PATIENCE_S)
@@ -185,7 +185,7 @@ class GangContract:
         assert (second.job, second.incarnation, second.exit_status) == (JOB.job, 1, -9)
 
     async def test_replicas_on_one_node_have_their_own_files(self, stage: ClusterFixture) -> None:
-        """What replicas print and report is kept apart, on the same node too, and is found by their indices."""
+        """The output and reports of replicas are kept apart, on the same node too, and found by their indices."""
         await stage.start_gang([stage.here, stage.here, stage.there])
         await stage.reach_all(1, 3)
         for index in (0, 1, 2):

@@ -1,4 +1,4 @@
-"""What a cluster contract suite needs of the adapter under test, and the acts that its tests share.
+"""The demands of a cluster contract suite on the adapter under test, and the acts that its tests share.
 
 It owns the harness that each adapter's tests implement. It must never know what is promised: that is in the suites.
 """
@@ -120,7 +120,7 @@ class ClusterFixture:
             await self.cluster.start(ReplicaId(job, rank), incarnation, nodes[rank], spec, restore)
 
     async def use_on(self, node: str) -> dict[ReplicaId, int]:
-        """What each replica on a node uses, from now on, by the reports of several heartbeats; in no particular unit."""
+        """The use of each replica on a node from now on, by several heartbeats; in no particular unit."""
         used: dict[ReplicaId, int] = {}
         beats = 0
         async for beat in self.cluster.heartbeats():
@@ -173,7 +173,7 @@ class ClusterFixture:
         raise AssertionError("the heartbeats ended")
 
     def output(self, replica: ReplicaId = JOB, incarnation: int = 1) -> str:
-        """What an incarnation printed so far."""
+        """The output of an incarnation so far."""
         for node in self.harness.nodes:
             for files in self.cluster.files(node):
                 if (files.replica, files.incarnation) == (replica, incarnation):

@@ -1,4 +1,4 @@
-"""What every cluster promises of starts, stops, ends and steps.
+"""The promises of every cluster about starts, stops, ends and steps.
 
 It owns these promises as tests. It must never know which adapter it runs on.
 """

@@ -1,4 +1,4 @@
-"""What every cluster promises to tell, to keep and to limit, across adapters too.
+"""The promises of every cluster about reports, output and limits, across adapters too.
 
 It owns these promises as tests. It must never know which adapter it runs on.
 """
@@ -19,7 +19,7 @@ from steepest.untrusted import files
 
 
 class ReportsContract:
-    """What runs is adopted, limited, reported and forgotten as the port says."""
+    """A running job is adopted, limited, reported and forgotten as the port says."""
 
     # Adoption
 

@@ -1,7 +1,7 @@
 """A job for cluster contract suites: counts steps, speaks the control folder's protocol, and misbehaves on request.
 
 It needs nothing but Python's standard library, so that it runs wherever an adapter puts it. It is a second writer of the
-protocol beside the SDK, on purpose: it stands for the job's side of ``docs/control-folder.md``, and can also break it.
+protocol, next to the SDK, on purpose: it stands for the job's side of ``docs/control-folder.md``, and can also break it.
 """
 
 from __future__ import annotations

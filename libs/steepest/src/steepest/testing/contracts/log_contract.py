@@ -1,4 +1,4 @@
-"""What every ordered log must do, as tests that each implementation inherits.
+"""The contract of every ordered log, as tests that each implementation inherits.
 
 It owns the promises of ``steepest.log.base`` in a form that can fail. It must never know which implementation it runs
 on, and it asks for nothing that a Kafka topic cannot give. A log that other processes can open inherits from
@@ -87,13 +87,13 @@ def numbered(count: int, to: TopicPartition = CLUSTER, *, first: int = 0) -> lis
 
 
 def as_new(record: Record) -> NewRecord:
-    """What was appended to make this record."""
+    """The appended record of which this one was made."""
     assert not record.damage
     return NewRecord(to=record.at, key=record.key, value=record.value, at_ms=record.at_ms, headers=record.headers)
 
 
 async def read(reader: Reader, count: int, *, max_records: int = 1000) -> list[Record]:
-    """The next so many records, over as many polls as it takes."""
+    """The next records, this many, over as many polls as needed."""
     records: list[Record] = []
     async with asyncio.timeout(PATIENCE_S):
         while len(records) < count:
@@ -104,7 +104,7 @@ async def read(reader: Reader, count: int, *, max_records: int = 1000) -> list[R
 
 
 async def read_all(log: Log, at: TopicPartition) -> list[Record]:
-    """Everything that stands in a partition now."""
+    """All records of a partition now."""
     reader = log.reader({at: 0})
     records = await read(reader, await log.end(at))
     await reader.close()

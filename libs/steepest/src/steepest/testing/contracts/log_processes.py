@@ -1,4 +1,4 @@
-"""What a log that several processes share must do in addition: stay correct while they append concurrently, or are killed.
+"""The contract of a log that several processes share: it stays correct while they append together, or are killed.
 
 It owns the tests with real processes. It must never know which implementation it runs on.
 """
@@ -29,7 +29,7 @@ from steepest.testing.contracts.log_contract import (
 from steepest.testing.contracts.log_writer import Task, value
 
 Opener = tuple[str, list[str]]
-"""What opens the log under test in another process: ``package.module:name``, and its arguments."""
+"""The opener of the log under test in another process: ``package.module:name``, and its arguments."""
 
 
 def task_for(
@@ -66,7 +66,7 @@ async def _opened(task: Task) -> AsyncIterator[Process]:
 
 
 async def acknowledged(process: Process, appends: int | None = None) -> list[list[int]]:
-    """The offsets of its next so many acknowledged appends, or of all until it ends."""
+    """The offsets of its next acknowledged appends, this many, or of all until it ends."""
     assert process.stdout is not None
     found: list[list[int]] = []
     async with asyncio.timeout(PATIENCE_S):
@@ -84,7 +84,7 @@ class SharedLogContract(LogContract):
 
     @pytest.fixture
     def opener(self) -> Opener:
-        """What opens the log under test in another process."""
+        """The opener of the log under test in another process."""
         raise NotImplementedError("a subclass says how another process opens its log")
 
     async def test_processes_append_at_once(self, log: Log, opener: Opener) -> None:

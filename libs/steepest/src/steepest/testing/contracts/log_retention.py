@@ -1,4 +1,4 @@
-"""What every log must do whose oldest records can be removed: the others stay where they are, and the gap is named.
+"""The contract of every log whose oldest records can be removed: the others stay where they are, and the gap is named.
 
 It owns the tests of that. It must never know which implementation it runs on, or why records are removed.
 """
@@ -18,7 +18,7 @@ Trim = Callable[[TopicPartition, int], Awaitable[None]]
 
 
 class RetentionContract:
-    """What holds once records were removed; beside ``LogContract``, whose fixtures it uses."""
+    """The promises of a log once records were removed. It uses the fixtures of ``LogContract``."""
 
     @pytest.fixture
     def trim(self, log: Log) -> Trim:

@@ -18,7 +18,7 @@ from steepest.log.base import Log, NewRecord, TopicPartition
 
 
 class Task(msgspec.Struct, kw_only=True):
-    """What to append.
+    """The records to append.
 
     Attributes:
         opener: What opens the log, as ``package.module:name``; may give an awaitable.

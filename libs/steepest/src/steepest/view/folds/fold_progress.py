@@ -153,7 +153,7 @@ def _step(progress: Progress, found: ReplicaProgress, step: int, counted_ms: int
 
 
 def _reach(progress: Progress, step: int, counted_ms: int) -> None:
-    """The job has come to a further step."""
+    """The job has reached a further step."""
     history, recent = progress.history, progress.history.recent
     if recent and step <= recent[-1][1]:
         return

@@ -2,7 +2,7 @@
 
 It owns the format (the kubelet's CRI logging) and gives what the API server's log has: the text, and the time of each line's
 first piece. A runtime splits a long line: all its pieces but the last one have the tag ``P``, and the kubelet joins them as
-they come, also where pieces of the other stream stand between. Text is handed on as it comes, however long a line is.
+they come, also where pieces of the other stream are between them. Text is handed on as it comes, however long a line is.
 """
 
 from __future__ import annotations

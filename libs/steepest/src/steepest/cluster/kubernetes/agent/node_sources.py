@@ -1,4 +1,4 @@
-"""What an agent reads of the pods of its node, from the node's own files."""
+"""An agent's sources about the pods of its node: the node's own files."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What Steepest knows of the kinds of objects that users opt in, how an object is read by it, and what is asked of one."""
+"""The kinds of objects that users opt in: how an object is read by its kind, and the demands on it."""

@@ -1,4 +1,4 @@
-"""How a kind of object is described: where the parts stand that decide how its pods are scheduled.
+"""The description of a kind of object: the paths of the parts that decide how its pods are scheduled.
 
 It owns the form of a description. It must never know a kind by its name: what differs between kinds is in descriptions.
 """
@@ -12,7 +12,7 @@ Path = tuple[str, ...]
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What an object must say so that it can be scheduled.
+    """A demand on every object that is scheduled.
 
     Attributes:
         path: The field: of the object, or of each of its roles.

@@ -152,7 +152,7 @@ PYTORCH_JOB = Kind(
 https://www.kubeflow.org/docs/components/trainer/legacy-v1/"""
 
 OTHERS = {kind.name: kind for kind in (JOB_SET, TRAIN_JOB, PYTORCH_JOB)}
-"""Those that an installation schedules only if it names them."""
+"""The kinds that an installation schedules only if it names them."""
 
 
 def kinds(names: Sequence[str]) -> tuple[Kind, ...]:

@@ -1,4 +1,4 @@
-"""What makes a user's object the installation's own, and what suspends it, as patches that every kind of object takes.
+"""Patches that mark a user's object as the installation's own, and that suspend it, for every kind of object.
 
 It owns the patches. It must never send one.
 """

@@ -115,7 +115,7 @@ def roles(kind: Kind, found: Mapping[str, Any]) -> tuple[UsersRole, ...]:
 
 
 def raw_roles(kind: Kind, found: Mapping[str, Any]) -> list[tuple[Path, Any]]:
-    """The roles as they stand in the object, each with its path there.
+    """The roles of the object, each with its path there.
 
     Raises:
         InputError: There are none, or too many, or others than its kind has.

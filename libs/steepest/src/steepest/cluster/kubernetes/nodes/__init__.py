@@ -1,1 +1,1 @@
-"""What is known of the nodes of a cluster and the pods there: what a pool has of them, and what pods use."""
+"""The nodes of a cluster and the pods there: a pool's part of them, and the use of pods."""

@@ -20,7 +20,7 @@ from steepest.cluster.kubernetes.reflector import Awaited, PodReflector, Reflect
 from steepest.errors import UncertainError
 
 NAME_IT = "name it again until its jobs are over: optIn.namespaces, or steepest up --namespace"
-"""What to do about a namespace that was taken out too early."""
+"""The advice about a namespace that was taken out too early."""
 
 REMOVED_S = 60.0
 _LIVE_S = 0.5  # a watch that begins again says nothing of objects that did not change

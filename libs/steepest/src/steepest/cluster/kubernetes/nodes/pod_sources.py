@@ -35,7 +35,7 @@ class PodMeter(Protocol):
 
 
 class PodSources(Protocol):
-    """What an adapter reads of pods.
+    """The sources from which an adapter reads about pods.
 
     Attributes:
         usage: What they use.

@@ -1,4 +1,4 @@
-"""What each node of a pool has for its jobs now, where the cluster says which nodes those are.
+"""The present capacity of each node of a pool for its jobs, where the cluster says which nodes those are.
 
 It owns which nodes are a pool's, and the arithmetic, which is the scheduler's (``PodRequests`` in
 ``k8s.io/component-helpers/resource`` and ``SetDefaults_Pod`` in ``pkg/apis/core/v1``, both of 1.36). It must never send a
@@ -6,7 +6,7 @@ request.
 
 A pool has the nodes with its labels. Of what a node can allocate, what the pods of others have requested is not the pool's.
 They come and go, so less is believed immediately, and more once it has lasted. A node that is cordoned, or has a taint that
-keeps pods away, has what the pool's own pods hold there and no more: nothing new is placed on it, but for jobs that tolerate
+keeps pods away, has what the pool's own pods hold there and no more: nothing new is placed on it, except jobs that tolerate
 its taints (``tolerated``).
 """
 
@@ -22,7 +22,7 @@ from steepest.cluster.kubernetes.quantities import Quantity, mebibytes, millis
 from steepest.events.common import Resources, Taint, is_name
 
 GPU = "nvidia.com/gpu"
-"""What a node's device plugin calls its whole GPUs."""
+"""The resource name of a device plugin's whole GPUs."""
 
 _PLAIN = frozenset({"cpu", "memory", "pods", "ephemeral-storage", GPU})
 
@@ -32,7 +32,7 @@ LASTING_S = 10.0
 STEP_CPU_M = 50
 STEP_MEMORY_MIB = 64
 STEP_PODS = 5
-"""What remains beside others is rounded down to these steps, so that few sizes of nodes occur."""
+"""The rest that others leave is rounded down to these steps, so that few sizes of nodes occur."""
 
 
 def takes_pods(node: ClusterNode) -> bool:
@@ -50,7 +50,7 @@ def taints_of(node: ClusterNode) -> tuple[Taint, ...]:
 
 
 def resources(quantities: Mapping[str, Quantity], *, up: bool = False) -> Resources:
-    """What these quantities are, with memory rounded down, or ``up``; what cannot be read counts as nothing."""
+    """The amounts of these quantities, with memory rounded down, or ``up``; an unreadable one counts as nothing."""
     extended = {
         name: count
         for name, quantity in sorted(quantities.items())
@@ -66,11 +66,11 @@ def resources(quantities: Mapping[str, Quantity], *, up: bool = False) -> Resour
 
 
 def requested(pod: PodSpec) -> Resources:
-    """What the scheduler reserves for a pod.
+    """The resources that the scheduler reserves for a pod.
 
     Containers and sidecars (init containers that are always restarted, KEP-753) add up. Any other init container needs its
-    own share and that of the sidecars before it; the pod needs the most of all these. What it requests as a whole (KEP-2837)
-    stands in place of that, for CPU and memory. Its overhead is added.
+    own share and that of the sidecars before it; the pod needs the most of all these. Its request as a whole (KEP-2837)
+    replaces that, for CPU and memory. Its overhead is added.
     """
     total = sum(map(of_container, pod.containers), Resources())
     sidecars = most = Resources()
@@ -89,17 +89,17 @@ def requested(pod: PodSpec) -> Resources:
 
 
 def of_container(container: PodContainer) -> Resources:
-    """What is reserved for one container."""
+    """The resources reserved for one container."""
     return resources(_asked(container.resources), up=True)
 
 
 def _asked(caps: ContainerCaps) -> dict[str, Quantity]:
-    """A limit stands in for a request that is missing, each resource by itself."""
+    """A limit replaces a missing request, each resource by itself."""
     return {**caps.limits, **caps.requests}
 
 
 def by_node(pods: Iterable[Pod]) -> dict[str, Resources]:
-    """What pods that are bound and have not ended hold together on each node."""
+    """The resources that bound pods which have not ended hold together on each node."""
     held: dict[str, Resources] = {}
     for pod in pods:
         if pod.spec.node_name is not None and not pod.has_ended:
@@ -142,7 +142,7 @@ class SelectedNodes(Mapping[str, Resources]):
             stated.keep(names)
 
     def tolerated(self, name: str) -> Resources:
-        """What those jobs may have on a node that tolerate its taints."""
+        """The capacity of a node for jobs that tolerate its taints."""
         return self._tolerated.amounts[name]
 
     def __getitem__(self, name: str) -> Resources:
@@ -156,7 +156,7 @@ class SelectedNodes(Mapping[str, Resources]):
 
 
 class _Stated:
-    """What is believed of each node: less immediately, more once it has lasted."""
+    """The believed capacity of each node: less immediately, more once it has lasted."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self.amounts: dict[str, Resources] = {}

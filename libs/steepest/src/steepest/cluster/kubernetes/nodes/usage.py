@@ -59,7 +59,7 @@ class _MeasuredContainer(msgspec.Struct):
 
 
 class MeasuredPod(msgspec.Struct, rename="camel"):
-    """What a kubelet has measured of a pod."""
+    """A kubelet's measurements of a pod."""
 
     pod_ref: _PodReference
     containers: list[_MeasuredContainer] = []
@@ -67,7 +67,7 @@ class MeasuredPod(msgspec.Struct, rename="camel"):
 
 
 class KubeletSummary(msgspec.Struct):
-    """What a kubelet says of its pods."""
+    """A kubelet's answer about its pods."""
 
     pods: list[MeasuredPod] = []
 

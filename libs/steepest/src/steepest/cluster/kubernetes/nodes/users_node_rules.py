@@ -144,7 +144,7 @@ def _distinct(found: Iterable[_T]) -> tuple[_T, ...]:
 
 
 def _tolerated(found: Sequence[_Toleration]) -> Iterator[Toleration]:
-    """Those that can be understood: another one, with an operator of tomorrow, tolerates nothing here."""
+    """The tolerations that can be understood: one with a future operator tolerates nothing here."""
     operators = {each.value: each for each in TolerationOperator} | {"": TolerationOperator.EQUAL}
     for one in found:
         if one.operator in operators:

@@ -1,1 +1,1 @@
-"""What the calls that start, stop and cap an incarnation do, step by step: a call a file."""
+"""The calls that start, stop and cap an incarnation, step by step: a call a file."""

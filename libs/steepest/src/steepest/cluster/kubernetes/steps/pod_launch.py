@@ -1,4 +1,4 @@
-"""What every start of a pod is given, and the record that it makes before the pod may run."""
+"""The inputs of every start of a pod, and the record that it makes before the pod may run."""
 
 from __future__ import annotations
 
