@@ -147,20 +147,6 @@ def test_pinned_replicas_share_the_node_while_they_train() -> None:
     assert list(pool.jobs) == ["job"]
 
 
-def test_the_jobs_of_a_node_are_those_that_train_there_a_gang_once_and_none_that_is_pinned() -> None:
-    """What is pinned is where it really is, and moves make nothing of it."""
-    pool = pool_for_a_gang()
-    come_as_gang(pool, "gang", 2, 50, 1.0)
-    assert list(pool.jobs_on("n2")) == []
-    pool.start("gang", 1.0, 2.0)
-    pool.pin("device/n1/0", "n1", Resources(), 3.0, trains=True)
-    assert {node: list(pool.jobs_on(node)) for node in ("n1", "n2", "other")} == {
-        "n1": ["single"],
-        "n2": ["gang"],
-        "other": [],
-    }
-
-
 def test_a_pinned_copy_that_has_ended_holds_nothing() -> None:
     """What it held is not given back twice."""
     pool = FairPool()

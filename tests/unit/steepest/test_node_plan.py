@@ -10,7 +10,6 @@ from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.node_plan import JobOnNode, plan_node
 
 CORES = 4.0
-SLOT_S = SteepestParameters().slot_ms / 1000
 FLOOR = SteepestParameters().floor * CORES / 2
 """Of each of two jobs."""
 
@@ -59,16 +58,3 @@ def test_a_late_job_is_not_starved_by_jobs_of_unknown_size() -> None:
     assert rates(job("late", 100.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("late", 5.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("in time", 10.0, due_s=1_000.0), silent)["silent"] == pytest.approx(CORES)
-
-
-def test_a_job_that_can_end_when_it_is_due_is_not_slowed_down() -> None:
-    """With a part of what is left in every plan it would come ever closer to its end, and not reach it."""
-    last = job("last steps", 0.1, due_s=-3.0)
-    assert rates(last, job("long and late", 1_000.0, due_s=0.0))["last steps"] == pytest.approx(CORES - FLOOR)
-    assert rates(last, job("in time", 1_000.0, due_s=10_000.0, index=1.0))["last steps"] == pytest.approx(CORES - FLOOR)
-
-
-def test_what_must_run_is_not_slowed_down_by_a_job_that_ends() -> None:
-    """Both can be in time."""
-    shares = rates(job("last steps", 0.1, due_s=SLOT_S), job("must run", 0.5 * CORES * SLOT_S, due_s=SLOT_S))
-    assert shares["must run"] >= 0.5 * CORES

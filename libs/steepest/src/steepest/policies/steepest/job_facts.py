@@ -38,6 +38,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
         index: What a core-second for it is worth.
         deadline_s: When its user wants it to have ended; None: its user does not say.
         priority: Its urgency; the higher, the more urgent.
+        ends: Whether it has done its last step.
         ahead: Of unknown size: what it had got more than its fair copy when it proved to be that, as far as it has not given
             that back.
     """
@@ -52,6 +53,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     index: float = 0.0
     deadline_s: float | None = None
     priority: int = 0
+    ends: bool = False
     ahead: float = 0.0
 
     def needs(self, now_s: float) -> float:
@@ -77,6 +79,7 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
             index=self.index,
             needs=self.needs(now_s),
             priority=self.priority,
+            ends=self.ends,
             ahead=self.ahead,
             **more,
         )
@@ -103,7 +106,12 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     """What is known of a running job now; the fair pool learns it too."""
     running, now_s = state.running[job.name], state.now_s
     demand = state.demand(running, cores)
-    (_, total), of_each, left_ms, all_ms = course(job), cpu_ms_per_step(job), cpu_ms_left(job), cpu_ms_of_all_steps(job)
+    (step, total), of_each, left_ms, all_ms = (
+        course(job),
+        cpu_ms_per_step(job),
+        cpu_ms_left(job),
+        cpu_ms_of_all_steps(job),
+    )
     fresh = running.is_fresh(parameters.young_ms / 1000, demand, now_s) and (of_each is None or running.used_before > 0)
     fresh = fresh or job.incarnation != running.incarnation
     ends = True
@@ -147,6 +155,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         deadline_s=deadline_of(state, job),
         due_s=None if copy is None else copy.due_s(parameters.lateness),
         priority=job.spec.priority,
+        ends=not unknown and total is not None and step == total,
         ahead=running.ahead if unknown and copy is not None else 0.0,
         index=0.0
         if size is None or left is None

@@ -227,11 +227,6 @@ class LearningHistory(msgspec.Struct):
         """Core-seconds that a job is taken to need which announces nothing: the median; None as for :meth:`shares`."""
         return _median(self.sizes, model)
 
-    def usual_size(self) -> float | None:
-        """Core-seconds that finished jobs of all models needed: the mean; None: none has finished here."""
-        sizes = [size for of_model in self.sizes.values() for size in of_model]
-        return statistics.fmean(sizes) if sizes else None
-
     def demand(self, model: str) -> float | None:
         """Cores that a job is taken to use whose demand has not shown: the median; None: none of its model has shown it."""
         return _median(self.demands, model)

@@ -41,7 +41,7 @@ LACKS = 0.85
 """A job lacks CPU that gets at most this share of what it got before, and of its limit, in two measurements in a row."""
 
 SAME = 0.05
-"""Two measurements that differ by less than this share agree."""
+"""Uses that differ by less than this share are equal."""
 
 
 class ManagedJob(msgspec.Struct):
@@ -60,7 +60,6 @@ class ManagedJob(msgspec.Struct):
         start: Its work before its first step: imports, loading data. What later incarnations need is the price of moves.
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
-        agreed: Its use at the newest measurement, if that may be its demand.
         lacks: Whether it got less than before when it was measured last, though no limit held it back.
         limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
         planned: Whether a plan in the log, or on its way there, says so.
@@ -90,7 +89,6 @@ class ManagedJob(msgspec.Struct):
     start: float = 0.0
     most: float = 0.0
     demand: float | None = None
-    agreed: float | None = None
     lacks: bool = False
     limit_m: int | None = None
     planned: bool = True
@@ -151,23 +149,15 @@ class ManagedJob(msgspec.Struct):
         return before and self.lacks
 
     def show(self, cores: float) -> bool:
-        """Nothing holds it back: its use is its demand, if that is less than its whole node, and two measurements agree.
-
-        One alone may be of a job that saves, loads data or waits, or of one that shared its node for a part of the time:
-        another one came or went.
-
-        Args:
-            cores: Of its node.
+        """Nothing holds it back: its use is its demand, if that is less than its whole node.
 
         Returns:
             Whether its demand shows for the first time.
         """
-        agreed, self.agreed = self.agreed, self.cpu
-        if not 0 < self.cpu < FULL * cores or agreed is None or abs(agreed - self.cpu) > SAME * self.cpu:
-            return False
         first = self.demand is None
-        self.demand = self.cpu
-        return first
+        if 0 < self.cpu < FULL * cores:
+            self.demand = self.cpu
+        return first and self.demand is not None
 
 
 class NodeMeasured(NamedTuple):
@@ -206,9 +196,7 @@ def measure_node(
     shown = []
     for name, job in here.items():
         spare = not may_be_full or any(other != name for other in beyond)
-        if not (spare and job in settled and job.tightest_m is None):
-            job.agreed = None
-        elif job.show(cores):
+        if spare and job in settled and job.tightest_m is None and job.show(cores):
             shown.append(name)
         job.forget_limits()
     return NodeMeasured(shown, not beyond and (alike or any(lacking)))

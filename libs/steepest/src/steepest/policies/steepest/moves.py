@@ -1,14 +1,13 @@
 """Which jobs move to another node, and for what gain. Pure.
 
-Three reasons, in this order; at most one job is on its way to a node at a time, and a job moves only where the promises of
+Two reasons, in this order; at most one job is on its way to a node at a time, and a job moves only where the promises of
 both nodes are kept as well as before:
 
-* *room*: a node has CPU to spare, and a job that waits elsewhere would end earlier there;
 * *balance*: the node with the most work left for its CPU gives a job that waits to the one with the least;
-* *rescue*: promises cannot be kept on a node, and a move lessens what is late. Of those that lessen it about as much, the
-  first is one that brings a job to the node of its fair copy, then one to the node that lacks most of the jobs that it has
-  under fair sharing. Where nodes have the jobs of their virtual ones, they can keep what is promised, and a job that comes
-  later finds the room that its copy has.
+* *rescue*: promises cannot be kept on a node, and a move lessens what is late.
+
+Moves to a node with room alone, and an order of rescues by where fair copies are, changed nothing in simulations
+(``benchmarks/policies.py``).
 
 A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared, which
 :mod:`steepest.policies.steepest.residences` keeps in order.
@@ -17,7 +16,7 @@ A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_T
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -27,30 +26,20 @@ from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.must_run import Promise, must_run
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 
-OVERFULL = 1.05
-"""A node whose jobs can use more than this many times its CPU may give one away for room."""
-
-WAITS_FOR_ROOM = 0.7
 WAITS_FOR_BALANCE = 0.5
 """A job that gets at most this share of what it can use waits."""
-
-WORTH = 0.25
-"""A job must get more by this share of its demand."""
 
 MOST_SOURCES = 16
 MOST_TARGETS = 8
 ALTERNATIVES = 4
 
 SPARE = 0.5
-"""For room or balance only a job moves that could still wait for this share of the time that it needs, the move's included,
+"""For balance only a job moves that could still wait for this share of the time that it needs, the move's included,
 and be in time: jobs that come to its new node later have promises too. In simulations fewer jobs are late by it, and none
 of the gains is less."""
 
 LESS_LATE = 0.05
 """A rescue lessens what is late by at least this share, and by a core-second."""
-
-NEARLY = 0.9
-"""A rescue that lessens what is late by at least this share of what the best one does is as good."""
 
 LEAST_CORES = 0.01
 """Cores for promises, where jobs of unknown size take all of a node."""
@@ -64,18 +53,15 @@ class MoveTerms(NamedTuple):
     Attributes:
         fits: Whether the reservation of a job fits a node.
         takes_s: Seconds that a move of a job from a node to another one takes.
-        copies: The jobs that a node has under fair sharing.
     """
 
     fits: Callable[[str, str], bool]
     takes_s: Callable[[str, str, str], float]
-    copies: Callable[[str], Collection[str]]
 
 
 class Reason(enum.StrEnum):
     """Why a job moves."""
 
-    ROOM = "a job that waits goes where there is room"
     BALANCE = "a job that waits goes where least is left to do"
     RESCUE = "promises cannot be kept on its node"
 
@@ -107,7 +93,6 @@ def choose_moves(
         now_s: Counted time.
     """
     search = _Search(nodes, parameters, terms, now_s)
-    yield from search.room()
     yield from search.balance()
     yield from search.rescue()
 
@@ -120,31 +105,6 @@ class _Search:
         self._parameters = parameters
         self._slot_s = parameters.slot_ms / 1000
         self._sources = nodes.fullest(MOST_SOURCES)
-
-    def room(self) -> Iterator[MoveChoice]:
-        """To nodes with CPU to spare."""
-        for target in self._nodes.roomy(self._parameters.roomy, MOST_TARGETS):
-            found = []
-            for source in self._sources:
-                if source is not target and source.load > OVERFULL * source.cores and len(source.jobs) > 1:
-                    found += [move for job in source.jobs if (move := self._to_room(job, source, target))]
-            yield from self._first(sorted(found, key=_by_gain))
-
-    def _to_room(self, job: Resident, source: Residence, target: Residence) -> MoveChoice | None:
-        cpu = min(job.demand, target.cores - target.load)
-        waits = job.rate <= WAITS_FOR_ROOM * min(job.demand, source.cores)
-        if not waits or cpu < job.rate + WORTH * job.demand or not job.free:
-            return None
-        cost_s = self._terms.takes_s(job.name, source.name, target.name)
-        if not self._may(job, source, cost_s) or not self._can_wait(job, target, cost_s):
-            return None
-        left = job.backlog
-        ahead = sum(other.backlog for other in source.jobs if other is not job and other.index >= job.index)
-        stay_s = max((ahead + left) / source.cores, left / min(job.demand, source.cores))
-        gain_s = stay_s - cost_s - left / cpu
-        if gain_s <= self._parameters.pays / 2 * cost_s:
-            return None
-        return MoveChoice(job, source.name, target.name, Reason.ROOM, gain_s)
 
     def balance(self) -> Iterator[MoveChoice]:
         """From the fullest node to the emptiest."""
@@ -187,20 +147,7 @@ class _Search:
                     gain = late + before[target.name] - without - self._late(target, with_job=job, ready_s=cost_s)
                     if gain > LESS_LATE * late + 1:
                         found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
-            yield from self._first(self._towards_copies(found), is_safe=True)
-
-    def _towards_copies(self, found: Sequence[MoveChoice]) -> list[MoveChoice]:
-        """Those that gain nearly most by how much they make nodes like the virtual ones; then the others by gain."""
-        most = max((move.gain_s for move in found), default=0.0)
-        copies = {move.target: self._terms.copies(move.target) for move in found}
-
-        def distance(move: MoveChoice) -> tuple[bool, bool, int]:
-            there = copies[move.target]
-            if move.gain_s < NEARLY * most:
-                return (True, True, 0)
-            return (False, move.job.name not in there, len(self._nodes[move.target].jobs) - len(there))
-
-        return sorted(found, key=lambda move: (*distance(move), *_by_gain(move)))
+            yield from self._first(sorted(found, key=_by_gain), is_safe=True)
 
     def _may(self, job: Resident, source: Residence, cost_s: float) -> bool:
         if job.left is None:

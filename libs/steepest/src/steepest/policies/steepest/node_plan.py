@@ -19,9 +19,6 @@ LEAST_LIMIT_M = 10
 ENOUGH = 0.05
 """Cores; a job that gets its demand but for this is not limited."""
 
-FULL = 1 - 1e-6
-"""Of a slot, so much is all of it: sums of floats."""
-
 
 class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     """What a plan needs to know of a job. CPU is in cores, work in core-seconds, times in seconds from now.
@@ -35,6 +32,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
         priority: Its urgency: of two jobs, what is to spare goes to the more urgent one.
         fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
         ahead: Work that a job of unknown size has got more than its fair copy, and gives back.
+        ends: Whether it has done its last step, and evaluates, saves or exits.
         young: Whether it just began and its speed or its demand was never measured.
         steady: Whether it must not be limited now, because it is moved.
     """
@@ -48,6 +46,7 @@ class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     fair_rate: float | None = None
     ahead: float = 0.0
+    ends: bool = False
     young: bool = False
     steady: bool = False
 
@@ -84,11 +83,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     A job of unknown size gets its fair part, just that, and comes last for what is to spare: who says more never has less.
 
     A job that is late has ended in the virtual pool, where those of unknown size then have its part too, also new ones of
-    which nothing is known yet. It gets an equal part of the node first, or they would leave it none.
-
-    A job that is due within the slot, and whose work fits into it, gets all that it can use, unless others would be late:
-    plans follow each other faster than slots do, and one that got a part of what is left each time would not come to its
-    end. Where not all promises can be kept, it comes before those that are due later.
+    which nothing is known yet. It gets an equal part of the node first, or they would leave it none. So does one that ends.
 
     What is to spare goes to the most urgent jobs first.
 
@@ -113,7 +108,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         free -= more
 
     unknown = [job for job in jobs if job.left is None]
-    for job in _late_beside_unknown(jobs):
+    for job in _served_first(jobs):
         give(job, cores / len(jobs))
         shares[job.name].must = shares[job.name].rate
     for job in unknown:
@@ -127,13 +122,10 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     first_due = sorted(
         zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
     )
-    is_full = sum(needed.now) >= FULL * free * slot_s
-    for (job, left, due_s), work in first_due:
+    for (job, _, _), work in first_due:
         share = shares[job.name]
         share.must = min(job.demand, share.must + work / slot_s)
-        give(job, job.demand if is_full and _can_end(job, left, due_s, slot_s) else work / slot_s)
-    for (job, left, due_s), _ in first_due:
-        give(job, job.demand if _can_end(job, left, due_s, slot_s) else 0.0)
+        give(job, work / slot_s)
     for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs, -job.index, job.name)):
         give(job, job.demand if job.young else max(0.0, job.needs - shares[job.name].rate))
     for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
@@ -156,16 +148,11 @@ def _promised(
     ]
 
 
-def _can_end(job: JobOnNode, left: float, due_s: float, slot_s: float) -> bool:
-    """Whether it is due within the slot, and its work fits into it."""
-    return due_s <= slot_s and left <= slot_s * job.demand
-
-
-def _late_beside_unknown(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
-    """The jobs that are late, where a job of unknown size is beside them."""
-    if not any(job.left is None for job in jobs):
-        return ()
-    return [job for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= 0]
+def _served_first(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
+    """The jobs that end, and those that are late where a job of unknown size is beside them."""
+    beside_unknown = any(job.left is None for job in jobs)
+    late = [job for job in jobs if beside_unknown and job.left is not None and job.due_s is not None and job.due_s <= 0]
+    return [*late, *(job for job in jobs if job.ends and job not in late)]
 
 
 def _limit(cores: float, jobs: Sequence[JobOnNode], shares: dict[str, JobShare]) -> None:

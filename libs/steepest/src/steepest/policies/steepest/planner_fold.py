@@ -103,7 +103,7 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
         job = view.jobs[name]
         demand = state.usual_demand(job.spec.model)
         fair.start(name, demand, state.now_s)
-        size = state.learned.size(job.spec.model) or state.learned.usual_size()
+        size = state.learned.size(job.spec.model)
         fair.know(name, None if size is None else job.spec.world * size, demand, state.now_s)
 
 

@@ -15,9 +15,6 @@ from steepest.view.nodes import Nodes
 from steepest.view.orders.order import Order
 from steepest.view.state import Node
 
-ROUNDED = 1e-9
-"""Two orders of the same numbers, one of them divided, differ by less than this share."""
-
 
 class Resident(msgspec.Struct, frozen=True, kw_only=True):
     """A job on a node, or on its way there.
@@ -62,11 +59,6 @@ class Residence(msgspec.Struct):
     awaits: bool = False
 
     @property
-    def load(self) -> float:
-        """Cores that its jobs can use."""
-        return sum(min(job.demand, self.cores) for job in self.jobs)
-
-    @property
     def fullness(self) -> float:
         """Seconds in which the node could do all that is left."""
         return sum(job.backlog for job in self.jobs) / self.cores
@@ -101,22 +93,11 @@ class Residences:
         """All by rising seconds of work, then by name."""
         return map(self._all.__getitem__, self._emptiest)
 
-    def roomy(self, share: float, most: int) -> list[Residence]:
-        """Those whose jobs can use less than this share of their cores, by that share, then by name."""
-        found: list[Residence] = []
-        for residence in map(self._all.__getitem__, self._roomiest):
-            if len(found) == most or residence.load > share * residence.cores * (1 + ROUNDED):
-                break
-            if residence.load < share * residence.cores:
-                found.append(residence)
-        return found
-
     def put(self, residence: Residence) -> None:
         """Its jobs are others now, or it opens."""
         name, fullness = residence.name, residence.fullness
         self._fullest.put((-fullness, name))
         self._emptiest.put((fullness, name))
-        self._roomiest.put((residence.load / residence.cores, name))
 
     def note(self, name: str) -> None:
         """A node's residence is another one, or gone."""
@@ -140,8 +121,8 @@ class Residences:
         if is_open and name in self._all:
             self.put(self._all[name])
         elif name in self._fullest:
-            for order in (self._fullest, self._emptiest, self._roomiest):
+            for order in (self._fullest, self._emptiest):
                 order.drop(name)
 
     def _forget(self) -> None:
-        self._fullest, self._emptiest, self._roomiest = Order(), Order(), Order()
+        self._fullest, self._emptiest = Order(), Order()

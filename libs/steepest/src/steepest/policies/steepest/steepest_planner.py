@@ -255,7 +255,7 @@ class SteepestPlanner:
             predicted_ms = view.move_ms(view.jobs[job], source, target) or 0
             return max(predicted_ms, view.parameters.steepest.move_cost_ms) / 1000
 
-        terms = MoveTerms(fits, takes_s, state.fair.jobs_on)
+        terms = MoveTerms(fits, takes_s)
         moves = choose_moves(self._residences, view.parameters.steepest, terms, state.now_s)
         for number, move in enumerate(moves):
             yield from self._move(view, move, received, number)

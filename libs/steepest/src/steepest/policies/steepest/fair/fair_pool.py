@@ -221,11 +221,6 @@ class FairPool(msgspec.Struct):
         """Whether a job's copies train, or have ended."""
         return any(name in self.jobs for name in self.copies_of(job))
 
-    def jobs_on(self, node: str) -> dict[str, None]:
-        """The jobs whose copies train on a node, but for those that are pinned there."""
-        names = self.nodes[node].jobs if node in self.nodes else ()
-        return {copy.gang or name: None for name in names if not (copy := self.jobs[name]).pinned}
-
     def size(self, job: str) -> float | None:
         """Core-seconds of a job, as they are taken now; None: unknown, or its copies do not train yet."""
         sizes = [copy.size for name in self.copies_of(job) if (copy := self.jobs.get(name)) is not None]
