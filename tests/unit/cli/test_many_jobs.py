@@ -104,6 +104,17 @@ def test_of_several_the_others_are_done(holding: Holding) -> None:
     assert held_in(folder) == []
 
 
+def test_of_a_pattern_those_are_left_out_that_do_not_apply(holding: Holding) -> None:
+    """Unless it is none of them."""
+    folder = holding(submitted("a-1"), submitted("a-2"))
+    call(folder, "hold", "a-1")
+    done = call(folder, "release", "a-*")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "a-2" not in done.stdout
+    again = call(folder, "release", "a-*")
+    assert (again.exit_code, again.stderr) == (2, "Error: a-1: nothing holds it\n")
+
+
 def test_a_job_that_cannot_save_is_not_suspended(holding: Holding) -> None:
     """It would lose its work."""
     placed = c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1")

@@ -23,10 +23,10 @@ def change_jobs(
 ) -> None:
     """Append a request for each job that is named; ``wanted`` gives it, or says why there is none.
 
-    Exits with 1 where a job of several is refused.
+    Exits with 1 where a job of several that are named is refused. Of patterns, arrays and queues, those are left out.
 
     Raises:
-        InputError: The one job that is named is refused.
+        InputError: The one job that is named is refused, or all of those that are meant.
     """
     import asyncio
 
@@ -52,11 +52,11 @@ async def _change(
         for job in select(pool, selection):
             change = "it is over" if job.outcome is not None else wanted(pool, job)
             if isinstance(change, str):
-                if selection.single:
-                    raise InputError(f"{job.name}: {change}", code="not-changed")
                 answers.append((job.name, change, False))
                 continue
             await append(log, pool, JobChangeRequested(job=job.name, request=new_request(), **change[1]))
             later = "" if pool.folder.is_up else f" as soon as a system runs on {pool.folder.root}"
             answers.append((job.name, f"{change[0]}{later}", True))
-    return answers
+    if not any(done for *_, done in answers):
+        raise InputError(": ".join(answers[0][:2]), code="not-changed")
+    return [answer for answer in answers if answer[2] or answer[0] in selection.names]
