@@ -16,7 +16,7 @@ from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import StoredPool, look
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.view.state import Hold
+from steepest.events.requests import Hold
 
 
 def call(folder: StateFolder, command: str, *arguments: str) -> Result:

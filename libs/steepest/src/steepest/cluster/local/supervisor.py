@@ -419,7 +419,7 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
     orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     (folder / ".exit.json").write_bytes(b" " * 1024)  # so a full disk does not hide how a job ended
-    pipe, output = _terminal() if order["tty"] else os.pipe()
+    pipe, output = _terminal() if order.get("tty") else os.pipe()
     with contextlib.suppress(OSError):  # a larger one lets a job print in bursts
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
     kept = OutputCapture(folder, pipe)
