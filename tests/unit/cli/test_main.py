@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from tests.harness.child import child
 from tests.harness.system.running_system import STEEPEST
 
-from steepest.cli.main import COMMANDS, OF_THE_LAB, error_line, main
+from steepest.cli.main import COMMANDS, HOMES, OF_THE_LAB, error_line, main
 
 
 def test_help_lists_every_command_without_importing_any() -> None:
@@ -32,9 +32,9 @@ def test_help_lists_every_command_without_importing_any() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_helps_with_examples(name: str) -> None:
     """A command is the function of its name, and its help, or that of its group, shows how it is used."""
-    module = name.replace("-", "_")
+    function = name.replace("-", "_")
     package = "steepest_lab" if name in OF_THE_LAB else "steepest.cli"
-    command = getattr(importlib.import_module(f"{package}.commands.{module}"), module)
+    command = getattr(importlib.import_module(f"{package}.commands.{HOMES.get(name, function)}"), function)
     assert isinstance(command, click.Command)
     calls = [[name, each] for each in command.commands] if isinstance(command, click.Group) else [[name]]
 

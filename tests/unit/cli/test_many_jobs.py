@@ -16,7 +16,7 @@ from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import StoredPool, look
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.view.state import Hold
+from steepest.events.requests import Hold
 
 
 def call(folder: StateFolder, command: str, *arguments: str) -> Result:
@@ -102,6 +102,17 @@ def test_of_several_the_others_are_done(holding: Holding) -> None:
     assert done.stdout.startswith("a is released")
     assert done.stderr == "Error: b: nothing holds it\n"
     assert held_in(folder) == []
+
+
+def test_of_a_pattern_those_are_left_out_that_do_not_apply(holding: Holding) -> None:
+    """Unless it is none of them."""
+    folder = holding(submitted("a-1"), submitted("a-2"))
+    call(folder, "hold", "a-1")
+    done = call(folder, "release", "a-*")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "a-2" not in done.stdout
+    again = call(folder, "release", "a-*")
+    assert (again.exit_code, again.stderr) == (2, "Error: a-1: nothing holds it\n")
 
 
 def test_a_job_that_cannot_save_is_not_suspended(holding: Holding) -> None:

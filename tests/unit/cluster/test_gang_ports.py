@@ -168,3 +168,6 @@ def test_the_variables_of_frameworks() -> None:
         "STEEPEST_WORLD_SIZE": "3",
         "STEEPEST_PEERS": "10.0.0.1:20000,10.0.0.2:20001,10.0.0.2:20002",
     }
+    with_gpus = gang_variables(place, addresses, own_gpus=True)
+    # It sees its own devices alone, as cuda:0 and so on; `set_device(LOCAL_RANK)` must find one of them.
+    assert (with_gpus["LOCAL_RANK"], with_gpus["LOCAL_WORLD_SIZE"], with_gpus["RANK"]) == ("0", "1", "2")

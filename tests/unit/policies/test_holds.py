@@ -18,11 +18,12 @@ from tests.unit.steepest.test_in_a_system import SERVICES
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
+from steepest.events.requests import Hold
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.standing import Waits, standings
 from steepest.replay.replay import Replay
-from steepest.view.state import Hold, Phase
+from steepest.view.state import Phase
 
 
 def spec_of(steps: int, *, fails: bool = False, **fields: object) -> c.JobSpec:

@@ -32,6 +32,6 @@ def connect(where: str | os.PathLike[str] | None = None, *, token: str = "", poo
     Raises:
         InputError: There is no installation there.
     """
-    from steepest.cli.pool.connection import connection  # noqa: PLC0415 - importing the package costs nothing
+    from steepest.cli.pool.connection import Connection  # noqa: PLC0415 - importing the package costs nothing
 
-    return connection(where, token=token, pool=pool)
+    return Connection(where, token, pool)

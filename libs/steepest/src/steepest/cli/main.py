@@ -49,6 +49,9 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each command's short help; it is the function of that name in the module of that name."""
 
+HOMES: Mapping[str, str] = {"release": "hold", "suspend": "hold", "resume": "hold"}
+"""Commands that are in the module of another one."""
+
 OF_THE_LAB = ("demo", "reproduce", "simulate")
 """Commands of the package ``steepest-lab``, which an installation may lack."""
 
@@ -114,24 +117,22 @@ class Commands(click.Group):
 
 
 OTHER_WORDS: Mapping[str, str] = {
-    **dict.fromkeys(("ps", "list", "ls", "status", "squeue", "queue"), "jobs"),
-    **dict.fromkeys(("kill", "rm", "scancel", "delete"), "cancel"),
-    **dict.fromkeys(("run", "sbatch", "srun", "add"), "submit"),
-    **dict.fromkeys(("stop", "shutdown"), "cancel or down"),
-    **dict.fromkeys(("start", "serve"), "up"),
-    **dict.fromkeys(("log", "output", "tail"), "logs"),
-    "sinfo": "nodes",
-    "why": "explain",
+    "jobs": "ps list ls status squeue queue",
+    "cancel": "kill rm scancel delete",
+    "submit": "run sbatch srun add",
+    "cancel or down": "stop",
+    "logs": "log output tail",
 }
 """What other schedulers call these commands."""
 
 
 def _meant(word: str) -> str:
     """The commands that a word which is none may stand for; empty: none is close."""
-    if word in OTHER_WORDS:
-        return OTHER_WORDS[word]
     import difflib
 
+    for command, words in OTHER_WORDS.items():
+        if word in words.split():
+            return command
     return " or ".join(difflib.get_close_matches(word, COMMANDS, n=2, cutoff=0.7))
 
 
@@ -150,13 +151,14 @@ def _one_line(text: str) -> str:
 def _load(name: str) -> click.Command:
     from steepest.cli.quiet import quiet
 
-    module = name.replace("-", "_")
+    function = name.replace("-", "_")
+    module = HOMES.get(name, function)
     if name in OF_THE_LAB:
         from steepest.app.extras import refuse_without
 
         refuse_without(("steepest_lab",), f"`steepest {name}` needs", "install libs/steepest-lab")
     package = "steepest_lab" if name in OF_THE_LAB else "steepest.cli"
-    command: click.Command = getattr(importlib.import_module(f"{package}.commands.{module}"), module)
+    command: click.Command = getattr(importlib.import_module(f"{package}.commands.{module}"), function)
     quiet()
     return command
 

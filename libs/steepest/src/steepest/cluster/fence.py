@@ -85,7 +85,8 @@ def environment(
         gpus: The GPUs that it may use, by their ids; None: its node has none.
     """
     of_gpus = {} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), **_BY_PCI_ADDRESS}
-    of_gang = gang_variables(spec.gang, addresses) if spec.gang and addresses else {}
+    has_gpus = spec.requests.all_gpus_m > 0
+    of_gang = gang_variables(spec.gang, addresses, own_gpus=has_gpus) if spec.gang and addresses else {}
     return {
         **_threads(spec),
         "PYTHONUNBUFFERED": "1",

@@ -33,17 +33,21 @@ class GangAddresses(msgspec.Struct, frozen=True):
         return [f"{host}:{port}" for host, port in zip(self.hosts, self.ports, strict=True)]
 
 
-def gang_variables(place: GangPlace, addresses: GangAddresses) -> dict[str, str]:
-    """The variables of one process of a gang. ``LOCAL_RANK`` counts the gang's processes on the same node."""
+def gang_variables(place: GangPlace, addresses: GangAddresses, *, own_gpus: bool = False) -> dict[str, str]:
+    """The variables of one process of a gang.
+
+    ``LOCAL_RANK`` counts the gang's processes on the same node. With ``own_gpus`` a process sees its own GPUs alone, and
+    counts them from 0. Scripts for torchrun take the GPU of this number, so each process is the only local one.
+    """
     peers = addresses.peers
-    node = place.nodes[place.rank]
+    local = () if own_gpus else tuple(one == place.nodes[place.rank] for one in place.nodes)
     return {
         "MASTER_ADDR": addresses.hosts[0],
         "MASTER_PORT": str(addresses.master_port),
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.world_size),
-        "LOCAL_RANK": str(place.nodes[: place.rank].count(node)),
-        "LOCAL_WORLD_SIZE": str(place.nodes.count(node)),
+        "LOCAL_RANK": str(sum(local[: place.rank])),
+        "LOCAL_WORLD_SIZE": str(max(1, sum(local))),
         "TF_CONFIG": _tf_config(place, peers),
         "STEEPEST_ROLE": place.role,
         "STEEPEST_ROLE_INDEX": str(place.role_index),

@@ -90,6 +90,7 @@ from steepest.events.plans import (
 )
 from steepest.events.requests import (
     Goal,
+    Hold,
     JobCancelRequested,
     JobChangeRequested,
     JobSpec,
@@ -171,6 +172,7 @@ __all__ = [
     "GrowthList",
     "GrowthMeasured",
     "GrowthSeen",
+    "Hold",
     "JobAdmitted",
     "JobCancelRequested",
     "JobChangeRequested",

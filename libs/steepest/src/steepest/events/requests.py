@@ -210,6 +210,14 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(index for index, count in enumerate(self.counts(sizes)) for _ in range(count))
 
 
+class Hold(enum.StrEnum):
+    """Why a job is kept from starting."""
+
+    NONE = ""
+    USER = "user"  # its user holds it; while it runs, it must be suspended
+    OTHERS = "others"  # it waits for the ends of other jobs
+
+
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """A user wants a job to run. The client makes ``request``, so that sending it twice submits once."""
 

@@ -9,7 +9,7 @@ import enum
 
 import msgspec
 
-from steepest.events.cluster import Category, GrowthList, JobSpec, MoveKind, Outcome, Step
+from steepest.events.cluster import Category, GrowthList, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
@@ -20,14 +20,6 @@ STATE_VERSION = 12
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
-
-
-class Hold(enum.StrEnum):
-    """Why a job is kept from starting."""
-
-    NONE = ""
-    USER = "user"  # its user holds it; while it runs: it must be suspended
-    OTHERS = "others"  # it waits for the ends of other jobs
 
 
 class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -173,8 +165,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         forecast: The newest prediction of its run time, if there is any.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
-        cancel_reason: Why, where more is known than that a user asked.
-        hold: What keeps it from starting.
+        cancel_reason: Why, where more is known than that a user asked; ``hold``: what keeps it from starting.
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
         findings: What is wrong with its incarnation, by kind.

@@ -21,22 +21,19 @@ Jobs that run there go on. Those that can save are moved by the policy as before
 """
 
 
-@click.command(epilog=EPILOG)
-@click.argument("node")
-@installation_options
-@json_option
-def drain(node: str, settings: Settings, *, as_json: bool) -> None:
-    """Let no more jobs start on NODE; those that run there go on."""
-    _drain(settings, node, drained=True, as_json=as_json)
+def _command(name: str, says: str, *, drained: bool) -> click.Command:
+    @click.command(name, help=says, epilog=EPILOG)
+    @click.argument("node")
+    @installation_options
+    @json_option
+    def command(node: str, settings: Settings, *, as_json: bool) -> None:
+        _drain(settings, node, drained=drained, as_json=as_json)
+
+    return command
 
 
-@click.command(epilog=EPILOG)
-@click.argument("node")
-@installation_options
-@json_option
-def undrain(node: str, settings: Settings, *, as_json: bool) -> None:
-    """Let jobs start on NODE again."""
-    _drain(settings, node, drained=False, as_json=as_json)
+drain = _command("drain", "Let no more jobs start on NODE; those that run there go on.", drained=True)
+undrain = _command("undrain", "Let jobs start on NODE again.", drained=False)
 
 
 def _drain(settings: Settings, node: str, *, drained: bool, as_json: bool) -> None:

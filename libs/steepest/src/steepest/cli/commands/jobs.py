@@ -83,6 +83,10 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
         _refuse_without_terminal(as_json=as_json)
         _watch(settings, show_all=show_all)
         return
+    if not settings.client.server and settings.folder.kafka_place() is not None:
+        from steepest.cli.pool.remote import by_own_gateway
+
+        settings = by_own_gateway(settings)
     if settings.client.server:
         _of_gateway(settings, show_all=show_all, as_json=as_json)
         return

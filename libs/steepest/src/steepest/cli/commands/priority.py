@@ -37,16 +37,11 @@ def priority(selection: Selection, settings: Settings, *, to: str, as_json: bool
         import msgspec
 
         from steepest.cli.jobs.job_options import checked_spec, urgency
-        from steepest.cli.pool.user_requests import new_request
-        from steepest.events.cluster import JobChangeRequested
         from steepest.policies.submission import with_priority
 
         spec = checked_spec(with_priority(msgspec.structs.replace(job.spec, **urgency(to)), pool.view.parameters))
-        asked = JobChangeRequested(
-            job=job.name, request=new_request(), priority=spec.priority, priority_class=spec.priority_class
-        )
         queue = pool.view.parameters.queueing.policy
         but = "" if queue == "priority" else f", which the queue {queue} does not look at"
-        return f"has the priority {to}{but}", asked
+        return f"has the priority {to}{but}", {"priority": spec.priority, "priority_class": spec.priority_class}
 
     change_jobs(settings, selection, changed, as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.events.cluster import JobSubmitted
+    from steepest.events.received import Received
     from steepest.log.base import Log
     from steepest.view.state import Job
 
@@ -75,15 +76,12 @@ async def _submission(log: Log, pool: StoredPool, job: Job) -> JobSubmitted:
     """The request that a job was submitted by: of a job that is over, the view keeps a part of it."""
     from steepest.cli.pool.follow import first
     from steepest.errors import InputError
-    from steepest.events.cluster import JobSubmitted
 
-    def found(received: object) -> JobSubmitted | None:
-        event = getattr(received, "event", None)
-        return event if isinstance(event, JobSubmitted) and event.request == job.request else None
+    def found(received: Received[Any]) -> JobSubmitted | None:
+        return received.event if getattr(received.event, "request", "") == job.request else None
 
-    event = None
-    if await log.begin(pool.at) <= job.submitted_offset:
-        event = await first(log, {pool.at: job.submitted_offset}, found, 10.0)
+    is_kept = await log.begin(pool.at) <= job.submitted_offset
+    event = await first(log, {pool.at: job.submitted_offset}, found, 10.0) if is_kept else None
     if event is None:
         raise InputError(f"the log no longer has the submission of {job.name}", hint="submit it again")
     return event

@@ -324,16 +324,9 @@ def _after_known(pool: StoredPool, spec: JobSpec) -> JobSpec:
         return spec
     import msgspec
 
-    from steepest.cli.jobs.selection import is_pattern, matching
-    from steepest.errors import InputError
+    from steepest.cli.jobs.selection import Selection, select
 
-    names: dict[str, None] = {}
-    for name in spec.after:
-        found = matching(pool.view.jobs, name) if is_pattern(name) else [pool.job(name)]
-        if not found:
-            raise InputError(f"no job matches {name}", code="no-such-job", hint="see `steepest jobs --all`")
-        names.update(dict.fromkeys(job.name for job in found))
-    return msgspec.structs.replace(spec, after=tuple(names))
+    return msgspec.structs.replace(spec, after=tuple(job.name for job in select(pool, Selection(spec.after))))
 
 
 def _free(pool: StoredPool, others: Sequence[StoredPool], name: str) -> str:

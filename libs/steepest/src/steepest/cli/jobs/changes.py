@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from steepest.cli.printing.output import give, tell
 
@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
     from steepest.cli.jobs.selection import Selection
     from steepest.cli.pool.stored_pool import StoredPool
-    from steepest.events.cluster import JobChangeRequested
     from steepest.view.state import Job
 
-Change = tuple[str, "JobChangeRequested"]
-"""What becomes of a job, as the rest of a sentence about it, and the request."""
+Change = tuple[str, dict[str, Any]]
+"""What becomes of a job, as the rest of a sentence about it, and the fields of ``JobChangeRequested`` that say so."""
 
 
 def change_jobs(
@@ -24,10 +23,10 @@ def change_jobs(
 ) -> None:
     """Append a request for each job that is named; ``wanted`` gives it, or says why there is none.
 
-    Exits with 1 where a job of several is refused.
+    Exits with 1 where a job of several that are named is refused. Of patterns, arrays and queues, those are left out.
 
     Raises:
-        InputError: The one job that is named is refused.
+        InputError: The one job that is named is refused, or all of those that are meant.
     """
     import asyncio
 
@@ -44,27 +43,20 @@ async def _change(
     settings: Settings, selection: Selection, wanted: Callable[[StoredPool, Job], Change | str]
 ) -> list[tuple[str, str, bool]]:
     from steepest.cli.jobs.selection import select
-    from steepest.cli.pool.user_requests import append, asking
+    from steepest.cli.pool.user_requests import append, asking, new_request
     from steepest.errors import InputError
+    from steepest.events.cluster import JobChangeRequested
 
     answers = []
     async with asking(settings) as (log, pool):
         for job in select(pool, selection):
             change = "it is over" if job.outcome is not None else wanted(pool, job)
             if isinstance(change, str):
-                if selection.single:
-                    raise InputError(f"{job.name}: {change}", code="not-changed")
                 answers.append((job.name, change, False))
                 continue
-            await append(log, pool, change[1])
+            await append(log, pool, JobChangeRequested(job=job.name, request=new_request(), **change[1]))
             later = "" if pool.folder.is_up else f" as soon as a system runs on {pool.folder.root}"
             answers.append((job.name, f"{change[0]}{later}", True))
-    return answers
-
-
-def hold(job: Job, *, held: bool) -> JobChangeRequested:
-    """The request that a job is held, or no longer."""
-    from steepest.cli.pool.user_requests import new_request
-    from steepest.events.cluster import JobChangeRequested
-
-    return JobChangeRequested(job=job.name, request=new_request(), held=held)
+    if not any(done for *_, done in answers):
+        raise InputError(": ".join(answers[0][:2]), code="not-changed")
+    return [answer for answer in answers if answer[2] or answer[0] in selection.names]

@@ -17,7 +17,6 @@ import msgspec
 
 from steepest.app.settings.amounts import CPU, GPUS, MEMORY, SPAN, Quantity
 from steepest.app.settings.reading import read_settings
-from steepest.app.settings.tree import Settings
 from steepest.errors import InputError
 
 T = TypeVar("T")
@@ -30,22 +29,16 @@ LOOK_S = 0.5
 _AMOUNTS: dict[str, Quantity] = {"cpu": CPU, "memory": MEMORY, "gpus": GPUS, "deadline": SPAN, "time": SPAN}
 
 
-def connection(where: str | os.PathLike[str] | None = None, *, token: str = "", pool: str | None = None) -> Connection:
-    """See :func:`steepest.connect`."""
-    address = str(where) if where is not None and str(where).startswith(("http://", "https://", "kube:")) else None
-    given = {"state_dir": where if address is None else None, "pool": pool, "client.server": address}
-    settings = read_settings({**given, "client.token": token or None})
-    if not settings.client.server:
-        settings.folder.read()
-    return Connection(settings)
-
-
 class Connection:
     """An installation: a state folder of this machine, or a gateway."""
 
-    def __init__(self, settings: Settings) -> None:
-        """Nothing is opened yet."""
-        self._settings = settings
+    def __init__(self, where: str | os.PathLike[str] | None, token: str, pool: str | None) -> None:
+        """See :func:`steepest.connect`; nothing is opened yet."""
+        is_address = where is not None and str(where).startswith(("http://", "https://", "kube:"))
+        place = {"client.server" if is_address else "state_dir": where}
+        self._settings = read_settings({**place, "pool": pool, "client.token": token or None})
+        if not self._settings.client.server:
+            self._settings.folder.read()
 
     def submit(self, command: Sequence[str], *, name: str | None = None, **options: Any) -> str:
         """Submit a job.
@@ -99,17 +92,6 @@ class Connection:
             rows = msgspec.to_builtins(rows_of(pool, list(pool.view.jobs), progress))
         return rows
 
-    def job(self, name: str) -> Row:
-        """One job's row.
-
-        Raises:
-            InputError: There is none of that name.
-        """
-        for row in self.jobs():
-            if row["job"] == name:
-                return row
-        raise InputError(f"there is no job {name!r}", code="no-such-job", hint="see jobs()")
-
     def wait(self, name: str, *, timeout_s: float | None = None) -> Row:
         """Wait until a job is over, and return its row; ``outcome`` is ``finished``, ``failed`` or ``cancelled``.
 
@@ -117,12 +99,16 @@ class Connection:
             InputError: There is no such job.
             TimeoutError: It is not over in time.
         """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        while (row := self.job(name))["outcome"] is None:
-            if end is not None and time.monotonic() >= end:
+        began = time.monotonic()
+        while True:
+            row = next((row for row in self.jobs() if row["job"] == name), None)
+            if row is None:
+                raise InputError(f"there is no job {name!r}", code="no-such-job", hint="see jobs()")
+            if row["outcome"] is not None:
+                return row
+            if timeout_s is not None and time.monotonic() - began >= timeout_s:
                 raise TimeoutError(f"{name} is not over after {timeout_s:g} s: it is {row['phase']}")
             time.sleep(LOOK_S)
-        return row
 
     def cancel(self, *names: str) -> None:
         """Stop jobs for good; names or patterns.

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from steepest.app.extras import refuse_without
-from steepest.app.settings.remote import KUBE
+from steepest.app.settings.remote import KUBE, ClientSettings
 from steepest.app.settings.tree import Settings
+from steepest.errors import SteepestError
 
 if TYPE_CHECKING:
     from steepest.client.synchronous import Client
@@ -39,6 +40,20 @@ def client_of(settings: Settings) -> Client:
 
     server = settings.client.server.rstrip("/")
     return Client(server, settings.client.token or _own_token(settings.folder.gateway, server))
+
+
+def by_own_gateway(settings: Settings) -> Settings:
+    """Where the log is on Kafka, and the folder's own gateway answers: settings that ask it. It has read the log already."""
+    if settings.client.server or settings.folder.kafka_place() is None:
+        return settings
+    try:
+        found = msgspec.json.decode(settings.folder.gateway.read_bytes(), type=_Remembered)
+        asked = msgspec.structs.replace(settings, client=ClientSettings(server=found.address, token=found.token))
+        with client_of(asked) as gateway:
+            gateway.pools()
+    except (OSError, msgspec.DecodeError, ImportError, SteepestError):
+        return settings
+    return asked
 
 
 def refuse_without_client(settings: Settings) -> None:

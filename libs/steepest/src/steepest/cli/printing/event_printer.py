@@ -27,6 +27,8 @@ NEWS: dict[type, str] = {
     c.JobSubmitted: "",
     c.JobRejected: "red",
     c.JobCancelRequested: "",
+    c.JobChangeRequested: "",
+    c.NodeDrainRequested: "",
     c.JobPlaced: "green",
     c.CategoryChanged: "cyan",
     c.GoalReached: "green",
@@ -41,14 +43,13 @@ NEWS: dict[type, str] = {
     c.JobSuspended: "yellow",
     c.TransitionFinished: "yellow",
     c.TransitionFailed: "red",
-    c.LimitsApplied: "",
     c.LimitsRefused: "red",
     c.StepFailed: "red",
     c.PlanAbandoned: "red",
     c.RetryPlanned: "yellow",
     c.JobEnded: "bold",
 }
-"""The events that are printed, and their colours; the steps in between are in ``steepest events``."""
+"""The events that are printed, and their colours; steps in between, and limits, which change often, are in ``events``."""
 
 OUTCOMES = {c.Outcome.FINISHED: "green", c.Outcome.FAILED: "red", c.Outcome.CANCELLED: "yellow"}
 

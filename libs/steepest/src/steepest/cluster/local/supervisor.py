@@ -8,8 +8,7 @@ that it starts fast and stays small.
 * The job waits on a pipe until ``start.json`` is written. So a job that ran even one instruction is recorded, and a
   supervisor that dies before that leaves nothing running.
 * The job inherits the locked ``job.lock``, so that a reader can distinguish a dead job from one that lost its supervisor.
-* ``exit.json`` is written after the last descendant is dead. Its ``place`` is there where the supervisor got a SIGTERM too:
-  then the machine is being shut down.
+* ``exit.json`` is written after the last descendant is dead; with ``place`` where a SIGTERM came too, as in a shutdown.
 * The job's output comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints endlessly is
   slowed down and does not fill the disk, and a job continues when the disk is full.
 * Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
@@ -40,7 +39,8 @@ SHUTDOWN_HEARD_S = 0.5  # a shutdown sends all processes a SIGTERM, and the job 
 SHUT_DOWN = "its supervisor was asked to end, as when the machine shuts down"
 KILLED = "it did not leave within its grace and was killed"
 OUTPUT_BYTES_MOST = 64 << 20  # of each of two files
-OUTPUT_BYTES_S, OUTPUT_BURST_BYTES = 2 << 20, 16 << 20  # far more than useful; a job that prints faster blocks
+OUTPUT_BYTES_S = 2 << 20  # far more than useful output; a job that prints faster blocks
+OUTPUT_BURST_BYTES = 16 << 20
 NO_EXEC_STATUS = 127  # as a shell reports a program that cannot be run
 NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.E2BIG, errno.ELOOP)
 _CHUNK_BYTES = 1 << 16
@@ -419,7 +419,7 @@ def supervise(folder: Path, order: dict[str, Any]) -> None:
     orders = os.open(folder / "orders", os.O_RDWR | os.O_NONBLOCK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     (folder / ".exit.json").write_bytes(b" " * 1024)  # so a full disk does not hide how a job ended
-    pipe, output = _terminal() if order["tty"] else os.pipe()
+    pipe, output = _terminal() if order.get("tty") else os.pipe()
     with contextlib.suppress(OSError):  # a larger one lets a job print in bursts
         fcntl.fcntl(pipe, _F_SETPIPE_SZ, _PIPE_BYTES)
     kept = OutputCapture(folder, pipe)

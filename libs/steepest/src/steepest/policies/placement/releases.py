@@ -11,10 +11,11 @@ from collections.abc import Container, Iterator
 
 from steepest.describe.units import span
 from steepest.events import cluster as c
+from steepest.events.requests import Hold
 from steepest.policies.placement.preemption import suspension
 from steepest.view.cluster_view import ClusterView
 from steepest.view.orders.holds import overdue_ms
-from steepest.view.state import Hold, Job, Phase
+from steepest.view.state import Job, Phase
 from steepest.view.validity import void_transition
 
 Request = c.JobCancelRequested | c.JobChangeRequested

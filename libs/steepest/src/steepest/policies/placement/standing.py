@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from steepest.events.common import NodeRule, Resources
+from steepest.events.requests import Hold
 from steepest.policies.placement.gangs import choose, fewest
 from steepest.policies.placement.room import has_room, would_have_room
 from steepest.policies.placement.slots import Slots, fitting
@@ -22,7 +23,7 @@ from steepest.view.nodes import format_resources
 from steepest.view.places.node_rules import is_allowed, why_not_allowed
 from steepest.view.places.queue_limits import Excess, excess
 from steepest.view.progress import time_left
-from steepest.view.state import Hold, Job, Phase
+from steepest.view.state import Job, Phase
 
 ONCE_RAISED = "; it starts only once that limit is raised"
 

@@ -13,6 +13,7 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_CHOSEN, SILENCE_IS_UNKNOWN
+from steepest.events.requests import Hold
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds.handlers import Handlers
@@ -20,7 +21,7 @@ from steepest.view.orders.holds import hold_of
 from steepest.view.places import gangs
 from steepest.view.plans import Doom
 from steepest.view.projection import Projection
-from steepest.view.state import CLEARING, Hold, Job, Phase, PlanKind
+from steepest.view.state import CLEARING, Job, Phase, PlanKind
 
 
 def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any]) -> bool:

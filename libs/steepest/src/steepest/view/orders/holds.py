@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from steepest.events.requests import JobSpec
-from steepest.view.state import Hold, Job, Phase
+from steepest.events.requests import Hold, JobSpec
+from steepest.view.state import Job, Phase
 
 
 class ArrayJobs(msgspec.Struct):

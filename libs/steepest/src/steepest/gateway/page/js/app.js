@@ -179,11 +179,11 @@ function badge(id, state) {
 }
 
 function Status({ link, state, recording, past }) {
-  const words = past ? "the past" : recording ? "a recording" : link !== "live" ? "no connection" : state.up ? "live" : "no system runs";
+  const words = past ? "the past" : recording ? "a recording" : link !== "live" ? "no connection" : !state.totals ? "connecting …" : state.up ? "live" : "no system runs";
   const kind = words === "live" ? "PC" : words === "no connection" ? "bad" : "WC";
   const totals = state.totals;
   return html`<p class="link" role="status"><span class="dot ${kind}" aria-hidden="true"></span>${words}
-    ${totals ? html`<span class="small"> ${totals.running} running, ${totals.waiting} waiting, ${totals.ended} over, ${totals.moves} moves</span>` : ""}</p>`;
+    ${totals ? html`<span class="small"> ${totals.running} running, ${totals.waiting} waiting, ${totals.ended} over, ${totals.moves} move${totals.moves === 1 ? "" : "s"}</span>` : ""}</p>`;
 }
 
 function Help({ close }) {
