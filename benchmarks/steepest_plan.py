@@ -36,7 +36,7 @@ def jobs_of(count: int, rng: random.Random) -> list[JobOnNode]:
             due_s=None if number % UNKNOWN == 0 else rng.uniform(-5, 600) * count / CORES,
             index=rng.random(),
             fair_rate=CORES / count if number % UNKNOWN == 0 else None,
-            owed=((rng.uniform(1, 50), 60.0), (rng.uniform(1, 50), 120.0)) if number % UNKNOWN == 0 else (),
+            ahead=rng.uniform(0, 50) if number % UNKNOWN == 0 else 0.0,
         )
         for number in range(count)
     ]

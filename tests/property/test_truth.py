@@ -26,6 +26,6 @@ def test_no_deviation_gains_on_average_or_makes_others_late(usable: float, other
     rows = [measure(seed, 1, usable, others, "equal", deviations=deviations) for seed in SEEDS]
     for deviation in deviations:
         gains = [row[deviation][0] for row in rows]
-        assert fmean(gains) + half_width(gains) >= 0, deviation
+        assert fmean(gains) + (half_width(gains) or 0.0) >= 0, deviation
         assert fmean(row[deviation][1] - row["truth"][1] for row in rows) <= LATE, deviation
     assert fmean(row["truth"][0] for row in rows) < 0

@@ -14,7 +14,8 @@ from steepest.training_logs import LogReader, LossRecord
 
 from .test_formats import unescape
 
-Truth = tuple[float, int | None, int | None, float | None, int | None]
+Truth = tuple[float, int | None, int | None, float | None, float | None]
+"""Value, step, total, epoch and epochs."""
 
 _TRUTH = re.compile(r"\S+ (\S+)(?: step (\d+))?(?: of (\d+))?(?: epoch (\S+))?(?: in (\d+))?")
 
@@ -33,8 +34,9 @@ def load(text: str, marks: str) -> list[tuple[str, list[str], list[tuple[int, Tr
                 found = _TRUTH.fullmatch(line[2:])
                 assert found is not None, line
                 value, step, total, epoch, epochs = found.groups()
-                place = (*(int(one) if one else None for one in (step, total)), float(epoch) if epoch else None)
-                truth.append((len(lines), (float(value), *place, int(epochs) if epochs else None)))
+                whole = [int(one) if one else None for one in (step, total, epochs)]
+                place = (float(value), whole[0], whole[1], float(epoch) if epoch else None, whole[2])
+                truth.append((len(lines), place))
         logs.append((head[2:], lines, truth))
     return logs
 

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from steepest.cli.printing.output import give_raw
+from steepest.cli.printing.output import give_raw, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -116,7 +116,7 @@ def _is_pipe(file: IO[bytes]) -> bool:
 
 def _say(record: LossRecord) -> None:
     epoch = "" if record.epoch is None else f" epoch {record.epoch:g}"
-    click.echo(f"step {record.step}{epoch} {record.metric} {record.value:g} {record.split}")
+    tell(f"step {record.step}{epoch} {record.metric} {record.value:g} {record.split}")
 
 
 def _print(batches: Iterable[list[LossRecord]]) -> None:
