@@ -67,7 +67,7 @@ def test_each_line_of_a_slow_job_has_its_place(lines: list[str], truth: list[tup
     assert places(found + reader.close()) == truth
 
 
-UNCLEAR = ("a step in brackets", "two ranks", "a container's prefix")
+UNCLEAR = ("a step in brackets", "an epoch in a bracket", "two ranks", "a container's prefix")
 """A bracket behind a bracket is a step only once a second line shows that it rises; others have prefixes of their own."""
 
 

@@ -264,9 +264,6 @@ class Stream:
         if not one.shape and len(places) > 1 and places[0].total is not None and places[0].kind in _STEPS:
             one.progress = [places[0]]  # a block's first line is its header
         at = position_of(one, self.state.run, process.progression)
-        head = process.head
-        if not one.shape and head is not None and head.total is not None and head.step is not None and not head.names:
-            at = Position(at.step if at.step == head.step else None)  # a block below ``Learning iteration 3/50``
         has_place = at.step is not None or at.order is not None
         end_phase(process, one, metrics, at, has_place=has_place)
         default: Split = one.split or ("eval" if process.phase == "eval" else "train")
