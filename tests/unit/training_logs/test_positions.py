@@ -14,7 +14,7 @@ from steepest.training_logs import LogReader, LossRecord
 
 from .test_formats import unescape
 
-Truth = tuple[float, int | None, int | None, float | None, int | None]
+Truth = tuple[float | None, ...]
 
 _TRUTH = re.compile(r"\S+ (\S+)(?: step (\d+))?(?: of (\d+))?(?: epoch (\S+))?(?: in (\d+))?")
 
