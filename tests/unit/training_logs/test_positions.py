@@ -14,8 +14,7 @@ from steepest.training_logs import LogReader, LossRecord
 
 from .test_formats import unescape
 
-Truth = tuple[float, int | None, int | None, float | None, float | None]
-"""Value, step, total, epoch and epochs."""
+Truth = tuple[float | None, ...]
 
 _TRUTH = re.compile(r"\S+ (\S+)(?: step (\d+))?(?: of (\d+))?(?: epoch (\S+))?(?: in (\d+))?")
 
@@ -34,9 +33,8 @@ def load(text: str, marks: str) -> list[tuple[str, list[str], list[tuple[int, Tr
                 found = _TRUTH.fullmatch(line[2:])
                 assert found is not None, line
                 value, step, total, epoch, epochs = found.groups()
-                whole = [int(one) if one else None for one in (step, total, epochs)]
-                place = (float(value), whole[0], whole[1], float(epoch) if epoch else None, whole[2])
-                truth.append((len(lines), place))
+                place = (*(int(one) if one else None for one in (step, total)), float(epoch) if epoch else None)
+                truth.append((len(lines), (float(value), *place, int(epochs) if epochs else None)))
         logs.append((head[2:], lines, truth))
     return logs
 
@@ -69,7 +67,7 @@ def test_each_line_of_a_slow_job_has_its_place(lines: list[str], truth: list[tup
     assert places(found + reader.close()) == truth
 
 
-UNCLEAR = ("a step in brackets", "two ranks", "a container's prefix")
+UNCLEAR = ("a step in brackets", "an epoch in a bracket", "two ranks", "a container's prefix")
 """A bracket behind a bracket is a step only once a second line shows that it rises; others have prefixes of their own."""
 
 

@@ -3,6 +3,7 @@
 It owns the structures that are saved and restored. It must never decide anything.
 """
 
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -141,3 +142,13 @@ def note_step(noted: tuple[list[int], list[int], str], step: int) -> bool:
 def place_mark(progress: Iterable[tuple[str, int]]) -> str:
     """The place of a bar, for comparison."""
     return " ".join(f"{key}={value}" for key, value in progress)
+
+
+def mark(one: Statement) -> str:
+    """The place of a bar's statement, likewise."""
+    return place_mark((number.key, number.value) for number in one.progress)
+
+
+def by_number(name: str) -> list[tuple[int, str]]:
+    """Orders names of processes with the numbers in them as numbers."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d{1,15})", name)]

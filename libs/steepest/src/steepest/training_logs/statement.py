@@ -103,12 +103,21 @@ class Statement(msgspec.Struct, gc=False):
         """Its progress numbers without lengths of the run."""
         return [one for one in self.progress if one.kind not in LENGTHS]
 
+    def values(self) -> list[str]:
+        """Its readings as printed."""
+        return [metric.text for metric in self.metrics if metric.kind in ("loss", "quality")]
+
     def has(self, *kinds: str) -> bool:
         """Whether it has a progress number of one of these kinds."""
         for one in self.progress:  # noqa: SIM110 - likewise
             if one.kind in kinds:
                 return True
         return False
+
+
+def evaluated(number: ProgressNumber) -> ProgressNumber:
+    """A progress number of an evaluation, whose total says nothing about training."""
+    return msgspec.structs.replace(number, total=None) if number.kind == "epoch" else number
 
 
 def metric_of(role: NameRole, text: str, spread: str | None, line: int, end: int) -> NamedNumber:

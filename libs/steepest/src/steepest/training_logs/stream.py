@@ -16,14 +16,15 @@ from steepest.training_logs.memory import (
     Process,
     ReadAt,
     StreamState,
+    by_number,
+    mark,
     note_step,
-    place_mark,
 )
 from steepest.training_logs.phases import end_phase, label
 from steepest.training_logs.place import position_of
 from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.selection import Reported, summed, with_objective, without_parts
-from steepest.training_logs.statement import NamedNumber, ProgressNumber, Statement
+from steepest.training_logs.statement import NamedNumber, Statement, evaluated
 from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain
 
 GENERAL = "general"
@@ -37,6 +38,7 @@ _FEW = 2
 
 
 _TRAIN = re.compile(r"^train(?:ing)?[_ ]")
+_LENGTHS = ("epoch", "total", "epochs")
 _STEPS = ("stated", "step", "iter", "global", "lead")
 
 
@@ -92,7 +94,7 @@ class Stream:
                 self.state.placed[metric.name] = self.state.placed.get(metric.name, 0) + (1 if has_place else -1)
             for metric in one.metrics if one.source is not None else ():
                 lead = self.state.leads.setdefault(metric.name, one.source or "")
-                self.state.leads[metric.name] = min(lead, one.source or "", key=_by_number)
+                self.state.leads[metric.name] = min(lead, one.source or "", key=by_number)
         for source, one in queue:
             self.outcome = None
             self._process(self._processes[source], one)
@@ -176,14 +178,8 @@ class Stream:
             self._take_head(process, one)
         process.progression.evaluates = process.progression.evaluates and process.phase == "eval"
         run, headed = self.state.run, process.progression.headed
-        now = (
-            *msgspec.structs.astuple(run),
-            self.state.settled,
-            self.state.estimates,
-            process.head is None,
-            process.loose,
-            headed,
-        )
+        flags = (self.state.settled, self.state.estimates, process.head is None, process.loose, headed)
+        now = (*msgspec.structs.astuple(run), *flags)
         if now != self._before:
             self._before, self.version = now, self.version + 1
         if self.outcome is not None:
@@ -202,10 +198,10 @@ class Stream:
         if not readable:
             return
         one.turn = process.progression.turns
-        pending, place, values = process.pending, _mark(one), _values(one)
+        pending, place, values = process.pending, mark(one), one.values()
         is_trained = one.split != "eval"
-        if pending is not None and pending.turn == one.turn and _mark(pending) == place and pending.split == one.split:
-            before = _values(pending)
+        if pending is not None and pending.turn == one.turn and mark(pending) == place and pending.split == one.split:
+            before = pending.values()
             process.redrawn += before != values and before == (process.flushed or [""])[: len(before)]
             process.repainted = process.repainted or (before != values and is_trained)
             process.pending, process.drawn = one, process.drawn + 1
@@ -224,10 +220,10 @@ class Stream:
         one, process.pending = process.pending, None
         if one is None:
             return
-        if process.drawn == 1 and process.redrawn and _values(one) == process.flushed:
+        if process.drawn == 1 and process.redrawn and one.values() == process.flushed:
             return
-        process.flushed = _values(one)
-        process.shown = [_mark(one), *process.flushed] if one.split != "eval" else process.shown
+        process.flushed = one.values()
+        process.shown = [mark(one), *process.flushed] if one.split != "eval" else process.shown
         self._read(process, one)
 
     # Heads.
@@ -259,14 +255,11 @@ class Stream:
         label(process, one, metrics, self.state.run.per_epoch)
         splits = {metric.split for metric in metrics}
         if (one.split == "eval" or splits == {"eval"}) and "train" not in splits:
-            one.progress = [_evaluated(number) for number in one.progress if number.kind in (*_STEPS, *_LENGTHS)]
+            one.progress = [evaluated(number) for number in one.progress if number.kind in (*_STEPS, *_LENGTHS)]
         places = one.places()
         if not one.shape and len(places) > 1 and places[0].total is not None and places[0].kind in _STEPS:
             one.progress = [places[0]]  # a block's first line is its header
         at = position_of(one, self.state.run, process.progression)
-        head = process.head
-        if not one.shape and head is not None and head.total is not None and head.step is not None and not head.names:
-            at = Position(at.step if at.step == head.step else None)  # a block below ``Learning iteration 3/50``
         has_place = at.step is not None or at.order is not None
         end_phase(process, one, metrics, at, has_place=has_place)
         default: Split = one.split or ("eval" if process.phase == "eval" else "train")
@@ -454,24 +447,3 @@ class Stream:
             at = Position(step, order, order is not None and at.coarse, epoch, at_ms=at.at_ms)
             return at, "display" if trained and one.is_bar else "step"
         return at, "display" if trained else "step"
-
-
-_LENGTHS = ("epoch", "total", "epochs")
-
-
-def _evaluated(number: ProgressNumber) -> ProgressNumber:
-    """A progress number of an evaluation, whose total says nothing about training."""
-    return msgspec.structs.replace(number, total=None) if number.kind == "epoch" else number
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """Orders names of processes with the numbers in them as numbers."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d{1,15})", name)]
-
-
-def _mark(one: Statement) -> str:
-    return place_mark((number.key, number.value) for number in one.progress)
-
-
-def _values(one: Statement) -> list[str]:
-    return [metric.text for metric in one.metrics if metric.kind in ("loss", "quality")]

@@ -32,6 +32,7 @@ _HEADER_WORDS = word_set(
     "start starting begin running now run the on at results result phase error set epoch step iteration of data"
     " performance mode loss metrics"
 )
+_COUNTERS = (["i"], ["t"], ["k"])
 _COPULAS = frozenset(["is", "was", "of", "value", "equals", "at"])
 _PREPOSITIONS = frozenset(["at", "after", "in", "for", "on"])
 _COUNTED = ("last", "past", "previous", "first", "every", "over", "per")
@@ -275,6 +276,9 @@ class _Planner:
 
     def take_named(self, number: int, one: Field) -> None:
         words = one.words
+        if words in _COUNTERS and one.pair == "=" and not (self.keyed or one.total or one.unit):
+            self.add("lead", f"lead:{words[0]}", one)
+            return
         if all(word.lower() in _COPULAS for word in words):
             words = next((other.words for other in reversed(self.fields[:number]) if other.words), words)
             words = words[: _named_before(words)] or [

@@ -89,6 +89,9 @@ _NO_PROGRESS = word_set(
     " checkpoint checkpoints loading loaded resume resuming resumed restored wrote writing"
 )
 _FILLERS = word_set("completed complete number no idx index is was are at of value the num nr to equals")
+_AT = word_set("at after in for")
+"""Between a loss and the place of it: ``loss at epoch 3``."""
+
 _PLAIN = word_set("batch step the current reduced iter this a")
 _WHOLES = word_set("total tot overall lm")
 _SETS = word_set("set split data")
@@ -205,7 +208,7 @@ def _progress(
         return NameRole("episode", name, split, words=words)
     if last not in EPOCH | STEP | ITERATION | BATCH | ROUND or "/sec" in phrase:
         return None
-    if known & LOSSES and (last in EPOCH or (last in STEP and "_" in phrase)):
+    if known & LOSSES and not known & _AT and (last in EPOCH or (last in STEP and "_" in phrase)):
         return NameRole("loss", name, split, whole=True, mean=last in EPOCH, words=words)  # train_loss_epoch
     return NameRole(_progress_kind(words, last, known), name, split, words=words)
 
