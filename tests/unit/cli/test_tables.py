@@ -66,7 +66,7 @@ def test_a_job_is_a_line_of_any_terminal(width: int) -> None:
     assert all("4500/10000" in line and "12.3%" in line for line in lines)
     assert "reason" not in head
     assert ("what" in head) is (width == 200)
-    assert ("very-long-name-2" in lines[2]) is (width >= 120)
+    assert ("very-long-name-2" in lines[2]) is (width >= 80)
 
 
 @given(st.lists(st.lists(st.text(max_size=60), min_size=4, max_size=4), min_size=1, max_size=4), st.integers(40, 200))
@@ -78,3 +78,17 @@ def test_columns_fit(rows: list[list[str]], width: int) -> None:
     fixed = shown.get("#number", 0) + 2 * GAP + LEAST
     assert fixed > width or sum(shown.values()) + GAP * (len(shown) - 1) <= max(width, fixed)
     assert set(shown) <= set(columns)
+
+
+def test_a_name_that_is_too_long_keeps_both_ends() -> None:
+    """Names that begin alike differ at their ends; what is narrow enough stays as it is."""
+    rows = [[f"nightly-experiment-with-rate-{n}", "running", "1"] for n in (1, 2)] + [["short", "running", "1"]]
+    written = io.StringIO()
+    console(file=written, width=30).print(drawn(("job", "phase", "#step"), rows, ("phase",), 30))
+    lines = written.getvalue().splitlines()
+
+    assert lines[1] != lines[2]
+    assert lines[1].startswith("nightly-")
+    assert "…" in lines[1]
+    assert lines[1].split()[0].endswith("-1")
+    assert lines[3].split()[0] == "short"

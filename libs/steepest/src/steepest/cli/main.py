@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each command's short help; it is the function of that name in the module of that name."""
 
-HOMES: Mapping[str, str] = {"release": "hold", "suspend": "hold", "resume": "hold"}
+HOMES: Mapping[str, str] = dict.fromkeys(("release", "suspend", "resume", "priority"), "hold")
 """Commands that are in the module of another one."""
 
 OF_THE_LAB = ("demo", "reproduce", "simulate")

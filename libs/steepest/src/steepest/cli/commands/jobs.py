@@ -57,7 +57,19 @@ COLUMNS = (
     "what",
     "reason",
 )
-GIVING_WAY = ("what", "#between", "#due", "#waited", "#queue", "#retries", "#moves", "#limit", "reason", "#left")
+GIVING_WAY = (
+    "what",
+    "#between",
+    "#due",
+    "#waited",
+    "#queue",
+    "#retries",
+    "#moves",
+    "#limit",
+    "#running",
+    "reason",
+    "#left",
+)
 """The columns that a narrow terminal shortens, the least important first."""
 
 KILLED = ("it was killed by signal 9", "it exited with status 137")

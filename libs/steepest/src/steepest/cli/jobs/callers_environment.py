@@ -6,6 +6,7 @@ It owns which variables are the caller's business. It must never show a value: i
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,20 +16,9 @@ OF_THE_SHELL = ("PWD", "OLDPWD", "SHLVL", "_", "TERM", "COLUMNS", "LINES", "SHEL
 OF_THE_SESSION = ("STEEPEST_", "SSH_", "XDG_", "DBUS_", "LESS", "LS_COLORS", "BASH_FUNC_", "TERM_", "TMUX", "STY")
 """Beginnings of names that say where one types, and nothing of how one trains."""
 
-OF_TRAININGS = (
-    *(
-        "PATH",
-        "PYTHON",
-        "LD_LIBRARY_PATH",
-        "VIRTUAL_ENV",
-        "CONDA_",
-        "CUDA_",
-        "NCCL_",
-        "HF_",
-        "HUGGING",
-        "TRANSFORMERS_",
-    ),
-    *("WANDB_", "MLFLOW_", "TORCH_", "KERAS_", "TF_", "JAX_", "XLA_", "OMP_", "MKL_", "OPENBLAS_"),
+OF_TRAININGS = re.compile(
+    "PATH|PYTHON|LD_LIBRARY_PATH|VIRTUAL_ENV|CONDA_|CUDA_|NCCL_|HF_|HUGGING|TRANSFORMERS_|WANDB_|MLFLOW_|TORCH_|KERAS_|TF_"
+    "|JAX_|XLA_|OMP_|MKL_|OPENBLAS_"
 )
 """Beginnings of names whose values trainings depend on."""
 
@@ -55,7 +45,7 @@ def differing_names(folder: StateFolder, own: Mapping[str, str]) -> str:
     names = [
         name
         for name, value in os.environ.items()
-        if name.startswith(OF_TRAININGS) and name not in own and there.get(name) != value
+        if OF_TRAININGS.match(name) and name not in own and there.get(name) != value
     ]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return f"{', '.join(sorted(names)[:SHOWN])}{more}"

@@ -98,6 +98,14 @@ def drawn(
             width=letters if giving_way else None,
         )
     for row in rows:
-        cells = [cell for name, cell in zip(columns, row, strict=True) if name in shown]
-        table.add_row(*map(_styled, cells))
+        cells = [_styled(cell) for name, cell in zip(columns, row, strict=True) if name in shown]
+        if giving_way and columns[0] in shown:
+            cells[0].plain = _without_middle(cells[0].plain, shown[columns[0]])
+        table.add_row(*cells)
     return table
+
+
+def _without_middle(text: str, width: int) -> str:
+    """A name that is too long, without its middle: names that begin alike differ at their ends."""
+    kept = width - 1
+    return text if len(text) <= width else f"{text[: kept - kept // 2]}…{text[len(text) - kept // 2 :]}"
