@@ -23,7 +23,6 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, QueueParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, READS
 from steepest.events.requests import Role
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.dragon.gang_scheduler import CHANGES, GangScheduler
@@ -83,7 +82,7 @@ class GangPool(DeciderDriver):
         super().__init__(timed)
         self.rng = random.Random(1)  # noqa: S311 - no secret
         self.number = 0
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(parameters=parameters))
         self.feed(*(c.NodeJoined(node=f"n{number:04}", capacity=NODE) for number in range(nodes)))
         while len(self.view.jobs.queue) < gangs:
             self.submit(1)

@@ -31,7 +31,6 @@ from steepest.app.state_folder import Installation, NodeSpec, PoolSpec
 from steepest.events.cluster import LogOpened, PoolConfigured
 from steepest.events.common import Resources
 from steepest.events.received import ID, DecisionId
-from steepest.events.registry import FLAGS, READS
 from steepest.log.base import Log, NewRecord, Record
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.policies.placement.placer import Placer
@@ -72,7 +71,7 @@ class PoolBench(Bench):
 
     def first(self, pool: str) -> list[NewRecord]:
         """A pool's parameters and nodes."""
-        configured = PoolConfigured(reads=READS, flags=tuple(FLAGS))
+        configured = PoolConfigured()
         nodes = [joined(f"{pool}-{number}", 100_000_000) for number in range(NODES)]
         return [self._record(pool, event) for event in (configured, *nodes)]
 

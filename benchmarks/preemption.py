@@ -21,7 +21,6 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, QueueParameters
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.division import Victim, Wanted, best_block, gain_ms, room_in_ms
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.queueing.wish import Wish
@@ -125,7 +124,7 @@ def pool_of(running: int, waiting: int, per_node: int = 8) -> FoldedPool:
         queueing=QueueParameters(policy="predicted"),
         preemption=PreemptionLimits(min_run_ms=0),
     )
-    pool.feed(c.PoolConfigured(reads=READS, flags=(GANGS_RUN,), parameters=parameters))
+    pool.feed(c.PoolConfigured(parameters=parameters))
     nodes = -(-running // per_node)
     pool.feed(*(joined(f"n{node}", 96_000, 524_288, per_node) for node in range(nodes)))
     for number in range(running):

@@ -17,7 +17,6 @@ from steepest.cli.main import COMMANDS
 from steepest.clock import SystemClock
 from steepest.events.cluster import PoolConfigured
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, READS
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -34,7 +33,7 @@ def prepared(root: Path) -> Path:
     async def begin() -> None:
         log = FileLog(folder.log, installation.layout.partitions())
         await open_partitions(log, installation.layout, SystemClock())
-        configured = PoolConfigured(reads=READS, flags=tuple(FLAGS))
+        configured = PoolConfigured()
         await log.append([new_record(installation.layout.of_pool("default"), "default", configured, 0)])
         await log.close()
 

@@ -21,8 +21,6 @@ from tests.faults.processes import TOPOLOGIES
 from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule, When
 from tests.faults.world import LIMITED
 
-from steepest.events.registry import FLAGS
-
 JOBS = 30
 LASTING_STEPS = "130"
 """Of one job where the parameters of measuring change: what a job is judged by may be that of before for a minute."""
@@ -156,11 +154,6 @@ def drawn(seed: int) -> Schedule:
             deeds.append(_made_for(rng, fault, wanted))
         elif wanted is not None and rng.random() < MADE:
             deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
-    if rng.random() < (0.5 if at_steps else 0.15):
-        world["flags"] = str(len(FLAGS) - 1)
-        deeds.append(configured := Deed(_next(rng) if at_steps else _time(rng), "configure", "", {"flags": "all"}))
-        if at_steps and (wanted := MADE_BY.get(configured.when.point.partition(".")[0])) is not None:
-            deeds.append(_made_for(rng, configured, wanted))
     if rng.random() < WITH_ENDLESS:
         deeds += _endless(rng)
     deeds = [_late(rng, deed) if "interval-ms" in deed.options else deed for deed in deeds]
@@ -214,7 +207,7 @@ def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str,
     """The same deeds, and in a few schedules what chance alone brings about least of all."""
     deeds = list(deeds)
     if rng.random() < SELDOM:
-        deeds = [*(_at_scale_start(rng, deed) for deed in deeds), *_node_gone_before_gang_starts(rng, cast)]
+        deeds += _node_gone_before_gang_starts(rng, cast)
         deeds += _starts_behind_its_end(rng)
     if world["topology"] != "embedded" and rng.random() < SELDOM:
         # None are lost of a log that was trimmed.
@@ -316,15 +309,6 @@ def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed
     options = {"down": str(down_s), "later": STEP_S, "exactly": str(rng.randint(4, 8)), "starts": "cut-off"}
     started = When(round(rng.uniform(0.05, 0.2), 3), "place.start", from_s=at_s)
     return Deed(When(at_s), "submit", "cut-off", short), Deed(started, "power-loss", "", options)
-
-
-def _at_scale_start(rng: random.Random, deed: Deed) -> Deed:
-    """The same deed; parameters with all flags come when a gang that was scaled starts."""
-    if "flags" not in deed.options:
-        return deed
-    return msgspec.structs.replace(
-        deed, when=When(0.0, "scale.start", from_s=round(rng.uniform(BEGIN_S, LAST_AT_STEP_S), 3))
-    )
 
 
 def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:

@@ -14,7 +14,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.loss import JobUnwatched, JobWatched, LossReported
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId, Received, is_number
-from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE
 
 Ends = Mapping[tuple[int, str], Sequence[int]]
@@ -81,9 +80,7 @@ def unmeasured(losses: Iterable[Received[Any]], known: Ends) -> Iterator[str]:
 def _watch(watched: dict[str, Course], event: JobWatched) -> None:
     length = event.parameters.interval_ms
     course = watched.get(event.job)
-    if FACTS_ARE_CHECKED not in event.flags:
-        watched.pop(event.job, None)  # a clock that was ahead may hold it up
-    elif course is None:
+    if course is None:
         watched[event.job] = Course(event.metric, event.incarnation, length, length)
     elif event.incarnation >= course.incarnation:
         course.metric, course.incarnation, course.interval_ms = event.metric, event.incarnation, length

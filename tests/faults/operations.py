@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
+import msgspec
 from tests.faults.schedule import Deed
 from tests.faults.world import World, parameters
 from tests.harness.system.fake_training import PROGRAM
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
-from steepest.events.registry import FLAGS, reads_for
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
 from steepest.view.validity import Planned, void_migration, void_transition
@@ -119,14 +119,12 @@ async def shed(world: World, deed: Deed) -> None:
 
 
 async def configure(world: World, deed: Deed) -> None:
-    """An operator changes parameters; with ``flags``, to what this release decides by."""
-    world.note_strike(deed.verb if "flags" not in deed.options else "reads")
+    """An operator changes parameters."""
+    world.note_strike(deed.verb)
     for pool in world.layout.pools:
         before = await world.configured(pool)
         wanted = parameters({**world.schedule.world, **deed.options})
-        flags = tuple(FLAGS) if "flags" in deed.options else tuple(before.flags)
-        reads = max(before.reads, reads_for(wanted, flags))
-        await world.append(pool, c.PoolConfigured(reads=reads, flags=flags, parameters=wanted))
+        await world.append(pool, msgspec.structs.replace(before, parameters=wanted))
 
 
 def known(world: World, name: str) -> tuple[str, Job] | None:

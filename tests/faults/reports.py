@@ -145,7 +145,7 @@ class ReportReader(Effector):
                 self._work.put_nowait(name)
 
     def _configure(self, view: ClusterView) -> None:
-        self._configured = c.PoolConfigured(flags=view.state.flags, parameters=view.parameters)
+        self._configured = c.PoolConfigured(parameters=view.parameters)
 
     def _follow(self, view: ClusterView, name: str) -> None:
         job = view.jobs[name]

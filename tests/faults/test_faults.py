@@ -26,7 +26,6 @@ from tests.faults.schedule import Schedule, parsed
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 ROOT = Path(__file__).parents[2]
@@ -156,9 +155,7 @@ def test_topics_age_behind_the_snapshots() -> None:
 def test_a_job_that_reports_and_is_not_measured_is_noticed() -> None:
     """From the third report on that is an interval behind the second; not where its clock has just been set back."""
     times = (0, 900, 1_800, 2_000, -9_000, -8_900, -7_950, -7_800)
-    events: list[Any] = [
-        JobWatched(job="a", pool="p", incarnation=1, metric="loss", parameters=SECOND, flags=tuple(FLAGS))
-    ]
+    events: list[Any] = [JobWatched(job="a", pool="p", incarnation=1, metric="loss", parameters=SECOND)]
     events += [LossReported(job="a", incarnation=1, step=step, value=1.0) for step in range(len(times))]
     losses = [
         Received(event=event, topic="loss", partition=0, offset=offset, at_ms=10_000 + at_ms)

@@ -37,7 +37,6 @@ from steepest.events.parameters import (
     SpeConParameters,
 )
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, reads_for
 from steepest.log.base import NewRecord, Record
 from steepest.log.memory import MemoryLog
 from steepest.policies.named import under
@@ -265,10 +264,9 @@ class World:
     async def _open(self) -> None:
         for topic in self.layout.partitions():
             await self._name(topic, f"{self.schedule.seed:08x}")
-        flags = tuple(FLAGS)[: int(self.schedule.world.get("flags", len(FLAGS)))]
         given = parameters(self.schedule.world)
         for pool in self.layout.pools:
-            await self.append(pool, c.PoolConfigured(reads=reads_for(given, flags), flags=flags, parameters=given))
+            await self.append(pool, c.PoolConfigured(parameters=given))
 
     async def _name(self, topic: str, epoch: str) -> None:
         """Give every partition of a topic its identity."""

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from steepest.events.common import Resources
 from steepest.events.received import Received
 from steepest.events.registry import READS, TOPICS, encode
 from steepest.log.base import TopicPartition
@@ -146,14 +145,9 @@ async def digests(recording: Path) -> list[str]:
 def facts(view: ClusterView) -> Any:
     """What every version must agree on, as data."""
     return [view.counted_ms] + [
-        {name: [_known(getattr(one, field)) for field in fields] for name, one in getattr(view.state, kind).items()}
+        {name: [getattr(one, field) for field in fields] for name, one in getattr(view.state, kind).items()}
         for kind, fields in FACTS.items()
     ]
-
-
-def _known(value: Any) -> Any:
-    """A value as versions before 10 had it: they did not count replicas."""
-    return msgspec.structs.replace(value, replicas=0) if isinstance(value, Resources) else value
 
 
 def keep_messages() -> None:

@@ -24,7 +24,6 @@ from steepest.events.parameters import (
     SpeConParameters,
     SteepestParameters,
 )
-from steepest.events.registry import GANGS_RUN, READS, SURPLUS_LEAVES
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.named import under
 
@@ -97,14 +96,12 @@ def unused(*jobs: str) -> Event:
 
 TICKS = ticks(100, 100 + LATER_TICKS)
 CONVERGED = c.Category.CONVERGED
-FLOWCON = c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True, interval_ms=5_000)))
-STEEPEST = c.PoolConfigured(reads=READS, parameters=PoolParameters(steepest=SteepestParameters(on=True)))
-DRAGON = c.PoolConfigured(reads=READS, parameters=under("dragon-fixed", PoolParameters()))
-SHEDDING = msgspec.structs.replace(DRAGON, flags=(GANGS_RUN, SURPLUS_LEAVES))
+FLOWCON = c.PoolConfigured(parameters=PoolParameters(flowcon=FlowConParameters(on=True, interval_ms=5_000)))
+STEEPEST = c.PoolConfigured(parameters=PoolParameters(steepest=SteepestParameters(on=True)))
+DRAGON = c.PoolConfigured(parameters=under("dragon-fixed", PoolParameters()))
+SLOW = c.PoolConfigured(parameters=PoolParameters(tick_ms=10_000))
 SPECON = SpeConParameters(interval_ms=1_000)
 PICKYMAN = c.PoolConfigured(
-    reads=READS,
-    flags=(GANGS_RUN,),
     parameters=PoolParameters(
         pickyman=PickyManParameters(on=True),
         queueing=QueueParameters(policy="predicted"),
@@ -221,7 +218,7 @@ CASES = {
         decider="goal-watcher",
         passed_over=is_a(c.GoalReached, job="a"),
         before=[
-            c.PoolConfigured(reads=READS),
+            c.PoolConfigured(),
             joined("n1"),
             *(event for job in "ab" for event in running(job, "n1", goal=c.Goal(below=2.0))),
             *(grown(job) for job in "ab"),
@@ -249,7 +246,7 @@ CASES = {
     "worker-monitor-silence": Case(
         decider="worker-monitor-silence",
         passed_over=is_a(c.NodeLost, silent_ms=16_000),
-        before=[joined("n1"), *ticks(1, 3), joined("n2"), c.Tick(counted_ms=16_000), c.Tick(counted_ms=17_000)],
+        before=[SLOW, joined("n1"), *ticks(1, 3), joined("n2"), c.Tick(counted_ms=16_000), c.Tick(counted_ms=17_000)],
         decided=is_a(c.NodeLost, node="n1", silent_ms=17_000),
         later=TICKS,
         wanted=is_a(c.NodeLost, node="n2"),
@@ -274,6 +271,7 @@ CASES = {
         decider="rebalancer",
         passed_over=is_a(c.MigrationPlanned, job="d"),
         before=[
+            SLOW,
             *(joined(node) for node in ("n1", "n2", "n3")),
             *(event for job in "abcd" for event in running(job, "n1")),
             *(grown(job) for job in "abcd"),
@@ -300,7 +298,7 @@ CASES = {
         decider="gang-scheduler",
         passed_over=is_a(c.TransitionPlanned, job="a", leaving=(2, 3)),
         before=[
-            SHEDDING,
+            DRAGON,
             joined("n1", 400),
             *surplus("a", "n1"),
             submitted("b", 200),

@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 
 from steepest.events.cluster import Category
 from steepest.events.common import CheckpointMode, Resources
-from steepest.events.registry import GANGS_CHOOSE
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import allocation
 from steepest.view.spec_rules import what_is_wrong
@@ -139,8 +138,7 @@ def check_job_orders(view: ClusterView) -> None:
     ready = [
         job
         for job in waiting
-        if job.not_before_counted_ms <= view.counted_ms
-        and next(what_is_wrong(job.spec, gangs_choose=view.has(GANGS_CHOOSE)), None) is None
+        if job.not_before_counted_ms <= view.counted_ms and next(what_is_wrong(job.spec), None) is None
     ]
     silent = [job.started_counted_ms for job in running if not job.measured and not job.unknown]
     assert list(view.jobs.queue) == sorted(waiting, key=lambda job: job.submitted_offset)

@@ -14,7 +14,6 @@ from steepest.events.cluster import Category, CategoryChanged, GrowthMeasured
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossReported
 from steepest.events.parameters import Normalisation, RequestTick, SpeConParameters
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN
 from steepest.policies.decider import Decision
 from steepest.policies.specon.categorizer import Categorizer, CategorizerState
 from steepest.policies.specon.growth import BACK_INTERVALS
@@ -40,7 +39,6 @@ EVENTS = st.one_of(
         incarnation=INCARNATIONS,
         metric=st.just("loss"),
         parameters=PARAMETERS,
-        flags=st.sampled_from([(), (FACTS_ARE_CHECKED,), (FACTS_ARE_CHECKED, GROWTH_IS_PROVEN)]),
     ),
     st.builds(JobUnwatched, job=JOBS),
 )
@@ -130,7 +128,11 @@ def _growths(reports: list[tuple[float, int]], factor: float) -> list[tuple[int,
 def test_a_job_converges_only_while_its_growth_falls(reports: list[tuple[float, int]]) -> None:
     """Each step down and each request comes of growth below α that is below the growth before, or of no growth at all."""
     watch = JobWatched(
-        job="a", pool="pool", incarnation=1, metric="loss", parameters=SpeConParameters(), flags=(GROWTH_IS_PROVEN,)
+        job="a",
+        pool="pool",
+        incarnation=1,
+        metric="loss",
+        parameters=SpeConParameters(),
     )
     events = [(LossReported(job="a", incarnation=1, value=value), ms) for value, ms in reports]
     growth = before = math.inf
@@ -170,7 +172,11 @@ def test_a_job_is_categorized_whatever_its_clock_does(ahead_ms: Sequence[int]) -
     parameters = SpeConParameters(interval_ms=interval_ms)
     categorizer, now_ms = Categorizer(), 2 * 10**12
     watch = JobWatched(
-        job="a", pool="pool", incarnation=1, metric="loss", parameters=parameters, flags=(FACTS_ARE_CHECKED,)
+        job="a",
+        pool="pool",
+        incarnation=1,
+        metric="loss",
+        parameters=parameters,
     )
     fold(categorizer, received([(watch, 0)]))
     for wrong_ms in (0, *ahead_ms):

@@ -15,7 +15,6 @@ from tests.harness.view_promises import check_view
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.log.base import TopicPartition
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.named import under
@@ -63,7 +62,7 @@ NODE_M = 400
 def play(policy: str, acts: list[tuple[object, ...]], delay: int) -> DeciderDriver:
     """Three nodes of four places, and what the placer and the gang-scheduler make of the acts."""
     driver = DeciderDriver(Placer(), GangScheduler(), delay=delay, w1=NODE_M, w2=NODE_M, w3=NODE_M)
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under(policy, PoolParameters())))
+    driver.fold(c.PoolConfigured(parameters=under(policy, PoolParameters())))
     for node, zone in ZONES.items():
         driver.fold(c.NodeJoined(node=node, capacity=Resources(cpu_m=NODE_M), labels={"zone": zone}))
     for number, (kind, *what) in enumerate(acts):

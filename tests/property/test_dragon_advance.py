@@ -24,7 +24,6 @@ from tests.harness.system.driver import DeciderDriver
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
@@ -112,7 +111,7 @@ class Pool:
         self.driver = DeciderDriver(Placer(), GangScheduler(), **nodes)
         parameters = under(policy, PoolParameters())
         self.rules = parameters.dragon
-        self.driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.driver.fold(c.PoolConfigured(parameters=parameters))
         self.gangs: dict[str, Gang] = {}
         self.trained: dict[str, int] = {}
 

@@ -23,7 +23,6 @@ from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import FlowConParameters, PoolParameters, PreemptionLimits, SpeConParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.named import under
@@ -111,7 +110,7 @@ class World(DeciderDriver):
         self.silent = ""
         self.parameters = parameters = under(policy, PARAMETERS)
         super().__init__(*(kind() for kind in CLUSTER_DECIDERS.values()))
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(parameters=parameters))
 
     def take_in(self, received: Received[c.ClusterEvent]) -> bool:
         """See ``FoldedPool.take_in``; the node is lost before the record."""
@@ -176,12 +175,8 @@ class World(DeciderDriver):
 
     def watch(self, job: Job) -> None:
         """Its losses follow."""
-        parameters, flags = self.view.parameters.specon, self.view.state.flags
-        self.say(
-            JobWatched(
-                job=job.name, pool="p", incarnation=job.incarnation, metric="loss", parameters=parameters, flags=flags
-            )
-        )
+        parameters = self.view.parameters.specon
+        self.say(JobWatched(job=job.name, pool="p", incarnation=job.incarnation, metric="loss", parameters=parameters))
 
     def beat(self, node: str) -> None:
         """A heartbeat, unless the node is silent."""

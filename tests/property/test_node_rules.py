@@ -24,7 +24,6 @@ from steepest.events.parameters import (
     SteepestParameters,
 )
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, READS
 from steepest.events.requests import Role
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.dragon.gang_scheduler import GangScheduler
@@ -107,7 +106,7 @@ def test_jobs_are_placed_where_they_may_run(policy: str, acts: list[tuple[object
         SteepestPlanner(),
     ]
     driver = ChosenNodes(*deciders, w1=1_000, w2=600, w3=600)
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=PARAMETERS[policy]))
+    driver.fold(c.PoolConfigured(parameters=PARAMETERS[policy]))
     for number, (kind, *what) in enumerate(acts):
         running = [job.name for job in driver.active() if job.phase is Phase.RUNNING]
         match kind, what:

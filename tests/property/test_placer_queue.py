@@ -14,7 +14,6 @@ from tests.property.node_terms import LABELS, RULES, TAINTS, said
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, QueueLimits, QueueParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.queue_walk import QueueWalk
@@ -103,7 +102,7 @@ def about_node(driver: DriverBesideNaive, name: str, more: list[Any]) -> c.Clust
 
 def configured(parameters: PoolParameters) -> c.PoolConfigured:
     """These parameters, in a pool that runs gangs."""
-    return c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters)
+    return c.PoolConfigured(parameters=parameters)
 
 
 def gang(name: str, roles: list[tuple[int, int, int]], **spec: Any) -> c.JobSubmitted:

@@ -30,7 +30,6 @@ from tests.property.naive import DriverBesideNaive
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
-from steepest.events.registry import reads_for
 from steepest.invariants import Status, check
 from steepest.policies.flowcon.limit_planner import LimitPlanner
 from steepest.policies.monitor.silence import Silence
@@ -67,7 +66,7 @@ class Loop:
         self.under_way: dict[str, c.StepBegun] = {}
         self.submitted = 0
         parameters = PoolParameters(specon=specon, flowcon=FlowConParameters(on=limits))
-        self.driver.fold(c.PoolConfigured(reads=reads_for(parameters), parameters=parameters))
+        self.driver.fold(c.PoolConfigured(parameters=parameters))
         self.driver.feed(joined("w1", 1_000), joined("w2", 500), joined("w3", 500))
 
     def happen(self, kind: int, which: int, how: int) -> None:
@@ -115,7 +114,11 @@ class Loop:
             case _ if kind == SAVE:
                 incarnation = self.driver.job(name).incarnation
                 saved = checkpoint(how, incarnation)
-                self.driver.fold(c.CheckpointVerified(job=name, incarnation=incarnation, checkpoint=saved))
+                self.driver.fold(
+                    c.CheckpointVerified(
+                        job=name, incarnation=incarnation, node=self.driver.job(name).started_on or "", checkpoint=saved
+                    )
+                )
 
     def act(self, name: str, how: int) -> None:
         """The migrator begins a step or concludes a plan; or a step works, fails, or takes effect without a report."""

@@ -17,7 +17,6 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueLimits, QueueParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, READS
 from steepest.events.requests import Role
 from steepest.invariants import Status, check_with
 from steepest.invariants.checkers.capacity import Capacity
@@ -108,7 +107,7 @@ def configured(policy: str, preempt: bool, blocking: bool, limits: Any) -> c.Poo
     )
     queueing = QueueParameters(policy="priority", preempt=preempt, blocking=blocking, limits=limited)
     parameters = PoolParameters(queueing=queueing, preemption=PreemptionLimits(min_run_ms=0), retry_hold_ms=1)
-    return c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under(policy, parameters))
+    return c.PoolConfigured(parameters=under(policy, parameters))
 
 
 @given(st.lists(ACTS, min_size=20, max_size=80), CONFIGURED)

@@ -28,7 +28,6 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointMode, Resources
 from steepest.events.parameters import BalanceRule, FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
-from steepest.events.registry import FACTS_ARE_CHECKED, FLAGS
 from steepest.policies.decider import EVERY, Readers, fold_and_decide
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.sagas.next_action import begin, next_action
@@ -58,7 +57,6 @@ SPECS = st.builds(
     first_node=st.none() | NODES,
     goal=st.none() | st.builds(c.Goal, below=st.just(2.0)),
 )
-ANY_FLAGS = st.lists(st.sampled_from(sorted(FLAGS)), unique=True).map(tuple)
 PARAMETERS = st.builds(
     PoolParameters,
     specon=st.builds(
@@ -85,7 +83,7 @@ PROGRESS = st.builds(
 
 NONSENSE: st.SearchStrategy[Any] = st.one_of(
     st.builds(c.Tick, counted_ms=st.integers(0, 60_000) | st.just(LARGEST)),
-    st.builds(c.PoolConfigured, parameters=PARAMETERS, reads=st.sampled_from([1, 2]), flags=ANY_FLAGS),
+    st.builds(c.PoolConfigured, parameters=PARAMETERS),
     st.builds(
         c.LimitsPlanned,
         plan=PLANS,
@@ -350,7 +348,7 @@ class AnyLog(RuleBasedStateMachine):
     @rule(data=st.data(), job=JOBS)
     def lie(self, data: st.DataObject, job: str) -> None:
         """A node reports an incarnation that it does not run, which changes nothing."""
-        if not self.pool.view.has(FACTS_ARE_CHECKED) or job not in self.pool.view.jobs:
+        if job not in self.pool.view.jobs:
             return
         found = self.pool.job(job)
         node = data.draw(NODES.filter(lambda name: name != found.started_on))

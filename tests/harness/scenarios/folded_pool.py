@@ -13,6 +13,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.received import Received
 from steepest.sagas.next_action import begin, next_action
 from steepest.view.cluster_view import ClusterView
+from steepest.view.folds.fold_pool import PERIODS_COUNTED
 from steepest.view.state import Job, Node, Phase, Plan
 
 EPOCH = "e1"
@@ -204,7 +205,11 @@ class FoldedPool:
         return [self.fold(event) for event in events]
 
     def tick(self, ms: int = 1_000) -> bool:
-        """Let time pass, on the wall and counted."""
+        """Let time pass, on the wall and counted, by as many ticks as that takes."""
+        most_ms = PERIODS_COUNTED * self.view.parameters.tick_ms
+        while ms > most_ms:
+            self.tick(most_ms)
+            ms -= most_ms
         self.now_ms += ms
         return self.fold(c.Tick(counted_ms=self.view.counted_ms + ms))
 

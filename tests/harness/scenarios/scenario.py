@@ -30,7 +30,6 @@ act                             what it does
 ``tick [MS]``                   time passes; a second by default
 ``set K=V …``                   parameters of the pool, of SpeCon, of the queue or of preemption
 ``limit QUEUE K=V …``           the limits of a queue
-``flags N …``                   behaviour flags come into force
 =============================== =======================================================================================
 
 Decisions read ``admit J``, ``reject J: WHY``, ``place J N``, ``retry J at COUNTED_MS [charged]``, ``finished J``,
@@ -144,9 +143,10 @@ def _exit(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
 
 def _save(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
     name, step = words
-    incarnation = driver.job(name).incarnation
-    saved = folded_pool.checkpoint(int(step), incarnation)
-    driver.fold(c.CheckpointVerified(job=name, incarnation=incarnation, checkpoint=saved))
+    job = driver.job(name)
+    saved = folded_pool.checkpoint(int(step), job.incarnation)
+    event = c.CheckpointVerified(job=name, incarnation=job.incarnation, node=job.started_on or "", checkpoint=saved)
+    driver.fold(event)
 
 
 def _set(driver: DeciderDriver, _: list[str], options: dict[str, str]) -> None:
@@ -156,7 +156,7 @@ def _set(driver: DeciderDriver, _: list[str], options: dict[str, str]) -> None:
         group = now if section is None else now.setdefault(section, {})
         group[name] = value
     parameters = msgspec.convert(now, PoolParameters, strict=False)
-    driver.fold(c.PoolConfigured(flags=driver.view.state.flags, parameters=parameters))
+    driver.fold(c.PoolConfigured(parameters=parameters))
 
 
 def _limit(driver: DeciderDriver, words: list[str], options: dict[str, str]) -> None:
@@ -164,12 +164,7 @@ def _limit(driver: DeciderDriver, words: list[str], options: dict[str, str]) -> 
     now = driver.view.parameters
     queueing = msgspec.structs.replace(now.queueing, limits=(limits,))
     parameters = msgspec.structs.replace(now, queueing=queueing)
-    driver.fold(c.PoolConfigured(flags=driver.view.state.flags, parameters=parameters))
-
-
-def _flags(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
-    flags = tuple(sorted({*driver.view.state.flags, *map(int, words)}))
-    driver.fold(c.PoolConfigured(flags=flags, parameters=driver.view.parameters))
+    driver.fold(c.PoolConfigured(parameters=parameters))
 
 
 def _move(driver: DeciderDriver, words: list[str], _: dict[str, str]) -> None:
@@ -225,7 +220,6 @@ _ACTS: dict[str, Callable[[DeciderDriver, list[str], dict[str, str]], None]] = {
     "cancel": _event_act(folded_pool.cancelled),
     "tick": _tick,
     "set": _set,
-    "flags": _flags,
 }
 
 

@@ -10,7 +10,6 @@ from tests.harness.scenarios.folded_pool import FoldedPool, joined
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
@@ -75,7 +74,7 @@ class SharedHost(FoldedPool):
         self.seconds = 0
         super().__init__()
         parameters = under("steepest", PoolParameters())
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(parameters=parameters))
         self.fold(joined("n1", round(1000 * cores)))
 
     def fold(self, event: c.ClusterEvent, headers: Any = None, at_ms: int | None = None) -> bool:

@@ -30,7 +30,6 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, READS
 from steepest.invariants import Status, check
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.memory import MemoryLog
@@ -223,7 +222,7 @@ class Rig:
 
     async def configure(self, parameters: PoolParameters) -> None:
         """Put parameters in force, with all flags, as in a new pool."""
-        await self.append(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        await self.append(c.PoolConfigured(parameters=parameters))
 
     async def submit(
         self, job: str, *arguments: str, cpu_m: int = 100, node: str | None = None, retries: int = 0

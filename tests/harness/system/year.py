@@ -20,7 +20,7 @@ from steepest.events.common import CheckpointMode, Resources
 from steepest.events.loss import JobUnwatched, JobWatched, LossReported
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, READS, encode
+from steepest.events.registry import encode
 from steepest.log.base import TopicPartition
 from steepest.policies.decider import StreamDecider
 from steepest.policies.deciders import CLUSTER_DECIDERS
@@ -97,7 +97,7 @@ class PoolLife(DeciderDriver):
             specon=SpeConParameters(interval_ms=STEP_MS),
             flowcon=FlowConParameters(interval_ms=STEP_MS),
         )
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under(policy, parameters)))
+        self.fold(c.PoolConfigured(parameters=under(policy, parameters)))
 
     def days(self, days: int) -> None:
         """Let days pass."""
@@ -171,7 +171,6 @@ class PoolLife(DeciderDriver):
                 incarnation=job.incarnation,
                 metric="loss",
                 parameters=self.view.parameters.specon,
-                flags=self.view.state.flags,
             )
             self._say(watched)
 

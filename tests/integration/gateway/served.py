@@ -18,7 +18,6 @@ from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, READS
 from steepest.log.base import NewRecord
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
@@ -68,7 +67,7 @@ class ServedFolder:
         layout = self.folder.read().layout
         log = FileLog(self.folder.log, layout.partitions())
         await open_partitions(log, layout, SystemClock())
-        event = c.PoolConfigured(reads=READS, flags=tuple(FLAGS))
+        event = c.PoolConfigured()
         await log.append([new_record(layout.of_pool(pool), pool, event, SystemClock().now_ms())])
         await log.close()
 

@@ -23,13 +23,12 @@ class Replicas:
         self.output = folder.root / f"{service}.log"
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, *, release_before: bool = False) -> None:
-        """Start one more process, of this version or as the release before it ran."""
+    def start(self, *, release_after: bool = False) -> None:
+        """Start one more process, of this version or as the release after it would run."""
         command = [f"steepest_services.{self._service.replace('-', '_')}"]
         env = {**os.environ, "STEEPEST_STATE_DIR": str(self._folder.root)}
-        if release_before:
-            command = ["tests.harness.release_before", self._service]
-            env["STEEPEST_POOL"] = self._folder.read().pool  # it followed its one pool, and shared it with no replica
+        if release_after:
+            command = ["tests.harness.release_after", self._service]
         output = self.output.open("ab")
         self.running.append(
             subprocess.Popen([sys.executable, "-m", *command], env=env, cwd=ROOT, stdout=output, stderr=output)

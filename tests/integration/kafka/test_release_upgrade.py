@@ -1,4 +1,4 @@
-"""A service is upgraded and rolled back while its log is a real broker's: the release before beside this version."""
+"""A service is upgraded and rolled back while its log is a real broker's: the release after beside this version."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.release_after import FLAG, UPGRADED
 from tests.harness.system.rig import AT, POOL, events_of
 from tests.integration.kafka.replicas import PATIENCE_S, Replicas
 
@@ -16,10 +17,9 @@ from steepest.app.installation import apply_topics, open_log
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, KafkaPlace, NodeSpec, StateFolder
 from steepest.cli.pool.follow import first
-from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted, PoolConfigured
+from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted
 from steepest.events.common import Resources
 from steepest.events.received import ID, Received
-from steepest.events.registry import FLAGS, READS
 from steepest.log.base import Log
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.runtime.decode import new_record
@@ -28,7 +28,7 @@ from steepest.view.cluster_view import fold_all
 
 @pytest.fixture
 async def folder(tmp_path: Path, kafka: KafkaSettings) -> StateFolder:
-    """An installation of one pool, as the release before made it."""
+    """An installation of one pool, as this version makes it."""
     found = StateFolder(tmp_path / "state")
     installation = Installation(nodes=(NodeSpec("n1", Resources(1000)),))
     found.create(installation)
@@ -67,20 +67,20 @@ async def admit(log: Log, job: str) -> None:
 @pytest.mark.slow
 async def test_a_service_is_replaced_rolled_back_and_upgraded(placers: Replicas, log: Log) -> None:
     """Both releases work beside each other and after each other; only the upgrade stops the older one, which says why."""
-    placers.start(release_before=True)
-    await admit(log, "before")
     placers.start()
+    await admit(log, "before")
+    placers.start(release_after=True)
     await admit(log, "beside")
     await asyncio.to_thread(placers.send, signal.SIGTERM)
     await admit(log, "after")
-    placers.start(release_before=True)
-    await asyncio.to_thread(placers.send, signal.SIGTERM)
-    await admit(log, "rolled-back")
     placers.start()
     await asyncio.to_thread(placers.send, signal.SIGTERM)
-    await log.append([new_record(AT, POOL, PoolConfigured(reads=READS, flags=tuple(FLAGS)), 1)])
+    await admit(log, "rolled-back")
+    placers.start(release_after=True)
+    await asyncio.to_thread(placers.send, signal.SIGTERM)
+    await log.append([new_record(AT, POOL, UPGRADED, 1)])
     await admit(log, "upgraded")
-    placers.start(release_before=True)
+    placers.start()
     (_, older) = placers.running
     status = await asyncio.to_thread(older.wait, PATIENCE_S)
     placers.running.remove(older)
@@ -88,7 +88,7 @@ async def test_a_service_is_replaced_rolled_back_and_upgraded(placers: Replicas,
     events = await events_of(log)
 
     assert status == 2
-    assert f"event version {READS}" in placers.output.read_text()
+    assert f"the log asks for flags [{FLAG}]" in placers.output.read_text()
     ids = {one.headers[ID]: one.event.job for one in events if isinstance(one.event, JobAdmitted)}
     assert sorted(ids.values()) == ["after", "before", "beside", "rolled-back", "upgraded", "upgraded-alone"]
     assert fold_all(events).state.gaps == 0

@@ -16,7 +16,6 @@ from steepest.events import cluster as c
 from steepest.events.common import LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.loss import JobWatched
 from steepest.events.parameters import SpeConParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -68,7 +67,7 @@ def test_a_gang_that_has_no_room_says_which_nodes_it_may_not_run_on(holding: Hol
     rule = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))
     spec = c.JobSpec(command=("train",), replicas=2, requests=Resources(1_000), node_rule=rule)
     folder = holding(
-        c.PoolConfigured(reads=READS, flags=tuple(FLAGS)),
+        c.PoolConfigured(),
         c.NodeJoined(node="n1", capacity=Resources(1_000), labels={"zone": "a"}),
         c.NodeJoined(node="n2", capacity=Resources(1_000), labels={"zone": "b"}),
         c.JobSubmitted(job="g", request="r", spec=spec),

@@ -24,7 +24,6 @@ from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import UncertainError
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, READS
 from steepest.log.files.file_log import FileLog
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.log_identity import open_partitions
@@ -33,15 +32,14 @@ from steepest.view.state import Phase
 NODES = tuple(NodeSpec(name, Resources(1_000)) for name in ("n1", "n2"))
 
 
-def folder_with(root: Path, *more: c.ClusterEvent, reads: int = READS) -> StateFolder:
+def folder_with(root: Path, *more: c.ClusterEvent) -> StateFolder:
     """A state folder in whose log a job runs on n1."""
     folder = StateFolder(root / "state")
     installation = Installation(nodes=NODES)
     folder.create(installation)
     story = LogBuilder().opened(n1=1_000, n2=1_000).running("a", "n1").add(*more)
-    configured = c.PoolConfigured(reads=reads, flags=tuple(FLAGS) if reads == READS else ())
     events = [
-        configured,
+        c.PoolConfigured(),
         *(one.event for one in story.records if not isinstance(one.event, c.LogOpened | c.PoolConfigured)),
     ]
 
@@ -63,19 +61,10 @@ def run(folder: StateFolder, node: str) -> Result:
 LOST = c.NodeLost(node="n1", silent_ms=15_000)
 
 
-@pytest.mark.parametrize(
-    ("node", "more", "reads", "why"),
-    [
-        ("n9", (), READS, "there is no node 'n9'"),
-        ("n1", (), READS, "node n1 is not lost"),
-        ("n1", (LOST,), 2, "readers of an older version"),
-    ],
-)
-def test_it_is_refused_where_it_may_not_be_so(
-    tmp_path: Path, node: str, more: tuple[c.ClusterEvent, ...], reads: int, why: str
-) -> None:
-    """Of a node that is not there, or is heard of; or where a reader would not know the event."""
-    folder = folder_with(tmp_path, *more, reads=reads)
+@pytest.mark.parametrize(("node", "why"), [("n9", "there is no node 'n9'"), ("n1", "node n1 is not lost")])
+def test_it_is_refused_where_it_may_not_be_so(tmp_path: Path, node: str, why: str) -> None:
+    """Of a node that is not there, or is heard of."""
+    folder = folder_with(tmp_path)
     before = look(read_settings({"state_dir": folder.root})).view.position
     done = run(folder, node)
 

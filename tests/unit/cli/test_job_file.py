@@ -105,7 +105,13 @@ def test_options_count_more_than_the_file(holding: Holding, tmp_path: Path) -> N
     spec = spec_of(folder, "a")
 
     assert done.exit_code == 0
-    assert (spec.queue, spec.retries, spec.model, spec.requests, spec.replicas) == ("b", 3, "m", Resources(70), 2)
+    assert (spec.queue, spec.retries, spec.model, spec.requests, spec.replicas) == (
+        "b",
+        3,
+        "m",
+        Resources(70, replicas=1),
+        2,
+    )
     assert spec.env == {"SEED": "1"}
     assert spec.working_dir == str(Path().absolute())
 
@@ -140,7 +146,7 @@ def test_replicas_are_those_of_a_role(holding: Holding, tmp_path: Path) -> None:
 def test_a_class_is_resolved_when_a_job_is_submitted(holding: Holding) -> None:
     """By the pool's parameters; the number counts, and the name is kept for people."""
     classes = (PriorityClass("best", 5),)
-    folder = holding(c.PoolConfigured(reads=5, parameters=PoolParameters(queueing=QueueParameters(classes=classes))))
+    folder = holding(c.PoolConfigured(parameters=PoolParameters(queueing=QueueParameters(classes=classes))))
     call(folder, "--name", "a", "--priority", "best", "--", "true")
     call(folder, "--name", "b", "--priority", "-7", "--", "true")
 
@@ -151,12 +157,12 @@ def test_a_class_is_resolved_when_a_job_is_submitted(holding: Holding) -> None:
 
 
 def test_one_replica_is_as_short_on_the_log_as_ever(holding: Holding) -> None:
-    """Announcing nothing adds no field."""
+    """Announcing nothing adds no field but the count of replicas."""
     folder = holding()
     call(folder, "--name", "a", "--", "true")
     spec = spec_of(folder, "a")
 
-    assert encode(spec) == b'{"command":["true"],"working_dir":"%s","requests":{"cpu_m":1000}}' % bytes(
+    assert encode(spec) == b'{"command":["true"],"working_dir":"%s","requests":{"cpu_m":1000,"replicas":1}}' % bytes(
         Path().absolute()
     )
 

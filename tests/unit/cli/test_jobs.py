@@ -12,8 +12,8 @@ from steepest.cli.commands.jobs import jobs
 from steepest.cli.printing.event_printer import EventPrinter
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
-from steepest.events.registry import GROWTH_IS_PROVEN, READS
 from steepest.read_models.job_timeline import TimelineCollector
 from steepest.view.cluster_view import ClusterView
 
@@ -43,7 +43,7 @@ def test_a_reason_that_is_the_outcome_is_not_said_twice(holding: Holding) -> Non
 
 BECAUSE = c.Because(rule="a test says so")
 MUTE: tuple[c.ClusterEvent, ...] = (
-    c.PoolConfigured(reads=READS, flags=(GROWTH_IS_PROVEN,)),
+    c.PoolConfigured(parameters=PoolParameters(tick_ms=60_000)),
     c.NodeJoined(node="n1", capacity=Resources(1_000)),
     c.JobSubmitted(job="mute", request="r", spec=c.JobSpec(command=("train",))),
     c.PlacementPlanned(plan="p", job="mute", incarnation=0, nodes=("n1",), because=BECAUSE),

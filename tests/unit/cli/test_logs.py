@@ -16,7 +16,6 @@ from steepest.cli.printing.event_printer import EventPrinter
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
-from steepest.events.registry import FLAGS, READS
 
 SUBMITTED = c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("python", "train.py")))
 ADMITTED = c.JobAdmitted(job="a", request="r")
@@ -113,7 +112,7 @@ def test_a_failure_is_explained_with_its_last_lines(holding: Holding) -> None:
 def test_the_words_beside_a_gangs_failure_are_those_of_the_replica_that_failed(holding: Holding) -> None:
     """The first one: the others are stopped because of it, and what they printed last says nothing."""
     pool = FoldedPool()
-    pool.feed(c.PoolConfigured(), c.PoolConfigured(reads=READS, flags=tuple(FLAGS)), joined("w1"), joined("w2"))
+    pool.feed(c.PoolConfigured(), c.PoolConfigured(), joined("w1"), joined("w2"))
     pool.feed(submitted("a", replicas=3), placement("a", "w1", "w2", "w2"))
     pool.carry_out("a")
     pool.feed(pool.stopped("a", 7, replica=1), pool.stopped("a", 1, replica=2))

@@ -121,8 +121,8 @@ async def test_who_waits_under_a_name_that_is_taken_gets_an_answer(folder: State
     assert answer == RequestOutcome(state="rejected", reason="the name of second is taken")
 
 
-async def test_a_submission_to_a_new_system_waits_for_its_flags(opened: StateFolder) -> None:
-    """It counts by the flags in force where it stands: a gang before them is rejected, a node rule forgotten."""
+async def test_a_submission_to_a_new_system_waits_until_it_is_configured(opened: StateFolder) -> None:
+    """It counts by the flags in force where it stands."""
     settings = read_settings({"state_dir": opened.root})
     async with asking(settings) as (log, pool):
         waiting = asyncio.create_task(until_configured(settings, log, pool))

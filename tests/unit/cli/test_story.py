@@ -7,7 +7,6 @@ from tests.harness.scenarios.log_builder import LogBuilder
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import FlowConParameters, PoolParameters, SteepestParameters
-from steepest.events.registry import FLAGS, GANGS_RUN, READS
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
 from steepest.view.cluster_view import ClusterView
 
@@ -122,7 +121,7 @@ def test_a_step_under_way_is_told() -> None:
 
 def test_a_job_that_stays_says_why_it_is_not_moved() -> None:
     """It cannot be saved; it still grows; or the guard keeps it, because no other job would gain by its leaving."""
-    saves = c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST)
+    saves = c.CheckpointModeDeclared(job="a", incarnation=1, node="n1", mode=CheckpointMode.ON_REQUEST)
     converged = c.CategoryChanged(job="a", before=c.Category.WATCHED, after=c.Category.CONVERGED, growth=0.001)
 
     assert timeline(placed()).now.endswith("it is not moved: it cannot be checkpointed")
@@ -221,7 +220,7 @@ def test_limits_and_moves_of_steepest_are_explained_by_fair_ends() -> None:
 def divided(*standing: c.FairStanding) -> LogBuilder:
     """A running job under the policy steepest, whose node is divided among these; without any: no plan was made."""
     parameters = PoolParameters(steepest=SteepestParameters(on=True))
-    story = placed().add(c.PoolConfigured(reads=5, parameters=parameters))
+    story = placed().add(c.PoolConfigured(parameters=parameters))
     if not standing:
         return story
     because = c.LimitsBecause(rule="by worth", standing=standing)
@@ -244,7 +243,7 @@ def test_a_job_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
     assert "moves are switched off" not in timeline(divided(known)).now
 
 
-def gang_on(*nodes: str, flags: tuple[int, ...] = tuple(FLAGS)) -> LogBuilder:
+def gang_on(*nodes: str) -> LogBuilder:
     """A gang of two under the policy steepest, each of which has a limit, and a plan of its first node."""
     parameters = PoolParameters(steepest=SteepestParameters(on=True))
     spec = c.JobSpec(command=("train",), replicas=2, requests=Resources(200))
@@ -253,7 +252,7 @@ def gang_on(*nodes: str, flags: tuple[int, ...] = tuple(FLAGS)) -> LogBuilder:
         standing = c.FairStanding("a", 200, 800)
     because = c.LimitsBecause(rule="by worth", standing=(standing,))
     return LogBuilder().add(
-        c.PoolConfigured(reads=READS, flags=flags, parameters=parameters),
+        c.PoolConfigured(parameters=parameters),
         *(c.NodeJoined(node=node, capacity=Resources(500)) for node in dict.fromkeys(nodes)),
         c.JobSubmitted(job="a", request="r", spec=spec),
         c.JobAdmitted(job="a", request="r"),
@@ -266,15 +265,12 @@ def gang_on(*nodes: str, flags: tuple[int, ...] = tuple(FLAGS)) -> LogBuilder:
 
 
 def test_a_gang_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
-    """On one node; on several it keeps up, and without the flag nothing is planned for it."""
+    """On one node; on several it keeps up."""
     on_one, on_two = timeline(gang_on("n1", "n1")).now, timeline(gang_on("n1", "n2")).now
-    before = timeline(gang_on("n1", "n1", flags=(GANGS_RUN,))).now
 
     assert "200m CPU each" in on_one
     assert "it ends under fair sharing in" in on_one
     assert "it is on several nodes, so that it keeps up with what fair sharing would give it" in on_two
-    assert "steepest neither limits nor moves it, because it is a gang or uses GPUs" in before
-    assert "200m" not in before
 
 
 def test_a_plan_of_a_crowded_node_shows_the_job_itself_and_those_that_are_worth_most() -> None:
@@ -306,8 +302,8 @@ def test_now_says_what_limit_is_in_force() -> None:
 def test_a_converged_job_that_flowcon_keeps_says_so() -> None:
     """Where SpeCon moves jobs too, its requests wait until FlowCon lists it as completing."""
     story = placed().add(
-        c.PoolConfigured(reads=2, parameters=PoolParameters(flowcon=FlowConParameters(on=True))),
-        c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST),
+        c.PoolConfigured(parameters=PoolParameters(flowcon=FlowConParameters(on=True))),
+        c.CheckpointModeDeclared(job="a", incarnation=1, node="n1", mode=CheckpointMode.ON_REQUEST),
         c.CategoryChanged(job="a", before=c.Category.PROGRESSING, after=c.Category.CONVERGED, growth=0.001),
     )
 

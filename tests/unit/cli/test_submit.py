@@ -19,7 +19,6 @@ from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, READS
 
 SPEC = c.JobSpec(command=("true",))
 
@@ -86,21 +85,14 @@ def test_a_pattern_is_in_the_log(holding: Holding) -> None:
     assert refused.stderr.startswith("Error: ")
 
 
-@pytest.mark.parametrize("flags", [(), tuple(FLAGS)], ids=["before", "now"])
-def test_a_gang_says_which_nodes_where_its_pool_goes_by_it(
-    holding: Holding, tmp_path: Path, flags: tuple[int, ...]
-) -> None:
-    """A pool without the flag would reject it, so the command refuses it with the same sentence."""
+def test_a_gang_says_which_nodes(holding: Holding, tmp_path: Path) -> None:
+    """Its rule is in the log as it says it."""
     file = tmp_path / "gang.toml"
     file.write_text('command = ["true"]\nreplicas = 2\n[node_rule]\ntolerates = [{key = "gpu", operator = "Exists"}]\n')
-    folder = holding(c.PoolConfigured(reads=READS, flags=flags))
-    done = call(folder, "-f", str(file), "--name", "g")
+    folder = holding()
+    call(folder, "-f", str(file), "--name", "g")
 
-    if flags:
-        assert spec_of(folder, "g").node_rule is not None
-    else:
-        assert done.exit_code == 2
-        assert "node_rule: only a job of one replica can say which nodes it may run on" in done.stderr
+    assert spec_of(folder, "g").node_rule is not None
 
 
 def test_an_array_is_as_many_jobs(holding: Holding) -> None:

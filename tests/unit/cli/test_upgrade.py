@@ -9,14 +9,17 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
+from steepest.app import configurator
 from steepest.app.settings.reading import read_settings
 from steepest.cli.commands.upgrade import upgrade
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
+from steepest.events import registry
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS
+from steepest.events.registry import FLAGS, READS, Flag
+from steepest.view import cluster_view
 
-READS_OF_FLAGS = max(flag.since for flag in FLAGS.values())
+NEW = {7: Flag("Nodes are asked.", since=READS + 1), 8: Flag("They answer.", since=READS + 2)}
 PARAMETERS = PoolParameters(tick_ms=700)
 
 
@@ -31,22 +34,38 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(upgrade, [str(argument) for argument in arguments])
 
 
+@pytest.fixture
+def newer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This version knows two flags."""
+    for module in (registry, configurator, cluster_view):
+        monkeypatch.setattr(module, "FLAGS", NEW)
+    monkeypatch.setattr(cluster_view, "READS", READS + 2)
+
+
+def test_a_version_without_flags_has_nothing_to_switch_on(old: Path) -> None:
+    """And says so."""
+    assert not FLAGS
+    assert run("--state", old).stdout == "nothing to switch on: the pool uses all that this version knows\n"
+
+
+@pytest.mark.usefixtures("newer")
 def test_every_flag_is_put_in_force_once(old: Path) -> None:
     """With the version that it needs; parameters stay, and a second call finds nothing to do."""
     first = json.loads(run("--state", old, "--json").stdout)
     view = look(read_settings({"state_dir": old})).view
     second = json.loads(run("--state", old, "--json").stdout)
 
-    assert first == {"flags": list(FLAGS), "reads": READS_OF_FLAGS, "applied": True}
-    assert (view.state.flags, view.state.reads, view.parameters) == (tuple(FLAGS), READS_OF_FLAGS, PARAMETERS)
-    assert second == {"flags": [], "reads": READS_OF_FLAGS, "applied": False}
+    assert first == {"flags": list(NEW), "reads": READS + 2, "applied": True}
+    assert (view.state.flags, view.state.reads, view.parameters) == (tuple(NEW), READS + 2, PARAMETERS)
+    assert second == {"flags": [], "reads": READS + 2, "applied": False}
     assert look(read_settings({"state_dir": old})).view.position == view.position
 
 
+@pytest.mark.usefixtures("newer")
 def test_a_dry_run_changes_nothing(old: Path) -> None:
     """It says what each flag changes."""
     before = look(read_settings({"state_dir": old})).view.position
     shown = run("--state", old, "--dry-run").stdout
 
-    assert [line.partition(":")[0] for line in shown.splitlines()] == [f"flag {flag}" for flag in FLAGS]
+    assert [line.partition(":")[0] for line in shown.splitlines()] == [f"flag {flag}" for flag in NEW]
     assert look(read_settings({"state_dir": old})).view.position == before

@@ -16,7 +16,6 @@ from steepest.cli.system.wanted_parameters import wanted, wanted_aloud
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import Normalisation, PoolParameters, QueueParameters, SpeConParameters
-from steepest.events.registry import READS
 from steepest.policies.named import POLICIES, named, under
 from steepest.view.cluster_view import ClusterView
 
@@ -60,7 +59,7 @@ def test_with_a_storage_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFi
 def test_the_policy_of_the_log_counts_too(holding: Holding, capsys: pytest.CaptureFixture[str]) -> None:
     """It is in force at each start, also where the command names none."""
     parameters = under("predicted-srtf", PoolParameters())
-    folder = holding(c.PoolConfigured(reads=READS, parameters=parameters))
+    folder = holding(c.PoolConfigured(parameters=parameters))
 
     assert wanted_aloud(read_settings({"state_dir": folder.root}, environ={})) is None
     assert capsys.readouterr().err.startswith("predicted-srtf predicts run times")
@@ -112,7 +111,7 @@ def test_an_older_pool_keeps_the_reading_that_it_has(holding: Holding) -> None:
 def test_a_restart_says_what_is_in_force(holding: Holding, capsys: pytest.CaptureFixture[str]) -> None:
     """Policy, queue, preemption and interval come from the log, so they are said where the command names none."""
     parameters = under("specon", PoolParameters(queueing=QueueParameters(policy="priority", preempt=True)))
-    folder = holding(c.PoolConfigured(reads=READS, parameters=parameters))
+    folder = holding(c.PoolConfigured(parameters=parameters))
 
     assert wanted_aloud(read_settings({"state_dir": folder.root}, environ={})) is None
 

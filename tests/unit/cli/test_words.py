@@ -42,11 +42,11 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.NodeUsage(node="n1", used=Resources(300), jobs={"a": 300}), "node n1 uses 300m CPU: a 300m"),
     (c.ReplicaStarted(job="a", incarnation=1, node="n1"), "a runs on n1 (incarnation 1)"),
     (
-        c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_REQUEST),
+        c.CheckpointModeDeclared(job="a", incarnation=1, node="n1", mode=CheckpointMode.ON_REQUEST),
         "a supports checkpoints on request",
     ),
     (
-        c.CheckpointVerified(job="a", incarnation=1, checkpoint=SAVED),
+        c.CheckpointVerified(job="a", incarnation=1, node="n1", checkpoint=SAVED),
         "a saved a verified checkpoint at step 120",
     ),
     (

@@ -87,10 +87,9 @@ def node(*taints: Mapping[str, str], ready: bool) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def watching(api: ApiServer, cluster: OneReplica, *, reads: int = 3) -> AsyncIterator[list[c.ClusterEvent]]:
+async def watching(api: ApiServer, cluster: OneReplica) -> AsyncIterator[list[c.ClusterEvent]]:
     """What is declared of a pool whose node n1 is lost, until the block ends."""
     view = ClusterView()
-    view.state.reads = reads
     for event in (c.NodeJoined(node="n1", capacity=Resources(1_000)), c.NodeLost(node="n1", silent_ms=20_000)):
         assert view.fold(received(event))
     sent: list[Any] = []
@@ -154,11 +153,3 @@ async def test_what_runs_elsewhere_does_not_hold_it_back() -> None:
         await asyncio.sleep(2 * LOOK_S)
 
     assert sent == [c.NodeGone(node="n1")]
-
-
-async def test_readers_that_do_not_know_the_event_get_none() -> None:
-    """As with the command: first every service is upgraded."""
-    async with watching(ApiServer(), OneReplica(ReplicaPhase.GONE), reads=2) as sent:
-        await asyncio.sleep(3 * LOOK_S)
-
-    assert sent == []

@@ -25,7 +25,6 @@ from steepest.events.common import (
     TolerationOperator,
 )
 from steepest.events.parameters import FlowConParameters, PoolParameters, Resource, SpeConParameters, SteepestParameters
-from steepest.events.registry import FLAGS, READS, STATE_IS_BOUNDED
 from steepest.policies.monitor.others import usage_of
 from steepest.policies.monitor.use import usage_every_ms
 from steepest.policies.placement.standing import Waits, standings
@@ -33,31 +32,28 @@ from steepest.view.progress import time_left, total_steps
 from steepest.view.state import Phase
 
 
-def configured(
-    *flags: int, interval_ms: int = 30_000, node_lost_ms: int = 15_000, steepest: bool = False
-) -> c.PoolConfigured:
-    """A pool with these flags."""
+def configured(*, interval_ms: int = 30_000, node_lost_ms: int = 15_000, steepest: bool = False) -> c.PoolConfigured:
+    """A pool with these parameters."""
     parameters = PoolParameters(
         specon=SpeConParameters(interval_ms=interval_ms),
         node_lost_ms=node_lost_ms,
         steepest=SteepestParameters(on=steepest),
     )
-    return c.PoolConfigured(reads=3, flags=flags, parameters=parameters)
+    return c.PoolConfigured(parameters=parameters)
 
 
 @pytest.mark.parametrize(
     ("configured", "every_ms"),
     [
-        (configured(), 0),
-        (configured(STATE_IS_BOUNDED), 5_000),
-        (configured(STATE_IS_BOUNDED, interval_ms=12_000), 2_000),
-        (configured(STATE_IS_BOUNDED, node_lost_ms=6_000), 2_000),
-        (configured(STATE_IS_BOUNDED, interval_ms=500), 500),
-        (configured(STATE_IS_BOUNDED, steepest=True), 1_000),
+        (configured(), 5_000),
+        (configured(interval_ms=12_000), 2_000),
+        (configured(node_lost_ms=6_000), 2_000),
+        (configured(interval_ms=500), 500),
+        (configured(steepest=True), 1_000),
     ],
 )
 def test_use_is_told_often_enough_for_silence_and_for_buckets(configured: c.PoolConfigured, every_ms: int) -> None:
-    """Three times before a node is lost, six times in a bucket; in a pool of before, as it comes."""
+    """Three times before a node is lost, six times in a bucket."""
     pool = FoldedPool(w1=1_000)
     pool.fold(configured)
 
@@ -69,9 +65,7 @@ def test_use_besides_cpu_is_asked_for_where_flowcon_considers_it(*, on: bool, wa
     """Otherwise it never becomes a fact."""
     resources = (Resource.CPU, Resource.MEMORY, Resource.BLOCK_IO)
     pool = FoldedPool(w1=1_000)
-    pool.fold(
-        c.PoolConfigured(reads=3, parameters=PoolParameters(flowcon=FlowConParameters(on=on, resources=resources)))
-    )
+    pool.fold(c.PoolConfigured(parameters=PoolParameters(flowcon=FlowConParameters(on=on, resources=resources))))
 
     assert usage_of(pool.view) == wanted
 
@@ -89,19 +83,16 @@ ZONE_A = NodeRule(
 )
 
 
-@pytest.mark.parametrize("flags", [(), tuple(FLAGS)], ids=["before", "now"])
-async def test_a_node_says_which_jobs_it_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[int, ...]
-) -> None:
-    """Its taints in a pool that places by them, and its labels once a job requires any; that job then runs there."""
+async def test_a_node_says_which_jobs_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its taints, and its labels once a job requires any; that job then runs there."""
     monkeypatch.setattr(FakeCluster, "node_terms", terms)
     async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.append(configured(*flags) if not flags else c.PoolConfigured(reads=READS, flags=flags))
-        await until(lambda: "n2" in process.view.nodes and bool(process.view.nodes["n2"].taints) is bool(flags))
+        await rig.append(c.PoolConfigured())
+        await until(lambda: "n2" in process.view.nodes and process.view.nodes["n2"].taints)
         for number in range(3):
             await rig.submit(f"plain-{number}", "--steps", "100", "--step-s", "1", cpu_m=200)
-        await until(lambda: sum(job.alive for job in process.view.jobs) == (2 if flags else 3))
+        await until(lambda: sum(job.alive for job in process.view.jobs) == 2)
         before = [one for one in await rig.of_type(c.NodeJoined) if one.node == "n2"]
         spec = c.JobSpec(command=(PROGRAM, "--steps", "5", "--step-s", "1"), requests=Resources(100), node_rule=ZONE_A)
         await rig.append(c.JobSubmitted(job="choosy", request="r", spec=spec))
@@ -110,11 +101,8 @@ async def test_a_node_says_which_jobs_it_takes(
         after = [one for one in await rig.of_type(c.NodeJoined) if one.node == "n2"]
 
         assert all(one.labels is None for one in before)
-        if flags:
-            assert [one.nodes for one in placed] == [("n2",)]
-            assert (after[-1].labels, after[-1].taints) == ({"zone": "a"}, (Taint(key="gpu"),))
-        else:
-            assert all(one.labels is None and not one.taints for one in after)
+        assert [one.nodes for one in placed] == [("n2",)]
+        assert (after[-1].labels, after[-1].taints) == ({"zone": "a"}, (Taint(key="gpu"),))
         assert await rig.broken() == []
 
 
@@ -134,7 +122,7 @@ async def test_a_gang_runs_on_the_nodes_that_it_may_run_on_and_waits_where_there
     monkeypatch.setattr(FakeCluster, "node_terms", of)
     async with contextlib.aclosing(Rig(tmp_path, dict.fromkeys(labels, 500))) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.append(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+        await rig.append(c.PoolConfigured())
         await until(lambda: len(list(process.view.nodes)) == len(labels))
         for job, rule in (("here", ZONE_A), ("later", zone_b)):
             spec = c.JobSpec(
@@ -161,7 +149,7 @@ async def test_what_a_job_prints_is_its_progress(tmp_path: Path) -> None:
     """Loss and epoch are read from its output, CPU time is measured, and the job's own step goes before a printed one."""
     async with contextlib.aclosing(Rig(tmp_path, {"n1": 500})) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.append(configured(STATE_IS_BOUNDED, interval_ms=6_000))
+        await rig.append(configured(interval_ms=6_000))
         await rig.submit("a", "--steps", "40", "--step-s", "1")
         await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].alive)
         training = rig.nodes.newest(ReplicaId("a"))
@@ -181,7 +169,7 @@ async def test_a_quiet_pool_writes_little(tmp_path: Path) -> None:
     """One fact a node in five seconds, which stands for all that was measured; no node is lost, and none joins twice."""
     async with contextlib.aclosing(Rig(tmp_path, {"n1": 500, "n2": 500})) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.append(configured(STATE_IS_BOUNDED))
+        await rig.append(configured())
         await rig.submit("a", "--steps", "100", "--step-s", "1")
         await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].phase is Phase.ENDED, within_s=300)
         usages = await rig.of_type(c.NodeUsage)
@@ -208,7 +196,7 @@ async def test_what_is_left_is_known_of_a_total_that_can_be_right(tmp_path: Path
     line, total = PRINTED[printed]
     async with contextlib.aclosing(Rig(tmp_path, {"n1": 500})) as rig:
         process = rig.start("placer", "worker-monitor", "migrator", "log-collector")
-        await rig.append(configured(STATE_IS_BOUNDED, steepest=True))
+        await rig.append(configured(steepest=True))
         await rig.submit("a", "--steps", "40", "--step-s", "1")
         await until(lambda: "a" in process.view.jobs and process.view.jobs["a"].alive)
         training = rig.nodes.newest(ReplicaId("a"))

@@ -1,4 +1,4 @@
-"""Users' Jobs become submissions, once the pool's flags are in force."""
+"""Users' Jobs become submissions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 from tests.harness.scenarios.folded_pool import FoldedPool
 from tests.harness.waiting import until
-from tests.unit.cluster.kinds_objects import GANG, SPECS, indexed, job_set, made_by, template, users
+from tests.unit.cluster.kinds_objects import GANG, SPECS, job_set, made_by, users
 
 from steepest.clock import SystemClock
 from steepest.cluster.kubernetes import KubernetesCluster, reflector
@@ -26,7 +26,6 @@ from steepest.collector.notice_writer import NoticeWriter
 from steepest.collector.users_jobs import UsersJobs
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS
 
 T = TypeVar("T")
 
@@ -157,29 +156,6 @@ async def test_a_train_job_is_submitted_once_its_job_set_is_there(tmp_path: Path
     assert submitted.spec.env == {USERS_JOB: "TrainJob/mine"}
     assert CLUSTER in marked["metadata"]["labels"]
     assert [method for method, kind, _ in stub.asked if method != "GET"] == ["PATCH"]
-
-
-async def test_a_gang_that_chooses_nodes_waits_for_the_pool_s_upgrade(tmp_path: Path) -> None:
-    """Before, it would be rejected for good, or placed as if it said nothing: it is neither marked nor submitted."""
-    stub = KubernetesStub()
-    stub.put("jobs", users(indexed(2, template=template(nodeSelector={"disk": "ssd"}))))
-    stub.put("jobs", users(indexed(1), name="other", uid="ffffffff-0000-4000-8000-000000000000"))
-    before = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
-    async with following(stub, tmp_path) as followed:
-        followed.fold(c.PoolConfigured(reads=READS, flags=before))
-        other = await followed.next(c.JobSubmitted)
-        await until(lambda: followed.jobs._refused)
-        unmarked = stub.objects["jobs"]["mine"]["metadata"]["labels"]
-        (why,) = followed.jobs._refused.values()
-        followed.fold(other)
-        followed.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
-        while (submitted := await followed.next(c.JobSubmitted)).job == other.job:
-            pass  # sent again before it was in the log
-
-    assert (other.job, CLUSTER in unmarked) == ("other.ffffffff", False)
-    assert "run `steepest upgrade`" in why
-    assert (submitted.job, submitted.spec.is_gang) == (GANG, True)
-    assert submitted.spec.node_rule is not None
 
 
 async def test_a_kind_that_is_not_named_is_not_asked_for(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_legend_says_what_letters_and_score_mean() -> None:
 
 def test_under_steepest_limits_are_shown_and_no_scores() -> None:
     """A limit in force stands beside its job; scores decide nothing there, and neither does the legend name them."""
-    built = log().add(c.PoolConfigured(reads=2, parameters=parameters("steepest")))
+    built = log().add(c.PoolConfigured(parameters=parameters("steepest")))
     for plan, cpu_m in (("p", 120), ("q", None)):
         limit = c.JobLimit("stayer", 1, cpu_m=cpu_m)
         built.add(

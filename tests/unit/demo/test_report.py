@@ -46,7 +46,7 @@ def test_result_is_a_sentence() -> None:
 
 def test_limits_are_told_where_flowcon_is_on() -> None:
     """How often one came in force, of all jobs and of each; a limit that is taken away is no limit."""
-    log = Log().opened(n1=600).add(c.PoolConfigured(reads=2, parameters=parameters("flowcon"))).running("a", "n1")
+    log = Log().opened(n1=600).add(c.PoolConfigured(parameters=parameters("flowcon"))).running("a", "n1")
     for plan, cpu_m in (("p", 200), ("q", None)):
         limit = c.JobLimit("a", 1, c.GrowthList.COMPLETING, cpu_m)
         because = c.LimitsBecause(rule="written by hand")

@@ -22,7 +22,6 @@ from tests.harness.system.driver import DeciderDriver
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.dragon.running_gangs import DragonState
 from steepest.policies.named import under
@@ -33,16 +32,13 @@ LONG_S = 70
 """What passes before anything runs."""
 
 
-def drawn(
-    drawing: str, policy: str, *, idle_s: int = 0, flags: tuple[int, ...] = tuple(FLAGS), **switches: Any
-) -> DeciderDriver:
+def drawn(drawing: str, policy: str, *, idle_s: int = 0, **switches: Any) -> DeciderDriver:
     """The cluster of a drawing, before the first record that the gang-scheduler sees.
 
     Args:
         drawing: See above.
         policy: A name of :data:`steepest.policies.named.POLICIES`.
         idle_s: For how long the gang-scheduler has done nothing.
-        flags: Those of the pool.
         switches: Parameters of DRAGON that differ from the policy's.
     """
     lines = [line.strip() for line in drawing.splitlines() if line.strip()]
@@ -54,7 +50,7 @@ def drawn(
     scene = FoldedPool(**{name: PLACE_M * len(places) for name, places in rows.items()})
     parameters = under(policy, PoolParameters())
     parameters = msgspec.structs.replace(parameters, dragon=msgspec.structs.replace(parameters.dragon, **switches))
-    scene.fold(c.PoolConfigured(reads=READS, flags=flags, parameters=parameters))
+    scene.fold(c.PoolConfigured(parameters=parameters))
     _pass_time(scene, LONG_S)
     for name in sorted({place.lower() for place in itertools.chain(*rows.values())} - {"."}):
         servers = [row for row, places in rows.items() for place in places if place == name.upper()]

@@ -10,7 +10,6 @@ from tests.harness.system.driver import DeciderDriver
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
 from steepest.policies.named import under
 
@@ -40,7 +39,7 @@ def calls(policy: str, waiting: int, *, small: bool = False, rule: NodeRule | No
     """
     driver = DeciderDriver(GangScheduler(), large=20_000, **{f"n{number:03}": 400 for number in range(40)})
     parameters = under(policy, PoolParameters(settle_ms=10**9))
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.fold(c.PoolConfigured(parameters=parameters))
     for number in range(40):
         driver.feed(gang(f"runs-{number}", 175, 2, 2, 4))
     for job in driver.active():

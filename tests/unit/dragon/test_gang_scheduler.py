@@ -21,7 +21,6 @@ from steepest.events.common import (
     TolerationOperator,
 )
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS, SURPLUS_LEAVES
 from steepest.policies.dragon.gang_scheduler import LOOKED_AT, GangScheduler
 from steepest.policies.named import under
 
@@ -259,13 +258,6 @@ def test_the_paper_s_era_lets_workers_leave_too() -> None:
     assert planned(drawing, "dragon-paper-era") == ["shed a w1 w1 for d"]
 
 
-def test_before_its_flag_is_on_all_gangs_are_restarted() -> None:
-    """A log is decided again as it was."""
-    flags = tuple(flag for flag in FLAGS if flag != SURPLUS_LEAVES)
-
-    assert planned("w1: A a a a\n a 1-3 loose\n ? b 2 for 31", "dragon", flags=flags) == ["scale a w1 w1 for b"]
-
-
 def test_growth_is_always_a_restart() -> None:
     """There is no way for a worker to join a training that runs."""
     assert planned("w1: A a . .\n a 1-3 loose", "dragon", idle_s=60) == ["scale a w1 w1 w1 w1"]
@@ -302,11 +294,9 @@ def test_room_on_a_tainted_node_helps_nobody(taints: tuple[Taint, ...], plans: l
 ZONE_A = NodeRule(requires=(LabelRequirement(key="zone", operator=LabelOperator.IN, values=("a",)),))
 
 
-def choosing(
-    drawing: str, policy: str, zone_a: str, *asks: c.JobSubmitted, flags: tuple[int, ...] = tuple(FLAGS)
-) -> Any:
+def choosing(drawing: str, policy: str, zone_a: str, *asks: c.JobSubmitted) -> Any:
     """What is planned in a drawing for jobs that come and then wait for long, once these nodes are labelled."""
-    driver = drawn(drawing, policy, flags=flags)
+    driver = drawn(drawing, policy)
     for node in list(driver.view.nodes):
         zone = {"zone": "a"} if node.name in zone_a.split() else {}
         driver.feed(c.NodeJoined(node=node.name, capacity=node.capacity, labels=zone))
@@ -378,7 +368,7 @@ def test_a_gang_that_no_node_takes_holds_up_nobody(policy: str) -> None:
 def test_gangs_that_nothing_helps_keep_no_other_from_starving() -> None:
     """More of them than are looked at stand before it; they would have no room if all gangs were as small as they may be."""
     pool = DeciderDriver(GangScheduler(), w1=4_000)
-    pool.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=under("dragon-fixed", PoolParameters())))
+    pool.fold(c.PoolConfigured(parameters=under("dragon-fixed", PoolParameters())))
     large = [submitted(f"large-{number}", replicas=4, cpu_m=901 + number) for number in range(LOOKED_AT + 20)]
     workers = (c.Role(name="worker", replicas=4, min=2, requests=Resources(cpu_m=1_000)),)
     pool.feed(submitted("a", roles=workers))
@@ -409,15 +399,6 @@ def test_a_gang_does_not_grow_on_its_own_node_that_was_tainted_meanwhile() -> No
     assert [spell(event) for event in driver.decided] == ["scale a w1 w1 w2 w1"]
 
 
-def test_before_its_flag_nothing_leaves_for_a_job_that_says_which_nodes() -> None:
-    """It has one replica then; a log is decided again as it was."""
-    drawing, one = "w1: a a a\n w2: b b b", submitted("d", 100, node_rule=ZONE_A)
-    before = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
-
-    assert choosing(drawing, "dragon-fixed", "w2", one, flags=before) == []
-    assert choosing(drawing, "dragon-fixed", "w2", one)[:2] == ["scale b w2 w2 for d", "place d w2 later"]
-
-
 def test_a_gang_grows_where_it_may_run() -> None:
     """Also onto a tainted node that it tolerates; one that says nothing does not."""
     driver = DeciderDriver(GangScheduler())
@@ -426,7 +407,7 @@ def test_a_gang_grows_where_it_may_run() -> None:
         tolerates=(Toleration(key="gpu", operator=TolerationOperator.EXISTS),), requires=ZONE_A.requires
     )
     parameters = under("dragon", PoolParameters())
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.feed(c.PoolConfigured(parameters=parameters))
     for node, cpu_m, zone, taints in (("w1", 200, "a", ()), ("w2", 200, "b", ()), ("w3", 100, "a", (taint,))):
         driver.feed(c.NodeJoined(node=node, capacity=Resources(cpu_m), labels={"zone": zone}, taints=taints))
     for name, rule, node in (("g", tolerant, "w1"), ("h", None, "w2")):
@@ -446,10 +427,10 @@ def test_a_gang_that_ended_while_dragon_was_off_is_scaled_no_more() -> None:
     driver.tick()
     on = driver.view.parameters
     off = msgspec.structs.replace(on, dragon=msgspec.structs.replace(on.dragon, on=False))
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=off))
+    driver.feed(c.PoolConfigured(parameters=off))
     driver.feed(*(driver.stopped("a", 0, replica=replica) for replica in (0, 1)))
     driver.feed(c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0))
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=on))
+    driver.feed(c.PoolConfigured(parameters=on))
     for _ in range(80):
         driver.tick()
 

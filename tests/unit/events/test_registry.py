@@ -10,11 +10,23 @@ import pytest
 
 from steepest.errors import BugError, UndecodableError
 from steepest.events import cluster as c
+from steepest.events import registry
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.loss import JobUnwatched, LossReported
-from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters, Threshold
-from steepest.events.registry import CLUSTER, FLAGS, HEARTBEATS, LOSS, READS, SINCE, TOPICS, Topic, encode, reads_for
+from steepest.events.registry import (
+    CLUSTER,
+    FLAGS,
+    HEARTBEATS,
+    LOSS,
+    READS,
+    SINCE,
+    TOPICS,
+    Flag,
+    Topic,
+    encode,
+    reads_for,
+)
 
 EVENTS = [(topic, event) for topic in TOPICS.values() for event in topic.types]
 
@@ -48,26 +60,11 @@ def test_only_decisions_and_ends_have_several_writers() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("parameters", "reads"),
-    [
-        (PoolParameters(), 1),
-        (PoolParameters(moves=False, tick_ms=5), 1),
-        (PoolParameters(flowcon=FlowConParameters(alpha=0.5)), 1),
-        (PoolParameters(flowcon=FlowConParameters(on=True)), 2),
-        (PoolParameters(placement="flowcon2"), 2),
-        (PoolParameters(specon=SpeConParameters(threshold=Threshold.FITTED)), 2),
-    ],
-)
-def test_a_pool_asks_for_the_readers_that_it_needs(parameters: PoolParameters, reads: int) -> None:
-    """A reader that does not know a feature stops before a pool that uses it; a feature switched off requires nothing."""
-    assert reads_for(parameters) == reads <= READS
-
-
-def test_a_pool_asks_for_the_readers_that_its_flags_need() -> None:
-    """A flag is not on before every reader knows what it changes."""
-    assert all(reads_for(PoolParameters(), [number]) == flag.since for number, flag in FLAGS.items())
-    assert reads_for(PoolParameters(placement="flowcon2"), FLAGS) == max(flag.since for flag in FLAGS.values())
+def test_a_pool_asks_for_the_readers_that_its_flags_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flag is not on before every reader knows what it changes; one that is unknown asks for nothing."""
+    assert reads_for(FLAGS) == reads_for(()) == 1 <= READS
+    monkeypatch.setattr(registry, "FLAGS", {7: Flag("Nodes are asked.", since=2), 8: Flag("They answer.", since=3)})
+    assert [reads_for(flags) for flags in ([7], [7, 8], [9])] == [2, 3, 1]
 
 
 def test_events_that_came_later_are_named_with_their_version() -> None:

@@ -28,13 +28,16 @@ class FlowConPool(DeciderDriver):
         super().__init__(LimitPlanner(), *others, **nodes_cpu_m)
         self.configure()
 
-    def configure(self, *, reads: int = 2, specon_ms: int = ITVAL_MS, **changes: object) -> list[c.ClusterEvent]:
+    def configure(self, *, specon_ms: int = ITVAL_MS, **changes: object) -> list[c.ClusterEvent]:
         """Put FlowCon's parameters in force, with these changes."""
         self.flowcon = msgspec.structs.replace(self.flowcon, **changes)
         parameters = PoolParameters(
-            flowcon=self.flowcon, moves=self.moves, specon=SpeConParameters(interval_ms=specon_ms)
+            flowcon=self.flowcon,
+            moves=self.moves,
+            specon=SpeConParameters(interval_ms=specon_ms),
+            tick_ms=ITVAL_MS,
         )
-        return self.ask(c.PoolConfigured(reads=reads, parameters=parameters))
+        return self.ask(c.PoolConfigured(parameters=parameters))
 
     @property
     def planner(self) -> LimitPlanner:

@@ -311,15 +311,6 @@ def test_off_is_off() -> None:
     assert pool.planner.state == LimitPlanner().state
 
 
-def test_a_pool_whose_readers_may_not_know_limits_gets_none() -> None:
-    """Events of version 2 stand only in a log that asks for readers of version 2."""
-    pool = FlowConPool(w1=1_000)
-    pool.configure(reads=1)
-    pool.run("a", "w1")
-    assert pool.decided == []
-    assert [type(event) for event in pool.configure(reads=2)] == [c.LimitsPlanned]
-
-
 def test_switching_off_lifts_every_limit() -> None:
     """Switching off also forgets all state; switching on again starts from nothing."""
     pool = two()

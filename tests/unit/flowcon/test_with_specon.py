@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.harness.scenarios.folded_pool import category, requested
+from tests.harness.scenarios.folded_pool import category, grown, requested
 from tests.unit.flowcon.scene import CL, ITVAL_MS, NL, WL, FlowConPool
 
 from steepest.events import cluster as c
@@ -110,6 +110,7 @@ def test_what_was_moved_stays_capped() -> None:
     for number, mean in enumerate((1.0, 0.8), 2):
         pool.interval(number, local=(mean, 500))
     pool.apply("flat")
+    pool.feed(*(grown(job, c.Category.PROGRESSING) for job in ("steep", "also")))
     pool.tick(ITVAL_MS)
     asked(pool)
     pool.carry_out("flat")

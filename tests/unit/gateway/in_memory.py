@@ -10,7 +10,6 @@ from steepest.app.state_folder import Installation, NodeSpec
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, READS
 from steepest.gateway.pool.past import Past
 from steepest.gateway.pool.pool_feed import PoolFeed, following, stop
 from steepest.gateway.pools import Served, ServedPool
@@ -24,7 +23,7 @@ from steepest.view.cluster_view import ClusterView
 AT = TopicPartition("cluster")
 BEGINNING: Sequence[c.ClusterEvent] = (
     c.LogOpened(epoch="e"),
-    c.PoolConfigured(reads=READS, flags=tuple(FLAGS)),
+    c.PoolConfigured(),
     c.NodeJoined(node="n1", capacity=Resources(cpu_m=4_000)),
 )
 

@@ -102,7 +102,7 @@ def log(*events: c.ClusterEvent, **limits: int) -> LogBuilder:
     """A log of a pool with two nodes of 1000m, in which these limits of preemption are in force."""
     parameters = PoolParameters(preemption=PreemptionLimits(**{"min_run_ms": 0, **limits}))
     story = LogBuilder().opened(n1=1000, n2=1000)
-    return story.add(c.PoolConfigured(reads=5, parameters=parameters), *events, headers={})
+    return story.add(c.PoolConfigured(parameters=parameters), *events, headers={})
 
 
 def test_twice_600m_do_not_fit_1000m() -> None:

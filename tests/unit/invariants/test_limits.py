@@ -12,10 +12,10 @@ from steepest.invariants.checkers.limit_rules import Limits
 NL, WL, CL = c.GrowthList
 
 
-def limited(*limits_m: int | None, of: c.GrowthList = NL, reads: int = 2, node: str = "n1") -> LogBuilder:
+def limited(*limits_m: int | None, of: c.GrowthList = NL, node: str = "n1") -> LogBuilder:
     """A run of FlowCon gives these limits to the jobs of a node with a core."""
     names = "abc"[: len(limits_m)]
-    story = LogBuilder().opened(n1=1000).add(c.PoolConfigured(reads=reads))
+    story = LogBuilder().opened(n1=1000)
     for name in names:
         story.running(name, "n1", cpu_m=50)
     because = c.LimitsBecause(
@@ -49,11 +49,6 @@ def test_limits_that_come_to_two_nodes_are_a_breach() -> None:
     """Shares come to one node, floors to less than another; limits that watched jobs keep are of other runs."""
     assert "2997m in total" in broken(Limits, limited(999, 999, 999))[1]
     assert holds(Limits, limited(999, 999, 999, of=WL))
-
-
-def test_limits_need_readers_that_know_them() -> None:
-    """A reader of version 1 would make a dead letter of the plan."""
-    assert "readers of version 1" in broken(Limits, limited(300, reads=1))[1]
 
 
 def test_a_node_that_never_joined_has_no_jobs() -> None:

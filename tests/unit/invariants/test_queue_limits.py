@@ -10,18 +10,16 @@ from tests.harness.scenarios.verdicts import broken, holds
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, QueueLimits, QueueParameters
-from steepest.events.registry import FLAGS, LIMITS_HOLD, READS
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.queue_limits import QueueLimitsKept
 
 from .test_gangs import start
 
 
-def limited(*, on: bool = True, **limits: int) -> c.PoolConfigured:
+def limited(**limits: int) -> c.PoolConfigured:
     """The queue ``paper`` has these limits."""
-    flags = tuple(flag for flag in FLAGS if on or flag != LIMITS_HOLD)
     queueing = QueueParameters(limits=(QueueLimits(queue="paper", **limits),))
-    return c.PoolConfigured(reads=READS, flags=flags, parameters=PoolParameters(queueing=queueing))
+    return c.PoolConfigured(parameters=PoolParameters(queueing=queueing))
 
 
 def asked(job: str, replicas: int = 1, cpu_m: int = 100) -> c.JobSubmitted:
@@ -111,7 +109,7 @@ def test_a_limit_that_is_lowered_breaks_nothing_until_the_queue_gets_more() -> N
 def test_a_limit_that_is_set_later_counts_what_runs_already() -> None:
     """A pool without limits gets some: from there on, no plan may exceed them."""
     before = (
-        c.PoolConfigured(reads=READS, flags=tuple(FLAGS)),
+        c.PoolConfigured(),
         asked("a"),
         planned("a", "n1"),
         *start("place-a", "a", "n1"),
@@ -132,22 +130,12 @@ def test_a_gang_that_is_scaled_up_is_judged_by_what_it_gets() -> None:
     holds(QueueLimitsKept, story(*begin, *down, back))
 
 
-def test_pools_without_the_flag_are_not_checked() -> None:
-    """Their limits were a habit of deciders."""
-    events = (limited(on=False, replicas=0), asked("a"), planned("a", "n1"), *start("place-a", "a", "n1"))
-    holds(QueueLimitsKept, story(*events))
-
-
-@pytest.mark.parametrize("on", [True, False])
-def test_a_node_takes_a_limited_number_of_replicas(on: bool) -> None:  # noqa: FBT001 - a case of the test
-    """Where they are counted, more than it takes are too many, however little each asks for."""
+def test_a_node_takes_a_limited_number_of_replicas() -> None:
+    """More than it takes are too many, however little each asks for."""
     few = c.NodeJoined(node="n3", capacity=Resources(cpu_m=1_000, replicas=2))
     three = ("n3", "n3", "n3")
-    events = (limited(on=on), few, asked("a", 3, cpu_m=1), planned("a", *three), *start("place-a", "a", *three))
-    if on:
-        assert "3 replicas of 1000m CPU, 0 MiB, 0 GPUs, 2 replicas" in broken(Capacity, story(*events))[1]
-    else:
-        holds(Capacity, story(*events))
+    events = (few, asked("a", 3, cpu_m=1), planned("a", *three), *start("place-a", "a", *three))
+    assert "3 replicas of 1000m CPU, 0 MiB, 0 GPUs, 2 replicas" in broken(Capacity, story(*events))[1]
 
 
 def test_extended_resources_of_a_node_are_known() -> None:

@@ -11,7 +11,6 @@ from tests.harness.scenarios.log_builder import LogBuilder, checkpoint
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits
-from steepest.events.registry import FLAGS
 from steepest.invariants import AnnouncedParameters, Audit, Status, all_with
 
 
@@ -25,8 +24,8 @@ def a_move_of_a_job_that_saves_when_stopped() -> LogBuilder:
     """It has proven that it can save, and loses the steps since its last save."""
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1", mode=None)
     story.add(
-        c.CheckpointModeDeclared(job="a", incarnation=1, mode=CheckpointMode.ON_STOP),
-        c.CheckpointVerified(job="a", incarnation=1, checkpoint=checkpoint(50)),
+        c.CheckpointModeDeclared(job="a", incarnation=1, node="n1", mode=CheckpointMode.ON_STOP),
+        c.CheckpointVerified(job="a", incarnation=1, node="n1", checkpoint=checkpoint(50)),
     )
     story.move_planned("move", "a", "n1", "n2").stopped("move", "a", "n1", step=107, saved=100)
     story.started("move", "a", "n2", 2, restore=checkpoint(100)).verified("move", "a", "n2", 2)
@@ -210,7 +209,7 @@ def decisions_delivered_again() -> LogBuilder:
 def limits_set_refused_and_overtaken() -> LogBuilder:
     """Two jobs are limited; an engine says yes, does not know, says no; a job moves while its limit is under way."""
     new, completing = c.GrowthList.NEW, c.GrowthList.COMPLETING
-    story = LogBuilder().opened(n1=1000, n2=1000).add(c.PoolConfigured(reads=2)).running("a", "n1").running("b", "n1")
+    story = LogBuilder().opened(n1=1000, n2=1000).add(c.PoolConfigured()).running("a", "n1").running("b", "n1")
     seen = (c.GrowthSeen("a", new, 0.5), c.GrowthSeen("b", completing, 0.1))
     because = c.LimitsBecause(rule="Algorithm 1", jobs=seen, total=0.6)
     wanted = (c.JobLimit("a", 1, new, 833), c.JobLimit("b", 1, completing, 333))
@@ -230,7 +229,7 @@ def gangs_that_are_suspended_scaled_and_moved() -> LogBuilder:
     pool = FoldedPool(n1=400, n2=400)
     roles = (c.Role(name="worker", replicas=2, min=1, max=4, requests=Resources(cpu_m=200)),)
     limits = PreemptionLimits(min_run_ms=0)
-    pool.feed(c.PoolConfigured(reads=5, parameters=PoolParameters(preemption=limits)))
+    pool.feed(c.PoolConfigured(parameters=PoolParameters(preemption=limits)))
     pool.feed(submitted("gang", roles=roles), placement("gang", "n1", "n2"))
     pool.carry_out("gang")
     pool.feed(*(c.ReplicaStarted(job="gang", replica=at, incarnation=1, node=f"n{at + 1}") for at in (0, 1)))
@@ -261,7 +260,7 @@ def a_gang_that_is_moved_after_its_first_replica_has_finished() -> LogBuilder:
     """Its STOP begins where its first replica was, though nothing is left there to be stopped."""
     pool = FoldedPool(n1=400, n2=400)
     roles = (c.Role(name="worker", replicas=2, min=1, requests=Resources(cpu_m=200)),)
-    pool.feed(c.PoolConfigured(reads=5))
+    pool.feed(c.PoolConfigured())
     pool.feed(submitted("gang", roles=roles), placement("gang", "n1", "n2"))
     pool.carry_out("gang")
     pool.feed(*(c.ReplicaStarted(job="gang", replica=at, incarnation=1, node=f"n{at + 1}") for at in (0, 1)))
@@ -285,7 +284,6 @@ def surplus_workers_that_leave() -> LogBuilder:
         c.Role(name="ps", requests=Resources(cpu_m=100)),
         c.Role(name="worker", replicas=4, min=1, max=4, may_leave=True, requests=Resources(cpu_m=100)),
     )
-    pool.feed(c.PoolConfigured(reads=6, flags=tuple(FLAGS)))
     pool.feed(submitted("a", roles=roles, success=c.SuccessRule.CHIEF), placement("a", "n1", "n1", "n1", "n2", "n2"))
     pool.carry_out("a")
     nodes = pool.job("a").nodes

@@ -11,7 +11,6 @@ from tests.unit.mqtt.messages import beat, envelope, loss
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.heartbeat import NodeHeartbeat
-from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.mqtt import authorization as authorization_module
 from steepest.mqtt.authorization import Authorization
 from steepest.mqtt.payload import DeviceMessage, RefusedMessageError, parse
@@ -78,7 +77,7 @@ def test_devices_that_somebody_makes_up_are_bounded(monkeypatch: pytest.MonkeyPa
     for number in range(3):
         pool.fold(c.NodeJoined(node=f"cam{number}", capacity=Resources(1_000), takes_jobs=False))
     assert [hear(f"cam{number}") for number in range(5)] == ["", "", "", "devices", "devices"]
-    pool.feed(c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,)), c.NodeLost(node="cam0", silent_ms=15_000))
+    pool.feed(c.PoolConfigured(), c.NodeLost(node="cam0", silent_ms=15_000))
     pool.tick(GONE_MS)
 
     assert [hear("cam4"), hear("cam3"), hear("cam1")] == ["", "devices", ""]

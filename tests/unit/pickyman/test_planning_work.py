@@ -11,7 +11,6 @@ from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, s
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PickyManParameters, PoolParameters, PreemptionLimits, QueueParameters
-from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.preemption_planner import LOOKED_AT, PreemptionPlanner
 
 PER_NODE = 8
@@ -25,7 +24,7 @@ def pool_of(running: int, waiting: int) -> FoldedPool:
         queueing=QueueParameters(policy="predicted"),
         preemption=PreemptionLimits(min_run_ms=0),
     )
-    pool.feed(c.PoolConfigured(reads=READS, flags=(GANGS_RUN,), parameters=parameters))
+    pool.feed(c.PoolConfigured(parameters=parameters))
     pool.feed(*(joined(f"n{node}", 96_000, 524_288, PER_NODE) for node in range(running // PER_NODE)))
     for number in range(running):
         name = f"r{number}"

@@ -19,7 +19,6 @@ from steepest.events.parameters import (
     QueueLimits,
     QueueParameters,
 )
-from steepest.events.registry import FLAGS, GANGS_RUN, LIMITS_HOLD, READS
 from steepest.policies.pickyman.predictor import Predictor
 from steepest.policies.pickyman.preemption_planner import PreemptionPlanner
 from steepest.policies.pickyman.running import level
@@ -39,7 +38,7 @@ def pool_of(rule: PreemptionRule = PreemptionRule.PICKYMAN, queueing: str = "pre
         preemption=PreemptionLimits(min_run_ms=0),
         queueing=QueueParameters(policy=queueing, service_s=(60, 600)),
     )
-    pool.feed(c.PoolConfigured(reads=READS, flags=(GANGS_RUN,), parameters=parameters))
+    pool.feed(c.PoolConfigured(parameters=parameters))
     return pool
 
 
@@ -409,7 +408,7 @@ def test_an_elastic_gang_gets_as_many_places_as_its_queue_s_limit_leaves() -> No
     pool = pool_of(PreemptionRule.ROUND_ROBIN, "fifo")
     queueing = msgspec.structs.replace(pool.view.parameters.queueing, limits=(QueueLimits(queue="paper", cpu_m=600),))
     parameters = msgspec.structs.replace(pool.view.parameters, queueing=queueing)
-    pool.fold(c.PoolConfigured(reads=READS, flags=(GANGS_RUN, LIMITS_HOLD), parameters=parameters))
+    pool.fold(c.PoolConfigured(parameters=parameters))
     submit(pool, "a", None)
     roles = (c.Role(name="worker", replicas=4, min=1, requests=Resources(cpu_m=250)),)
     submit(pool, "gang", None, roles=roles, queue="paper")
@@ -422,7 +421,7 @@ def test_the_service_of_a_gang_with_roles_is_that_of_all_its_replicas() -> None:
     """The same while it runs and once it is suspended: one server without a GPU, and eight workers with one each."""
     pool = FoldedPool()
     limits = PoolParameters(preemption=PreemptionLimits(min_run_ms=1_000))
-    pool.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=limits), joined("n", 64_000, gpus=8))
+    pool.feed(c.PoolConfigured(parameters=limits), joined("n", 64_000, gpus=8))
     roles = (
         c.Role(name="ps", replicas=1, requests=Resources(cpu_m=500)),
         c.Role(name="worker", replicas=8, requests=Resources(cpu_m=1_000, gpus=1)),

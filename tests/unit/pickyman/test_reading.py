@@ -8,7 +8,6 @@ from tests.harness.scenarios.folded_pool import START_MS, FoldedPool, placement,
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import GANGS_RUN, READS
 from steepest.policies.pickyman.reading import AHEAD_MS, JOBS_KEPT, LOST_AFTER, STALE_MS, Readings
 
 LOAD, EPOCH, PAUSE_MS = 4_000_000, 20_000_000, 3_000
@@ -26,7 +25,7 @@ class ReadingJob:
         self.readings = readings or Readings()
         self.name, self.ended = job, 0
         roles = (c.Role(name="worker", replicas=replicas, requests=Resources(cpu_m=100)),) if replicas > 1 else ()
-        self.pool.fold(c.PoolConfigured(reads=READS, flags=(GANGS_RUN,), parameters=PoolParameters()))
+        self.pool.fold(c.PoolConfigured(parameters=PoolParameters()))
         self.pool.feed(
             submitted(job, model="m", data_bytes=data_bytes, roles=roles), placement(job, *["n1"] * replicas)
         )

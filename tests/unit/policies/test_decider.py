@@ -75,7 +75,7 @@ def test_deciders_are_asked_about_what_counts_and_about_nothing_else() -> None:
     assert not asked(pool, submitted("job"))
     assert asked(pool, cancelled("job"))
     assert not asked(pool, cancelled("job"))
-    assert not asked(pool, c.CheckpointModeDeclared(job="unknown", incarnation=1, mode="none"))  # type: ignore[arg-type]
+    assert not asked(pool, c.CheckpointModeDeclared(job="unknown", incarnation=1, node="w1", mode="none"))  # type: ignore[arg-type]
 
 
 def test_all_deciders_are_asked_in_their_order() -> None:

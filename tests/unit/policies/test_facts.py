@@ -46,7 +46,7 @@ class Monitor:
         node: str = "w1",
         later_ms: int = 0,
         capacity: Resources = SIZE,
-        takes_jobs: bool | None = None,
+        takes_jobs: bool = True,
     ) -> list[c.ClusterEvent]:
         """What follows from a node's heartbeat, without the node's usage."""
         return [
@@ -64,7 +64,7 @@ class Monitor:
         later_ms: int = 0,
         capacity: Resources = SIZE,
         used: int = 0,
-        takes_jobs: bool | None = None,
+        takes_jobs: bool = True,
         usage_of: tuple[Resource, ...] = (),
     ) -> list[c.ClusterEvent]:
         """What follows from a node's heartbeat."""
@@ -214,7 +214,7 @@ def test_a_replica_starts_and_stops_once() -> None:
     assert monitor.hear(report()) == [started()]
     assert monitor.hear(report(step=10)) == []
     assert monitor.hear(ended) == [
-        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(60)),
+        c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(60)),
         c.ReplicaStopped(
             job="job",
             incarnation=1,
@@ -277,7 +277,7 @@ def test_only_the_first_checkpoint_of_an_incarnation_is_told() -> None:
     monitor = Monitor()
     monitor.hear(report())
     answers = [monitor.hear(report(checkpoint=checkpoint(step))) for step in (10, 20, 30)]
-    assert answers == [[c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(10))], [], []]
+    assert answers == [[c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(10))], [], []]
 
 
 def test_two_nodes_do_not_mix() -> None:
@@ -336,24 +336,12 @@ def test_a_node_that_takes_no_jobs_is_heard_of_and_its_processes_are_not() -> No
         usage,
     ]
     assert monitor.hear(report(state=EXITED, exit_status=0), takes_jobs=False) == []
-    assert kinds(monitor.hear(said, takes_jobs=True)) == [
+    assert kinds(monitor.hear(said)) == [
         "NodeJoined",
         "ReplicaStarted",
         "CheckpointModeDeclared",
         "CheckpointVerified",
     ]
-
-
-def test_a_node_says_of_its_processes_who_says_it() -> None:
-    """What an older agent said without naming its node is said again by a newer one, once."""
-    monitor = Monitor()
-    said = report(checkpoint_mode=CheckpointMode.ON_REQUEST, checkpoint=checkpoint(60))
-    monitor.hear(said)
-    assert monitor.hear(said, takes_jobs=True) == [
-        c.CheckpointModeDeclared(job="job", incarnation=1, mode=CheckpointMode.ON_REQUEST, node="w1"),
-        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(60), node="w1"),
-    ]
-    assert monitor.hear(said, takes_jobs=True) == []
 
 
 # --- where a heartbeat says how often use is reported ----------------------------------------------------------------------
@@ -492,7 +480,7 @@ class Attentive(Monitor):
 
     def progress(self, *replicas: ReplicaReport, later_ms: int = 500) -> list[c.ReplicaProgress]:
         """What a heartbeat of a node that takes jobs adds about the progress of its replicas."""
-        events = self.hear_all(*replicas, later_ms=later_ms, takes_jobs=True)
+        events = self.hear_all(*replicas, later_ms=later_ms)
         return [one for event in events if isinstance(event, c.NodeUsage) for one in event.progress]
 
 
@@ -515,7 +503,7 @@ def test_the_last_progress_of_a_replica_is_reported_with_its_end() -> None:
     monitor = Attentive()
     monitor.progress(report("a", cpu_m=100))
     monitor.progress(report("a", cpu_m=100, step=1))
-    events = monitor.hear_all(report("a", EXITED, step=2, exit_status=0), later_ms=100, takes_jobs=True)
+    events = monitor.hear_all(report("a", EXITED, step=2, exit_status=0), later_ms=100)
 
     assert kinds(events) == ["NodeUsage", "ReplicaStopped"]
     assert [one.progress for one in events if isinstance(one, c.NodeUsage)] == [

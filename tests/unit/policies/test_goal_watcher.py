@@ -13,7 +13,6 @@ from tests.unit.view.test_progress import Trained
 
 from steepest.cli.jobs.goal_option import goal_of
 from steepest.events import cluster as c
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.decider import Readers, fold_and_decide
 from steepest.policies.goals.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
@@ -23,10 +22,9 @@ from steepest.view.state import Phase, PlanKind
 class Watched(Trained):
     """A pool in which job ``a`` has a goal."""
 
-    def __init__(self, goal: c.Goal | None, reads: int = READS, **spec: Any) -> None:
+    def __init__(self, goal: c.Goal | None, **spec: Any) -> None:
         super().__init__(goal=goal, **spec)
         self.watcher = GoalWatcher()
-        self.fold(c.PoolConfigured(reads=reads))
 
     def interval(self, *means: float, metric: str = "") -> list[c.ClusterEvent]:
         """Intervals of the job with these means of two reports each; what the watcher decides about them."""
@@ -105,7 +103,7 @@ def test_a_goal_that_the_log_refuses_is_reported_again() -> None:
     """The job was between two places when the report came; once it trains again, its next interval says so again."""
     watcher = GoalWatcher()
     pool = DeciderDriver(watcher, delay=3, w1=1_000, w2=1_000)
-    pool.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    pool.fold(c.PoolConfigured())
     pool.run("a", "w1", goal=c.Goal(below=0.1))
     pool.fold(migration("a", "w1", "w2"))
     pool.act("a")
@@ -163,11 +161,6 @@ def test_a_goal_is_reported_once_and_the_job_is_stopped_and_finished() -> None:
     ended = [event for event in Placer().step(pool.view, pool.log[-1]) if isinstance(event, c.JobEnded)]
     reason = "goal reached: loss < 0.1: 0.05 in the last interval"
     assert ended == [c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=85, reason=reason)]
-
-
-def test_a_pool_whose_readers_do_not_know_goals_has_none() -> None:
-    """Its log would stop them."""
-    assert Watched(c.Goal(below=0.1), reads=4).interval(0.05) == []
 
 
 def test_nothing_is_remembered_of_a_job_that_is_over() -> None:

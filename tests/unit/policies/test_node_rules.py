@@ -14,7 +14,6 @@ from steepest.events.parameters import (
     PreemptionRule,
     QueueParameters,
 )
-from steepest.events.registry import FLAGS, GANGS_CHOOSE, READS
 from steepest.events.requests import Role
 from steepest.policies.pickyman.preemption_planner import CANDIDATES, PreemptionPlanner
 from steepest.policies.placement.placer import Placer
@@ -33,7 +32,7 @@ def test_room_is_made_where_the_urgent_job_may_run() -> None:
     driver = DeciderDriver(Placer())
     queueing = QueueParameters(policy="priority", preempt=True)
     parameters = PoolParameters(queueing=queueing, preemption=PreemptionLimits(min_run_ms=0))
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.feed(c.PoolConfigured(parameters=parameters))
     driver.feed(labelled("w1", "b"), labelled("w2", "a"))
     for job, node in (("on-w1", "w1"), ("on-w2", "w2")):
         driver.feed(submitted(job, 1_000, first_node=node))
@@ -51,7 +50,7 @@ def test_room_for_a_gang_is_made_where_it_may_run() -> None:
     driver = DeciderDriver(Placer())
     queueing = QueueParameters(policy="priority", preempt=True)
     parameters = PoolParameters(queueing=queueing, preemption=PreemptionLimits(min_run_ms=0))
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.feed(c.PoolConfigured(parameters=parameters))
     driver.feed(labelled("w1", "b"), labelled("w2", "a"), labelled("w3", "a"))
     for node in ("w1", "w2", "w3"):
         driver.feed(submitted(f"on-{node}", 1_000, first_node=node))
@@ -69,7 +68,7 @@ def test_pickyman_weighs_those_that_run_where_a_gang_may() -> None:
     driver = DeciderDriver(PreemptionPlanner())
     pickyman = PickyManParameters(on=True, rule=PreemptionRule.ROUND_ROBIN, slice_ms=1_000)
     parameters = PoolParameters(pickyman=pickyman, preemption=PreemptionLimits(min_run_ms=0))
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    driver.feed(c.PoolConfigured(parameters=parameters))
     driver.feed(c.NodeJoined(node="w1", capacity=Resources(10 * CANDIDATES), labels={"zone": "b"}))
     for number in range(CANDIDATES):
         driver.run(f"early-{number}", "w1", cpu_m=10)
@@ -90,7 +89,7 @@ def test_a_gang_starts_where_it_may_run_though_others_have_more_room() -> None:
     """With as many replicas as these nodes hold, beginning with its first node if they are more than one."""
     for first_node, nodes in ((None, ("w2", "w2", "w3")), ("w3", ("w3", "w2", "w2"))):
         driver = DeciderDriver(Placer())
-        driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+        driver.feed(c.PoolConfigured())
         for node, zone, cpu_m in (("w1", "b", 9_000), ("w2", "a", 200), ("w3", "a", 100)):
             driver.feed(c.NodeJoined(node=node, capacity=Resources(cpu_m), labels={"zone": zone}))
         workers = Role(name="worker", replicas=4, min=2, requests=Resources(100))
@@ -102,7 +101,7 @@ def test_a_gang_starts_where_it_may_run_though_others_have_more_room() -> None:
 def test_gangs_that_wait_for_the_same_nodes_have_room_by_what_these_have_now() -> None:
     """What one takes is gone for the next, and comes back when a job ends there, a node joins, or one gets the label."""
     driver = DeciderDriver(Placer())
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    driver.feed(c.PoolConfigured())
     for node, zone in (("w1", "b"), ("w2", "a")):
         driver.feed(c.NodeJoined(node=node, capacity=Resources(200), labels={"zone": zone}))
     names = [f"gang-{number}" for number in range(4)]
@@ -121,22 +120,10 @@ def test_gangs_that_wait_for_the_same_nodes_have_room_by_what_these_have_now() -
     assert driver.view.refused is None
 
 
-def test_before_its_flag_a_gang_with_a_rule_is_rejected_as_it_was() -> None:
-    """With the sentence of before, so that logs are decided again as they were."""
-    flags = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
-    driver = DeciderDriver(Placer())
-    driver.feed(c.PoolConfigured(reads=READS, flags=flags), labelled("w1", "a"))
-    driver.feed(submitted("gang", 100, replicas=2, node_rule=ZONE_A))
-    (rejected,) = driver.decided
-
-    assert isinstance(rejected, c.JobRejected)
-    assert rejected.reason == "node_rule: only a job of one replica can say which nodes it may run on"
-
-
 def test_an_idle_node_gets_no_job_that_may_not_run_there() -> None:
     """Of three converged jobs on a node, the one that may leave for the idle one moves, though another converged later."""
     driver = DeciderDriver(Rebalancer())
-    driver.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)), labelled("w1", "a"), labelled("w2", "b"))
+    driver.feed(c.PoolConfigured(), labelled("w1", "a"), labelled("w2", "b"))
     for job, rule in (("free", None), ("bound-1", ZONE_A), ("bound-2", ZONE_A)):
         driver.tick()
         driver.run(job, "w1", c.Category.CONVERGED, node_rule=rule)

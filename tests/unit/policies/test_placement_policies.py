@@ -22,7 +22,7 @@ from steepest.policies.placement.policies import PLACEMENTS
 def pool(placement: str = "flowcon2", **nodes_cpu_m: int) -> DeciderDriver:
     """Nodes and a placer under this policy."""
     driver = DeciderDriver(Placer(), **nodes_cpu_m)
-    driver.fold(c.PoolConfigured(reads=2, parameters=PoolParameters(placement=placement)))
+    driver.fold(c.PoolConfigured(parameters=PoolParameters(placement=placement)))
     return driver
 
 

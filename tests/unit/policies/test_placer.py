@@ -10,7 +10,6 @@ from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import GANGS_RUN, PLACES_END, READS
 from steepest.events.requests import Role
 from steepest.policies.placement.placer import Placer
 from steepest.view.state import Phase
@@ -33,9 +32,8 @@ SCENARIOS = {
         exit a 0                        -> finished a
         submit a request=third          -> reject a: a job named a is there already; choose another name
     """,
-    "a job of several replicas is not for this placer": """
+    "a job without replicas is rejected": """
         node w1 1000
-        submit a replicas=2             -> reject a: jobs of several replicas need the gang scheduler
         submit b replicas=0             -> reject b: a job has at least one replica
     """,
     "jobs are spread over the nodes": """
@@ -462,26 +460,15 @@ def test_a_job_whose_only_role_has_one_replica_is_placed_by_what_that_requests()
     assert [spell(event) for event in made] == ["admit a", "place a w2"]
 
 
-def configured(*flags: int) -> c.PoolConfigured:
-    """These flags are in force."""
-    return c.PoolConfigured(reads=READS, flags=flags)
-
-
 PLACE_LOST = "its place ended: EvictionByEvictionAPI: Eviction API: evicting"
 
 
 @pytest.mark.parametrize(
     "order", ["the peer fails first", "the place ends first", "the stop says so", "its node is gone"]
 )
-@pytest.mark.parametrize(("flags", "charged"), [((GANGS_RUN, PLACES_END), False), ((GANGS_RUN,), True)])
-def test_a_gang_that_lost_a_place_is_not_charged_for_its_peers(
-    order: str,
-    flags: tuple[int, ...],
-    charged: bool,  # noqa: FBT001 - a column of the table
-) -> None:
-    """They fail as soon as one of them is gone, and any of these ends may be seen first. Older logs stay as decided."""
+def test_a_gang_that_lost_a_place_is_not_charged_for_its_peers(order: str) -> None:
+    """They fail as soon as one of them is gone, and any of these ends may be seen first."""
     driver = DeciderDriver(Placer(), w1=1_000, w2=1_000)
-    driver.fold(configured(*flags))
     driver.feed(submitted("a", roles=(Role(name="worker", replicas=2, requests=Resources(600)),), retries=1))
     driver.deliver(everything=True)
     driver.carry_out("a")
@@ -500,18 +487,13 @@ def test_a_gang_that_lost_a_place_is_not_charged_for_its_peers(
     retry = driver.decided[-1]
 
     assert isinstance(retry, c.RetryPlanned)
-    assert retry.charged is (charged and order != "the place ends first")
-    assert retry.charged or "status" not in retry.reason
+    assert not retry.charged
+    assert "status" not in retry.reason
 
 
-@pytest.mark.parametrize(("flags", "again"), [((PLACES_END,), False), ((), True)])
-def test_a_job_whose_object_is_over_has_failed(
-    flags: tuple[int, ...],
-    again: bool,  # noqa: FBT001 - a column of the table
-) -> None:
+def test_a_job_whose_object_is_over_has_failed() -> None:
     """Its pod was evicted, of which its own controller has made the object's failure: there is nothing to start again."""
     driver = DeciderDriver(Placer(), w1=1_000)
-    driver.fold(configured(*flags))
     driver.feed(submitted("a"))
     driver.carry_out("a")
     driver.feed(driver.stopped("a", None, reason=PLACE_LOST))
@@ -522,4 +504,4 @@ def test_a_job_whose_object_is_over_has_failed(
     driver.carry_out("a")
     driver.deliver(everything=True)
 
-    assert spell(driver.decided[-1]).split()[0] == ("retry" if again else "failed")
+    assert spell(driver.decided[-1]).split()[0] == "failed"

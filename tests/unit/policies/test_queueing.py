@@ -14,7 +14,6 @@ from tests.harness.system.driver import DeciderDriver
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, GANGS_RUN, LIMITS_HOLD, READS
 from steepest.policies.names import QueuePolicyName
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES, queue_policy
@@ -287,11 +286,10 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("flags", [f"{GANGS_RUN}", f"{GANGS_RUN} {LIMITS_HOLD}"], ids=["before", "limits-hold"])
 @pytest.mark.parametrize("text", (SCENARIOS | HEADS).values(), ids=SCENARIOS | HEADS)
-def test_scenario(text: str, flags: str) -> None:
-    """What each scenario says, whether the view judges limits or not."""
-    check(f"flags {flags}\n{text}", Placer())
+def test_scenario(text: str) -> None:
+    """What each scenario says."""
+    check(text, Placer())
 
 
 LIMITS = {
@@ -347,15 +345,15 @@ LIMITS = {
 
 @pytest.mark.parametrize("text", LIMITS.values(), ids=LIMITS)
 def test_what_limits_do(text: str) -> None:
-    """What each scenario says, where the view judges limits."""
-    check(f"flags {GANGS_RUN} {LIMITS_HOLD}\n{text.replace('W1_200', ' '.join(['w1'] * 200))}", Placer())
+    """What each scenario says."""
+    check(text.replace("W1_200", " ".join(["w1"] * 200)), Placer())
 
 
 def test_of_many_jobs_that_nothing_helps_none_keeps_others_from_preemption_for_ever() -> None:
     """Forty urgent jobs that ask for different things and cannot be helped stand before one that can."""
     driver = DeciderDriver(Placer(), w1=400)
     parameters = {"queueing": {"policy": "priority", "preempt": True}, "preemption": {"min_run_ms": 0}}
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=convert(parameters)))
+    driver.fold(c.PoolConfigured(parameters=convert(parameters)))
     driver.feed(submitted("fixed", 100, CheckpointMode.NONE), submitted("low", 300))
     driver.carry_out("fixed")
     driver.carry_out("low")
@@ -371,7 +369,7 @@ def test_a_suspended_job_waits_at_its_own_rank_and_is_resumed_by_a_placement() -
     """It made room; when the urgent job is over, it comes before one that was submitted later."""
     driver = DeciderDriver(Placer(), w1=500)
     parameters = {"queueing": {"policy": "priority", "preempt": True}, "preemption": {"min_run_ms": 0}}
-    driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,), parameters=convert(parameters)))
+    driver.fold(c.PoolConfigured(parameters=convert(parameters)))
     driver.fold(submitted("a", 500))
     driver.carry_out("a")
     driver.feed(submitted("u", 500, priority=9), submitted("later", 500))
@@ -407,7 +405,7 @@ def test_a_record_costs_the_same_however_many_gangs_wait(event: c.ClusterEvent) 
 
     def calls(waiting: int) -> int:
         driver = DeciderDriver(Placer(), large=20_000, **{f"n{number:03}": 50 for number in range(40)})
-        driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,), parameters=convert({"settle_ms": 10**9})))
+        driver.fold(c.PoolConfigured(parameters=convert({"settle_ms": 10**9})))
         driver.fold(c.NodeLost(node="large", silent_ms=1))
         for number in range(waiting):
             driver.fold(submitted(f"job-{number}", 100 + number % 500, replicas=2 + number % 2))
@@ -423,7 +421,7 @@ def test_a_record_costs_the_same_however_many_gangs_wait(event: c.ClusterEvent) 
 def test_what_a_lost_node_takes_with_it_is_asked_for_again() -> None:
     """A gang's plan is void because its nodes are lost; other nodes had room for it all the time, and it gets that."""
     driver = DeciderDriver(Placer(), delay=2, w1=1_000, w2=500)
-    driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,)))
+    driver.fold(c.PoolConfigured())
     driver.ask(submitted("g", 200, replicas=2))
     driver.fold(c.NodeLost(node="w1", silent_ms=1))
     driver.deliver(everything=True)

@@ -19,7 +19,6 @@ from steepest.events.common import (
     TolerationOperator,
 )
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, GANGS_RUN, READS
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.standing import Standing, Waits, standings
 
@@ -27,7 +26,7 @@ from steepest.policies.placement.standing import Standing, Waits, standings
 def standing(text: str, job: str) -> Standing:
     """How a job stands after a scenario."""
     driver = DeciderDriver(Placer())
-    for line in read(f"flags {GANGS_RUN}\n{text}"):
+    for line in read(text):
         act(driver, line.words)
     return standings(driver.view)[job]
 
@@ -43,7 +42,7 @@ def standing(text: str, job: str) -> Standing:
             "nodes have room for 1 of the 3 replicas that it needs, 100m CPU",
         ),
         (
-            "node w1 900\nlimit default replicas=0\nsubmit j",
+            "submit j\nlimit default replicas=0\nnode w1 900",
             Waits.LIMIT,
             "it asks for at least 1 replica, and queue default may hold 0 replicas; it starts only once that limit is",
         ),
@@ -113,7 +112,7 @@ def test_a_job_that_may_run_nowhere_waits_and_says_why(
 ) -> None:
     """However long it waits: it is neither started in vain nor rejected, because nodes may say something else."""
     driver = DeciderDriver(Placer())
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    driver.fold(c.PoolConfigured())
     for number, (labels, taints) in enumerate(terms):
         node = c.NodeJoined(node=f"w{number}", capacity=Resources(200), labels=labels, taints=taints)
         driver.fold(node)
@@ -133,7 +132,7 @@ def test_a_job_that_may_run_nowhere_waits_and_says_why(
 def test_a_gang_waits_for_room_on_the_nodes_that_it_may_run_on() -> None:
     """Room elsewhere does not count, and where there is no such node, the reason says what keeps it away."""
     driver = DeciderDriver(Placer())
-    driver.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    driver.fold(c.PoolConfigured())
     for node, disk, cpu_m in (("w1", "ssd", 100), ("w2", "hdd", 900), ("w3", "hdd", 900)):
         driver.fold(c.NodeJoined(node=node, capacity=Resources(cpu_m), labels={"disk": disk}))
     nowhere = NodeRule(requires=(LabelRequirement(key="disk", operator=LabelOperator.IN, values=("tape",)),))
@@ -162,7 +161,7 @@ def test_a_start_is_estimated_from_running_jobs_whose_end_is_known_and_from_no_o
     """The job that runs has 50 of 100 steps left, at 10 steps in 10 seconds."""
     driver = DeciderDriver(Placer())
     parameters = msgspec.convert({"settle_ms": 10**9}, PoolParameters)
-    driver.fold(c.PoolConfigured(reads=5, flags=(GANGS_RUN,), parameters=parameters))
+    driver.fold(c.PoolConfigured(parameters=parameters))
     for words in (["node", "w1", "500"], ["submit", "a", "cpu=300", "steps=100"], ["carry", "a"]):
         act(driver, words)
     for words in (["submit", "b", "cpu=400"], ["submit", "d", "cpu=400"], ["submit", "never", "cpu=600"]):

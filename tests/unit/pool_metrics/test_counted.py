@@ -129,7 +129,7 @@ def test_a_suspension_and_a_resumption(pool: CountedPool) -> None:
     """The kinds of plans are labels: a suspension is a plan like others, and a placement may be a resumption."""
     pool.run("a", "w1")
     parameters = PoolParameters(preemption=PreemptionLimits(min_run_ms=0))
-    pool.fold(c.PoolConfigured(reads=5, flags=(1, 2, 3, 4), parameters=parameters))
+    pool.fold(c.PoolConfigured(parameters=parameters))
     pool.fold(transition("a", c.Transition.SUSPEND, ["w1"]))
     pool.carry_out("a")
     pool.now_ms += 1_000

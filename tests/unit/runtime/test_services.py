@@ -6,11 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.harness.release_after import FLAG
 from tests.harness.system.fake_cluster import FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.system.rig import HELD, POOL, Rig, RigProcess, context_on
 from tests.harness.waiting import until
 
+from steepest.app import configurator
 from steepest.app.configurator import Configurator
 from steepest.app.installed_services import installed_services, refuse_wrong_services, service_programs, wanted_services
 from steepest.app.settings.reading import read_settings
@@ -19,13 +21,15 @@ from steepest.clock import SystemClock
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events import cluster as c
+from steepest.events import registry
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
-from steepest.events.registry import FLAGS, READS
+from steepest.events.registry import READS, Flag
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.memory import MemoryLog
 from steepest.mqtt.settings import MqttSettings
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service
+from steepest.view import cluster_view
 from steepest.view.state import Phase
 
 SERVICES = (
@@ -152,47 +156,40 @@ async def test_each_service_as_a_process_of_its_own(rig: Rig) -> None:
     assert await rig.broken() == []
 
 
-def configured(rig: Rig, parameters: PoolParameters | None, *, upgrades: bool = False) -> RigProcess:
+def configuring(rig: Rig, parameters: PoolParameters | None, *, upgrades: bool = False) -> RigProcess:
     """Start a process that puts these parameters in force."""
     return rig.start(Service(name="embedded", effectors=lambda _: (Configurator(parameters, upgrades=upgrades),)))
 
 
-async def test_a_new_pool_has_every_flag_and_an_older_one_keeps_its_own(rig: Rig) -> None:
+async def test_a_new_pool_has_every_flag_and_an_older_one_keeps_its_own(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Readers of a pool that is there may not know them: they are switched on where we are its only reader."""
-    new = configured(rig, None)
-    await until(lambda: new.view.state.flags == tuple(FLAGS))
+    reads, flags = READS + 1, {FLAG: Flag("A test says so.", since=READS + 1)}
+    for module in (registry, configurator, cluster_view):
+        monkeypatch.setattr(module, "FLAGS", flags)
+    monkeypatch.setattr(cluster_view, "READS", reads)
+    new = configuring(rig, None)
+    await until(lambda: new.view.state.flags == (FLAG,))
     await rig.append(c.PoolConfigured())
-    again = configured(rig, PoolParameters(tick_ms=700))
+    again = configuring(rig, PoolParameters(tick_ms=700))
     await until(lambda: again.view.parameters.tick_ms == 700)
-    alone = configured(rig, None, upgrades=True)
-    await until(lambda: alone.view.state.flags == tuple(FLAGS))
+    alone = configuring(rig, None, upgrades=True)
+    await until(lambda: alone.view.state.flags == (FLAG,))
 
     asked = [(event.reads, event.flags, event.parameters.tick_ms) for event in await rig.of_type(c.PoolConfigured)]
-    assert asked == [(READS, tuple(FLAGS), 1_000), (1, (), 1_000), (1, (), 700), (READS, tuple(FLAGS), 700)]
+    assert asked == [(reads, (FLAG,), 1_000), (1, (), 1_000), (1, (), 700), (reads, (FLAG,), 700)]
 
 
 async def test_parameters_are_put_in_force_once(rig: Rig) -> None:
     """Starting again with the same parameters writes nothing."""
-    first = configured(rig, PoolParameters(tick_ms=700))
+    first = configuring(rig, PoolParameters(tick_ms=700))
     await until(lambda: first.view.parameters.tick_ms == 700)
-    again = configured(rig, PoolParameters(tick_ms=700))
+    again = configuring(rig, PoolParameters(tick_ms=700))
     await until(again.runtime.health.is_ready)
     await rig.clock.sleep(5)
 
     assert len(await rig.of_type(c.PoolConfigured)) == 1
-
-
-async def test_parameters_raise_the_version_that_they_need(rig: Rig) -> None:
-    """Also where the same parameters stand in the log already, written without the readers' version."""
-    wanted = PoolParameters(flowcon=FlowConParameters(on=True))
-    await rig.append(c.PoolConfigured(parameters=wanted))
-    process = configured(rig, wanted)
-    await until(lambda: process.view.state.reads == 2)
-    again = configured(rig, wanted)
-    await until(again.runtime.health.is_ready)
-    await rig.clock.sleep(5)
-
-    assert [event.reads for event in await rig.of_type(c.PoolConfigured)] == [1, 2]
 
 
 async def test_jobs_are_limited_while_they_train_and_free_when_they_are_alone(rig: Rig) -> None:
@@ -201,7 +198,7 @@ async def test_jobs_are_limited_while_they_train_and_free_when_they_are_alone(ri
     parameters = PoolParameters(
         specon=SpeConParameters(interval_ms=3_000), flowcon=FlowConParameters(on=True, interval_ms=3_000)
     )
-    await rig.append(c.PoolConfigured(reads=2, parameters=parameters))
+    await rig.append(c.PoolConfigured(parameters=parameters))
     for number, flat in enumerate((4, 90, 100)):
         arguments = ("--burn", "--steps", "120", "--step-s", "0.5", "--flat-after", str(flat))
         await rig.submit(f"j{number}", *arguments, node="n1", cpu_m=80)
@@ -229,7 +226,7 @@ async def test_new_parameters_leave_what_was_switched_on(rig: Rig, monkeypatch: 
     monkeypatch.setattr("steepest.view.cluster_view.READS", 9)
     monkeypatch.setattr("steepest.view.cluster_view.FLAGS", {4: "a test's"})
     await rig.append(c.PoolConfigured(reads=9, flags=(4,)))
-    process = configured(rig, PoolParameters(tick_ms=700))
+    process = configuring(rig, PoolParameters(tick_ms=700))
     await until(lambda: process.view.parameters.tick_ms == 700)
     newest = (await rig.of_type(c.PoolConfigured))[-1]
 

@@ -11,7 +11,6 @@ from tests.harness.system.rig import Rig, RigProcess
 from tests.harness.waiting import until
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST
 from steepest.events.parameters import PoolParameters
 from steepest.log.base import NewRecord
 from steepest.runtime.service import Service
@@ -94,12 +93,3 @@ async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: RigProces
 
     assert max(after - before for before, after in itertools.pairwise(counted)) <= PERIODS_COUNTED * PERIOD_MS
     assert counted[-1] <= 8 * PERIOD_MS + PERIODS_COUNTED * PERIOD_MS
-
-
-async def test_a_clock_at_its_end_still_writes_ticks_that_can_be_read(rig: Rig) -> None:
-    """A pool without the flag that bounds a tick may be there by one forged record."""
-    await rig.append(c.Tick(counted_ms=LARGEST))
-    ticking = tick(rig)
-    await until(lambda: ticking.view.position >= 5)
-
-    assert {event.counted_ms for event in await rig.of_type(c.Tick)} == {LARGEST}

@@ -5,40 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
 import pytest
+from tests.harness.release_after import AFTER, FLAG, UPGRADED
 from tests.harness.system.rig import AT, POOL, Rig, RigProcess, read_all
 from tests.harness.waiting import until
 
 from steepest.errors import LogVersionError
 from steepest.events import cluster as c
 from steepest.events.received import ID
-from steepest.events.registry import CLUSTER, READS, SINCE, TOPICS, encode
+from steepest.events.registry import READS
 from steepest.log.base import NewRecord
 from steepest.log.snapshot_store import MemorySnapshots
-from steepest.runtime import decode
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery import loop_snapshots as kept
 from steepest.view import cluster_view
 from steepest.view.cluster_view import fold_all
 
-NEW_EVENT = c.LimitsPlanned
-"""An event that old code does not know."""
-
-OLD = SINCE[NEW_EVENT] - 1
-
 
 @contextmanager
-def old_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A reader as it was before the event came: what came since is no event to it."""
-    known = tuple(kind for kind in CLUSTER.types if SINCE.get(kind, 1) <= OLD)
-    union = known[0]
-    for kind in known[1:]:
-        union = union | kind  # type: ignore[assignment]
+def new_code(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A reader that knows another event version and another flag."""
     with monkeypatch.context() as patched:
-        patched.setitem(TOPICS, "cluster", msgspec.structs.replace(CLUSTER, events=union))
-        patched.setattr(decode, "KNOWN", {kind.__name__ for kind in known})
-        patched.setattr(cluster_view, "READS", OLD)
+        for name, known in AFTER.items():
+            patched.setattr(cluster_view, name, known)
         yield
 
 
@@ -56,36 +45,40 @@ async def admit(rig: Rig, process: RigProcess, job: str) -> None:
     await until(lambda: job in process.view.jobs and process.view.jobs[job].admitted, f"{job} to be admitted")
 
 
-async def test_an_old_reader_stops_before_a_new_event_can_come(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("configured", "asks"),
+    [(c.PoolConfigured(reads=READS + 1), f"event version {READS + 1}"), (UPGRADED, rf"flags \[{FLAG}\]")],
+    ids=["version", "flag"],
+)
+async def test_an_old_reader_stops_before_a_new_event_can_come(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, configured: c.PoolConfigured, asks: str
+) -> None:
     """Where a pool is raised to the version that knows it, old code is not ready any more and names both versions."""
-    with old_code(monkeypatch):
-        old = rig.start("placer")
-        await admit(rig, old, "before")
-        raised = await rig.log.end(AT)
-        await rig.append(c.PoolConfigured(reads=READS))
-        await rig.submit("beyond")
-        with pytest.raises(LogVersionError, match=f"event version {READS}.*knows version {OLD}"):
-            await old.task
+    old = rig.start("placer")
+    await admit(rig, old, "before")
+    raised = await rig.log.end(AT)
+    await rig.append(configured)
+    await rig.submit("beyond")
+    with pytest.raises(LogVersionError, match=f"{asks}.*knows version {READS}"):
+        await old.task
 
-        assert not old.runtime.health.is_ready()
-        assert old.runtime.health.refusal
-        assert old.view.position == raised
-    new = rig.start("placer")
-    await until(lambda: "beyond" in new.view.jobs and new.view.jobs["beyond"].admitted)
+    assert not old.runtime.health.is_ready()
+    assert old.runtime.health.refusal
+    assert old.view.position == raised
+    with new_code(monkeypatch):
+        new = rig.start("placer")
+        await until(lambda: "beyond" in new.view.jobs and new.view.jobs["beyond"].admitted)
 
     assert [event.job for event in await rig.of_type(c.JobAdmitted)] == ["before", "beyond"]
-
-
-PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.LimitsBecause(rule="a test says so"))
 
 
 @pytest.mark.parametrize(
     ("later", "headers", "message"),
     [
         pytest.param(
-            encode(PLANNED),
+            b'{"type":"LuckPlanned","plan":"luck-2-n1","node":"n1"}',
             {ID: "limit-planner/e/cluster/0/2/0"},
-            "is a 'LimitsPlanned' of limit-planner, which this reader does not know",
+            "is a 'LuckPlanned' of limit-planner, which this reader does not know",
             id="a decision",
         ),
         pytest.param(
@@ -95,15 +88,15 @@ PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.Li
             id="a value of tomorrow",
         ),
         pytest.param(
-            b'{"type":"LimitsPlanned","plan":"p","node":"n","limits":[{"job":"a","incarnation":1,"growth_list":"XL"}]}',
+            b'{"type":"LuckPlanned","plan":"p","node":"n","limits":[{"job":"a","incarnation":1,"growth_list":"XL"}]}',
             {ID: "limit-planner/e/cluster/0/2/0"},
-            "'LimitsPlanned' of limit-planner, which this reader does not know",
+            "'LuckPlanned' of limit-planner, which this reader does not know",
             id="an event of tomorrow with a value of the day after",
         ),
         pytest.param(
-            b'{"type":"PoolConfigured","reads":%d,"parameters":{"placement":{"of":"tomorrow"}}}' % READS,
+            b'{"type":"PoolConfigured","reads":%d,"parameters":{"placement":{"of":"tomorrow"}}}' % (READS + 1),
             {},
-            f"event version {READS}",
+            f"event version {READS + 1}",
             id="parameters of another form",
         ),
         pytest.param(
@@ -115,17 +108,16 @@ PLANNED = c.LimitsPlanned(plan="limits-2-n1", node="n1", limits=(), because=c.Li
     ],
 )
 async def test_an_old_reader_stops_at_what_came_too_early(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, later: bytes, headers: dict[str, str], message: str
+    rig: Rig, later: bytes, headers: dict[str, str], message: str
 ) -> None:
     """What newer code used before the pool was raised, or in a form that cannot be read: it would split the views."""
-    with old_code(monkeypatch):
-        old = rig.start("placer")
-        await admit(rig, old, "before")
-        there = await rig.log.end(AT)
-        await rig.log.append([NewRecord(to=AT, key=POOL, value=later, at_ms=1, headers=headers)])
-        await rig.submit("beyond")
-        with pytest.raises(LogVersionError, match=message):
-            await old.task
+    old = rig.start("placer")
+    await admit(rig, old, "before")
+    there = await rig.log.end(AT)
+    await rig.log.append([NewRecord(to=AT, key=POOL, value=later, at_ms=1, headers=headers)])
+    await rig.submit("beyond")
+    with pytest.raises(LogVersionError, match=message):
+        await old.task
 
     assert not old.runtime.health.is_ready()
     assert old.view.position == there
@@ -159,14 +151,14 @@ async def test_a_record_of_no_decider_stops_no_reader(rig: Rig, value: bytes, he
 
 async def test_old_and_new_come_to_the_same_view_until_then(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as a pool is not raised, both may run beside each other: neither decides what the other would not."""
-    with old_code(monkeypatch):
-        old = rig.start("placer")
-        await admit(rig, old, "a")
-        position = old.view.position
-        snapshot = old.view.snapshot()
-        await old.stop()
-    new = rig.start("placer")
-    await until(lambda: new.view.position >= position)
+    old = rig.start("placer")
+    await admit(rig, old, "a")
+    position = old.view.position
+    snapshot = old.view.snapshot()
+    await old.stop()
+    with new_code(monkeypatch):
+        new = rig.start("placer")
+        await until(lambda: new.view.position >= position)
 
     assert new.view.snapshot() == snapshot
     assert new.runtime.metrics.repeated.labels("placer")._value.get() == 1

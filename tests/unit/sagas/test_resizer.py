@@ -21,7 +21,7 @@ BECAUSE = c.LimitsBecause(rule="a test says so")
 async def resizer(scene: Scene) -> RigProcess:
     """A resizer, beside a job that trains on ``n1``."""
     await scene.begin()
-    await scene.rig.append(c.PoolConfigured(reads=2, parameters=scene.others.view.parameters))
+    await scene.rig.append(c.PoolConfigured(parameters=scene.others.view.parameters))
     return scene.rig.start("resizer")
 
 

@@ -98,10 +98,10 @@ async def test_nodes_and_parameters_that_come_later_come() -> None:
     play_on(await history(1), "flowcon", 0, watch=played.append)
     then = await recorded()
 
-    def joined(log: list[Received[Any]]) -> list[tuple[str, Resources]]:
-        return [(one.event.node, one.event.capacity) for one in log if isinstance(one.event, c.NodeJoined)]
+    def joined(log: list[Received[Any]]) -> dict[str, Resources]:
+        return {one.event.node: one.event.capacity for one in log if isinstance(one.event, c.NodeJoined)}
 
-    assert joined(played) == joined(then) != []
+    assert joined(played) == joined(then) != {}
     (recorded_parameters,) = [one.event.parameters for one in then if isinstance(one.event, c.PoolConfigured)]
     *_, parameters = [one.event.parameters for one in played if isinstance(one.event, c.PoolConfigured)]
     assert parameters == LIVE["flowcon"].parameters(recorded_parameters)

@@ -1,6 +1,6 @@
 """Algorithm 3, case by case: one record a line, and behind the bar what must follow from it.
 
-A line reads ``seconds job what | growths, moves, requests``. What is said: ``watch INCARNATION [flags=N] [name=value …]``,
+A line reads ``seconds job what | growths, moves, requests``. What is said: ``watch INCARNATION [name=value …]``,
 ``loss VALUE [incarnation=…]``, ``eval VALUE``, ``diverge``, ``unwatch``. What follows: ``INTERVAL:GROWTH:CATEGORY``,
 ``BEFORE>AFTER`` and ``request``.
 """
@@ -53,7 +53,7 @@ SCENARIOS = {
         230 a loss 0.47     | 7:0.0:CC request
     """,
     "growth that bounced below alpha moves a job nowhere, and asks for nothing (lines 5 and 17)": """
-          0 a watch 1 flags=3 alpha=0.1 |
+          0 a watch 1 alpha=0.1 |
           0 a loss 1.000    |
          20 a loss 0.950    |
          50 a loss 0.880    | 1:0.05:PC
@@ -65,31 +65,14 @@ SCENARIOS = {
         230 a loss 0.640    | 7:0.04:CC
         260 a loss 0.640    | 8:0.03:CC request
     """,
-    "without the flag the same growth is compared with alpha alone": """
-          0 a watch 1 alpha=0.1 |
-          0 a loss 1.000    |
-         20 a loss 0.950    |
-         50 a loss 0.880    | 1:0.05:PC
-         80 a loss 0.840    | 2:0.07:WC PC>WC
-        110 a loss 0.790    | 3:0.04:CC WC>CC
-        140 a loss 0.740    | 4:0.05:CC request
-    """,
     "a loss that does not change at all converges: growth of 0 cannot fall below the growth before": """
-          0 a watch 1 flags=3 |
+          0 a watch 1 |
           0 a loss 1.0      |
          20 a loss 1.0      |
          50 a loss 1.0      | 1:0.0:PC
          80 a loss 1.0      | 2:0.0:WC PC>WC
         110 a loss 1.0      | 3:0.0:CC WC>CC
         140 a loss 1.0      | 4:0.0:CC request
-    """,
-    "the growth before is known where the flag comes into force while a job runs": """
-          0 a watch 1 alpha=0.1 |
-          0 a loss 1.000    |
-         20 a loss 0.950    |
-         50 a loss 0.880    | 1:0.05:PC
-         60 a watch 1 alpha=0.1 flags=3 |
-         80 a loss 0.840    | 2:0.07:PC
     """,
     "growth above alpha returns a watched and a converged job to progressing, and it converges again": """
           0 a watch 1       |
@@ -228,15 +211,15 @@ SCENARIOS = {
     "the newest parameters are in force from there: the open interval keeps its beginning": """
           0 a watch 1       |
           0 a loss 1.0      |
-         20 a loss 0.9      |
-         31 a loss 0.8      | 1:0.1:PC
+         20 a loss 0.7      |
+         31 a loss 0.6      | 1:0.3:PC
          40 a watch 1 interval_ms=10000 alpha=0.5 |
-         41 a loss 0.8      | 2:0.1:WC PC>WC
-         50 a loss 0.4      |
-         51 a loss 0.4      | 3:0.2:CC WC>CC
+         41 a loss 0.6      | 2:0.1:WC PC>WC
+         50 a loss 0.5      |
+         51 a loss 0.5      | 3:0.05:CC WC>CC
          60 a watch 2 interval_ms=30000 alpha=0.01 |
-         80 a loss 0.4 incarnation=2 |
-         81 a loss 0.4 incarnation=2 | 4:0.2:PC CC>PC
+         80 a loss 0.5 incarnation=2 |
+         81 a loss 0.5 incarnation=2 | 4:0.05:PC CC>PC
     """,
     "a job that is not watched has no growth, and one that is forgotten starts again": """
           0 a loss 1.0      |
@@ -262,11 +245,8 @@ def _event(job: str, words: list[str]) -> Any:
     incarnation = int(named.pop("incarnation", "1"))
     match kind:
         case "watch":
-            flags = tuple(map(int, filter(None, named.pop("flags", "").split(","))))
             parameters = msgspec.convert(named, SpeConParameters, strict=False)
-            return JobWatched(
-                job=job, pool="pool", incarnation=int(arguments[0]), metric="loss", parameters=parameters, flags=flags
-            )
+            return JobWatched(job=job, pool="pool", incarnation=int(arguments[0]), metric="loss", parameters=parameters)
         case "loss" | "eval":
             split = "train" if kind == "loss" else "eval"
             value = float(arguments[0])

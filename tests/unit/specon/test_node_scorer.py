@@ -147,7 +147,6 @@ SCENARIOS = {
     "a job of which no growth was measured for four intervals is no growing one for the guard": """
         node w1 1000
         node w2 1000
-        flags 3
         run a w1 PC
         run mute w1
         run job w1 CC
@@ -157,11 +156,13 @@ SCENARIOS = {
     "… it would be moved for the sake of a job whose growth is unknown": """
         node w1 1000
         node w2 1000
-        flags 3
         run a w1 PC
         run mute w1
         run job w1 CC
-        tick 120000
+        tick 119000
+        grow a
+        grow job
+        tick 1000
         request job                             ->
         grow mute
         request job                             -> move job w1->w2
@@ -169,7 +170,6 @@ SCENARIOS = {
     "an unknown job counts in the score as a watched one: 2 + 1.5 + 1 on w1 is as good as w2's": """
         node w1 1000
         node w2 1000
-        flags 3
         set guard=false
         run a w1 PC
         run mute w1
@@ -177,21 +177,14 @@ SCENARIOS = {
         run b w2 PC
         run d w2 WC
         run e w2 CC
-        tick 120000
+        tick 119000
+        grow a
+        grow job
+        grow b
+        grow d
+        grow e
+        tick 1000
         request job                             -> stay job
-    """,
-    "… and without the flag as a progressing one without end, which makes 5": """
-        node w1 1000
-        node w2 1000
-        set guard=false
-        run a w1 PC
-        run mute w1
-        run job w1 CC
-        run b w2 PC
-        run d w2 WC
-        run e w2 CC
-        tick 120000
-        request job                             -> move job w1->w2
     """,
     "without the guard a job moves from a node where no job grows": """
         node w1 1000

@@ -215,6 +215,8 @@ SCENARIOS = {
         run b w1 CC
         run mute w1
         tick 119000                             ->
+        grow a
+        grow b
         tick 1000                               -> rebalance a w1->w2
     """,
     "without SpeCon's moves nothing is rebalanced": """
@@ -366,7 +368,7 @@ def test_a_decision_tells_what_it_was_made_from() -> None:
     (plan,) = driver.decided
     assert isinstance(plan, c.MigrationPlanned)
     assert [(node.node, node.replicas) for node in plan.because.nodes] == [("w2", 0), ("w1", 2)]
-    assert (plan.because.balance_factor, plan.because.converged_ms) == (1, 5_000)
+    assert (plan.because.balance_factor, plan.because.converged_ms) == (1, 2_000)
 
 
 def calls_of_a_tick(jobs: int) -> int:

@@ -9,7 +9,6 @@ import pytest
 from steepest.events.loss import JobUnwatched, JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import SEQUENCE, SOURCE, Received
-from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.policies.specon import categorizer as module
 from steepest.policies.specon.categorizer import Categorizer
 
@@ -19,10 +18,9 @@ DAY_MS = 86_400_000
 class Partition:
     """A partition of ``loss`` in which jobs begin and end all the time."""
 
-    def __init__(self, *, flags: tuple[int, ...] = (STATE_IS_BOUNDED,)) -> None:
+    def __init__(self) -> None:
         self.categorizer = Categorizer()
         self.now_ms = 0
-        self._flags = flags
         self._begun = 0
 
     def feed(self, event: JobWatched | LossReported | JobUnwatched, ahead_ms: int = 0) -> None:
@@ -33,7 +31,7 @@ class Partition:
     def begin(self, job: str, ahead_ms: int = 0) -> None:
         """A job is watched, and reports."""
         parameters = SpeConParameters()
-        watched = JobWatched(job=job, pool="p", incarnation=1, metric="loss", parameters=parameters, flags=self._flags)
+        watched = JobWatched(job=job, pool="p", incarnation=1, metric="loss", parameters=parameters)
         self.feed(watched, ahead_ms)
         self.report(job, ahead_ms)
 
@@ -112,15 +110,6 @@ def test_more_jobs_than_are_kept_go_by_their_silence(monkeypatch: pytest.MonkeyP
     assert len(partition.watched) <= 50 + module.LOOK_EVERY
     assert max(f"orphan-{number}" for number in range(50)) not in partition.watched
     assert "orphan-99" in partition.watched
-
-
-def test_jobs_stay_for_ever_where_the_log_does_not_say_that_they_go() -> None:
-    """An older log is decided about as it was."""
-    partition = Partition(flags=())
-    partition.begin("orphan")
-    partition.days(30)
-
-    assert partition.watched == {"orphan"}
 
 
 def test_the_sources_of_a_job_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from steepest.events.growth import GrowthMeasured
 from steepest.events.loss import JobWatched, LossEvent, LossReported
 from steepest.events.parameters import Normalisation, SpeConParameters
 from steepest.events.received import Received
-from steepest.events.registry import FLAGS, encode
+from steepest.events.registry import encode
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.growth import LARGEST_VALUE, LASTS, SPIKE
 from tools.real_curves import algoperf_curves, pollux_curves, taskset_curves
@@ -38,7 +38,6 @@ def judged(
         incarnation=1,
         metric="loss",
         parameters=SpeConParameters(normalisation=normalisation),
-        flags=tuple(FLAGS),
     )
     events: list[LossEvent] = [watched, *(LossReported(job="a", incarnation=1, value=value) for value in losses)]
     for number, event in enumerate(events, -1):

@@ -14,7 +14,6 @@ from tests.harness.scenarios.folded_pool import FoldedPool, joined
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
@@ -40,7 +39,7 @@ class Planned(FoldedPool):
         self.plans: list[c.LimitsPlanned] = []
         super().__init__()
         parameters = under("steepest", PoolParameters())
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(parameters=parameters))
         self.fold(joined("n1", CAPACITY_M))
         for name in (HONEST, HOSTILE):
             self.run(name, "n1", model=MODEL)

@@ -10,7 +10,6 @@ from tests.harness.system.driver import DeciderDriver
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.placement.placer import Placer
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
@@ -28,7 +27,7 @@ class Shared(DeciderDriver):
         self.planner = SteepestPlanner()
         super().__init__(self.planner, n=NODE_M)
         parameters = under("steepest", PoolParameters())
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(parameters=parameters))
         self.totals = totals
         for job, steps in totals.items():
             self.run(job, "n", steps=steps)
@@ -91,7 +90,7 @@ def test_a_node_that_the_view_has_forgotten_leaves_the_virtual_pool() -> None:
     assert pool.planner.state.fair.largest == 8.0
     pool.fold(c.NodeLost(node="spot", silent_ms=10_000))
     a_day = msgspec.structs.replace(pool.view.parameters, tick_ms=GONE_MS)
-    pool.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=a_day))
+    pool.fold(c.PoolConfigured(parameters=a_day))
     pool.tick(GONE_MS)
 
     assert "spot" not in pool.view.nodes
@@ -126,7 +125,7 @@ def test_a_job_that_is_rejected_after_it_was_admitted_is_forgotten() -> None:
     planner = SteepestPlanner()
     pool = DeciderDriver(Placer(), planner, n=NODE_M)
     parameters = under("steepest", PoolParameters())
-    pool.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+    pool.fold(c.PoolConfigured(parameters=parameters))
     pool.run("runs", "n")
     pool.fold(used("n", 500, runs=500))
     pool.fold(submitted("large", 2 * NODE_M, model="m"))

@@ -11,7 +11,6 @@ from tests.harness.scenarios.folded_pool import FoldedPool, joined
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
-from steepest.events.registry import FLAGS, READS
 from steepest.policies.named import under
 from steepest.policies.steepest.moves import MOST_SOURCES
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
@@ -37,7 +36,7 @@ class Crowded(FoldedPool):
         self.planned: dict[str, int] = {}
         super().__init__()
         parameters = under("steepest", PoolParameters())
-        self.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS), parameters=parameters))
+        self.fold(c.PoolConfigured(parameters=parameters))
         self.names = [f"n{number}" for number in range(nodes)]
         for node in self.names:
             self.fold(joined(node, CAPACITY_M))

@@ -11,7 +11,6 @@ from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.events.registry import FACTS_ARE_CHECKED
 from steepest.policies.placement.placer import Placer
 from steepest.view.state import Phase
 
@@ -29,10 +28,9 @@ FACTS: dict[str, Fact] = {
 }
 
 
-def pool(*flags: int) -> FoldedPool:
+def pool() -> FoldedPool:
     """Job a runs on w1."""
     there = FoldedPool(w1=1_000, w2=1_000)
-    there.fold(c.PoolConfigured(reads=3, flags=flags))
     there.run("a", "w1")
     return there
 
@@ -45,30 +43,16 @@ def state(there: FoldedPool) -> bytes:
 @pytest.mark.parametrize("fact", FACTS.values(), ids=FACTS)
 def test_another_node_knows_nothing_of_a_replica(fact: Fact) -> None:
     """What it says changes nothing; the node that has the replica is believed."""
-    there = pool(FACTS_ARE_CHECKED)
+    there = pool()
     before = state(there)
     assert not there.fold(fact("a", 1, "w2"))
     assert state(there) == before
     assert there.fold(fact("a", 1, "w1"))
 
 
-@pytest.mark.parametrize("fact", FACTS.values(), ids=FACTS)
-def test_without_the_flag_any_node_is_believed(fact: Fact) -> None:
-    """A recording from before replays as it was folded then."""
-    assert pool().fold(fact("a", 1, "w2"))
-
-
-@pytest.mark.parametrize("fact", [FACTS["mode"], FACTS["verified"]], ids=["mode", "verified"])
-def test_a_fact_without_its_node_counts_only_without_the_flag(fact: Fact) -> None:
-    """An agent that is too old to name itself could be anyone."""
-    unnamed = msgspec.structs.replace(fact("a", 1, "w1"), node=None)
-    assert pool().fold(unnamed)
-    assert not pool(FACTS_ARE_CHECKED).fold(unnamed)
-
-
 def test_while_a_job_moves_the_node_is_that_of_the_incarnation() -> None:
     """Its old node speaks of the old incarnation, and from the beginning of START on its new one of the new."""
-    there = pool(FACTS_ARE_CHECKED)
+    there = pool()
     there.fold(migration("a", "w1", "w2"))
     there.carry_out("a", before=c.Step.START)
     assert there.fold(FACTS["verified"]("a", 1, "w1"))
@@ -81,7 +65,7 @@ def test_while_a_job_moves_the_node_is_that_of_the_incarnation() -> None:
 def test_a_process_that_ends_before_its_start_is_told_is_believed() -> None:
     """Its node knows of it before anybody else does."""
     there = FoldedPool(w1=1_000, w2=1_000)
-    there.feed(c.PoolConfigured(reads=3, flags=(FACTS_ARE_CHECKED,)), submitted("a"), placement("a", "w1"))
+    there.feed(c.PoolConfigured(), submitted("a"), placement("a", "w1"))
     there.begin("a")
     assert not there.fold(FACTS["stopped"]("a", 1, "w2"))
     assert there.fold(FACTS["stopped"]("a", 1, "w1"))
@@ -90,7 +74,7 @@ def test_a_process_that_ends_before_its_start_is_told_is_believed() -> None:
 def test_no_other_node_ends_a_job() -> None:
     """The placer says that a job is over by the word of its own node alone."""
     driver = DeciderDriver(Placer(), w1=1_000, cam7=100)
-    driver.fold(c.PoolConfigured(reads=3, flags=(FACTS_ARE_CHECKED,)))
+    driver.fold(c.PoolConfigured())
     driver.feed(submitted("a", 500))
     driver.deliver(everything=True)
     driver.carry_out("a")

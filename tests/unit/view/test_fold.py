@@ -24,7 +24,7 @@ from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS
-from steepest.events.registry import FACTS_ARE_CHECKED, READS
+from steepest.events.registry import READS
 from steepest.view import jobs, lifecycle
 from steepest.view.cluster_view import ClusterView, fold_all
 from steepest.view.state import Phase
@@ -165,18 +165,11 @@ def test_a_tick_that_does_not_go_on_is_ignored() -> None:
 def test_no_tick_expires_everything() -> None:
     """One that says the largest time there is moves the clock by two periods, and the next real one goes on from there."""
     pool = FoldedPool()
-    pool.fold(c.PoolConfigured(reads=3, flags=(FACTS_ARE_CHECKED,), parameters=PoolParameters(tick_ms=500)))
+    pool.fold(c.PoolConfigured(parameters=PoolParameters(tick_ms=500)))
     pool.feed(c.Tick(counted_ms=500), c.Tick(counted_ms=LARGEST))
     assert pool.view.counted_ms == 1_500
     assert pool.feed(c.Tick(counted_ms=1_000), c.Tick(counted_ms=2_000)) == [False, True]
     assert pool.view.counted_ms == 2_000
-
-
-def test_without_the_flag_a_tick_is_what_it_says() -> None:
-    """A recording from before has the times that it had."""
-    pool = FoldedPool()
-    pool.fold(c.Tick(counted_ms=LARGEST))
-    assert pool.view.counted_ms == LARGEST
 
 
 def test_a_lost_node_frees_nothing() -> None:
@@ -271,8 +264,8 @@ UNKNOWN_JOB = (
     c.RetryPlanned(job="unknown", incarnation=0, charged=False, not_before_ms=0, reason=""),
     c.ReplicaStarted(job="unknown", incarnation=1, node="w1"),
     c.ReplicaStopped(job="unknown", incarnation=1, node="w1"),
-    c.CheckpointModeDeclared(job="unknown", incarnation=1, mode="none"),  # type: ignore[arg-type]
-    c.CheckpointVerified(job="unknown", incarnation=1, checkpoint=checkpoint()),
+    c.CheckpointModeDeclared(job="unknown", incarnation=1, node="w1", mode="none"),  # type: ignore[arg-type]
+    c.CheckpointVerified(job="unknown", incarnation=1, node="w1", checkpoint=checkpoint()),
     grown("unknown"),
     category("unknown", CC),
     requested("unknown"),
@@ -305,8 +298,8 @@ def test_what_is_said_of_a_job_that_is_over_is_refused() -> None:
         c.JobEnded(job="job", outcome=c.Outcome.FAILED),
         c.RetryPlanned(job="job", incarnation=1, charged=False, not_before_ms=0, reason=""),
         pool.stopped("job", 1),
-        c.CheckpointModeDeclared(job="job", incarnation=1, mode="none"),  # type: ignore[arg-type]
-        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint()),
+        c.CheckpointModeDeclared(job="job", incarnation=1, node="w1", mode="none"),  # type: ignore[arg-type]
+        c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint()),
         grown("job"),
         category("job", PC),
         requested("job"),
@@ -427,12 +420,12 @@ def test_of_a_job_that_is_over_only_what_is_asked_for_again_is_remembered() -> N
     spec = msgspec.structs.replace(asked.spec, command=command)
     pool.feed(msgspec.structs.replace(asked, spec=spec), placement("job", "w1"))
     pool.carry_out("job")
-    assert pool.job("job").spec == spec
+    assert pool.job("job").spec == spec.counted
     pool.end("job")
 
     kept = c.JobSpec(
         command=command[:3],
-        requests=spec.requests,
+        requests=spec.counted.requests,
         checkpoint_mode=spec.checkpoint_mode,
         metric="reward",
         log_format="keras",

@@ -7,7 +7,6 @@ from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, s
 
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters, PreemptionLimits
-from steepest.events.registry import READS
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_forecasts import epochs_done
 from steepest.view.progress_state import EpochsSeen
@@ -40,7 +39,7 @@ def pool() -> FoldedPool:
     """Job a runs on w1."""
     made = FoldedPool()
     limits = PreemptionLimits(min_run_ms=0)
-    made.feed(c.PoolConfigured(reads=READS, parameters=PoolParameters(preemption=limits)), joined("w1"))
+    made.feed(c.PoolConfigured(parameters=PoolParameters(preemption=limits)), joined("w1"))
     made.run("a", "w1")
     return made
 

@@ -44,7 +44,7 @@ class GangPool(FoldedPool):
 
 def configured(pool: FoldedPool, **limits: int) -> None:
     """Put limits of preemption in force."""
-    pool.fold(c.PoolConfigured(reads=5, parameters=PoolParameters(preemption=PreemptionLimits(**limits))))
+    pool.fold(c.PoolConfigured(parameters=PoolParameters(preemption=PreemptionLimits(**limits))))
 
 
 def test_a_gang_is_placed_whole() -> None:

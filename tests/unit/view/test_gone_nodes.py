@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.harness.scenarios.folded_pool import FoldedPool, joined, migration, used
 from tests.harness.view_promises import check_view
 from tests.unit.flowcon.scene import FlowConPool
 
 from steepest.events import cluster as c
-from steepest.events.registry import STATE_IS_BOUNDED
+from steepest.events.parameters import PoolParameters
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_pool import GONE_MS
 
-LEAVE = c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,))
+LEAVE = c.PoolConfigured(parameters=PoolParameters(tick_ms=GONE_MS))
 
 
 def lost(node: str) -> c.NodeLost:
@@ -88,15 +89,6 @@ def test_a_target_that_is_lost_stays_while_a_move_holds_its_place() -> None:
     assert names(pool) == ["w1", "w2"]
 
 
-def test_nodes_stay_for_ever_where_the_log_does_not_say_that_they_leave() -> None:
-    """An older log is folded as it was."""
-    pool = FoldedPool(w1=1_000)
-    pool.fold(lost("w1"))
-    pool.tick(10 * GONE_MS)
-
-    assert names(pool) == ["w1"]
-
-
 @pytest.mark.parametrize(
     "event", [c.JobCancelRequested(job="job", request="x"), c.JobEnded(job="job", outcome=c.Outcome.FAILED)]
 )
@@ -104,7 +96,7 @@ def test_late_news_of_a_job_whose_node_is_gone_is_decided_about(event: c.Cluster
     """The job remembers where it was, and FlowCon looks at no node that is not there."""
     pool = FlowConPool(w1=8_000, w2=8_000)
     pool.run("job", "w1")
-    configured = c.PoolConfigured(reads=3, flags=(STATE_IS_BOUNDED,), parameters=pool.view.parameters)
+    configured = c.PoolConfigured(parameters=msgspec.structs.replace(pool.view.parameters, tick_ms=GONE_MS))
     pool.feed(configured, lost("w1"), pool.stopped("job", exit_status=1))
     pool.tick(2 * GONE_MS)
     assert names(pool) == ["w2"]

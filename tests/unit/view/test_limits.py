@@ -9,7 +9,6 @@ from tests.harness.view_promises import check_view
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import FLAGS, GANGS_ARE_LIMITED, GANGS_RUN, READS
 from steepest.sagas.limit_machine import LimitMachine
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_limits import HOLD_MS
@@ -137,11 +136,9 @@ def test_a_plan_for_what_does_not_run_there_is_void(void: c.LimitsPlanned) -> No
     assert pool.job("a").limit is None
 
 
-@pytest.mark.parametrize("flags", [(), tuple(FLAGS)])
-def test_a_limit_of_a_gang_holds_for_its_replicas(flags: tuple[int, ...]) -> None:
-    """Each of those that run is to have it; in a pool without the flag there is none."""
+def test_a_limit_of_a_gang_holds_for_its_replicas() -> None:
+    """Each of those that run is to have it."""
     pool = FoldedPool(w1=1_000, w2=1_000)
-    pool.feed(c.PoolConfigured(reads=READS, flags=flags or (GANGS_RUN,)))
     workers = c.Role(name="worker", replicas=2, requests=Resources(cpu_m=600))
     pool.feed(submitted("gang", roles=(workers,)), placement("gang", "w1", "w2"))
     pool.carry_out("gang")
@@ -149,10 +146,9 @@ def test_a_limit_of_a_gang_holds_for_its_replicas(flags: tuple[int, ...]) -> Non
     pool.fold(plan(one(300, "gang")))
     machine.caught_up(pool.view)
 
-    is_limited = GANGS_ARE_LIMITED in flags
-    assert (pool.job("gang").limit is not None) == is_limited
+    assert pool.job("gang").limit is not None
     replicas = [replica for task in machine.due for replica in task.replicas]
-    assert replicas == ([ReplicaId("gang", 0), ReplicaId("gang", 1)] if is_limited else [])
+    assert replicas == [ReplicaId("gang", 0), ReplicaId("gang", 1)]
 
 
 def test_a_plan_counts_for_those_that_still_run() -> None:

@@ -135,7 +135,7 @@ def test_limits_of_a_node_that_is_gone_are_looked_at_no_more() -> None:
     """Its next run would look at a node that is not there."""
     pool = DeciderDriver(LimitPlanner(), w1=1_000)
     parameters = PoolParameters(flowcon=FlowConParameters(on=True))
-    pool.fold(c.PoolConfigured(reads=3, parameters=parameters))
+    pool.fold(c.PoolConfigured(parameters=parameters))
     pool.run("a", "w1", c.Category.PROGRESSING)
     gone(pool, "w1")
     pool.tick(60_000)

@@ -19,11 +19,8 @@ from steepest.events.common import (
     Toleration,
     TolerationOperator,
 )
-from steepest.events.registry import FLAGS, GANGS_CHOOSE, NODES_ARE_CHOSEN, READS, SURPLUS_LEAVES
 from steepest.events.requests import Role
-from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import holds, is_allowed, why_not_allowed
-from steepest.view.spec_rules import WrongSpec, what_is_wrong
 from steepest.view.state import Node
 from steepest.view.validity import NoRoom
 
@@ -147,10 +144,9 @@ def test_an_operator_and_its_opposite_never_agree(required: LabelRequirement, la
 # --- in the view ----------------------------------------------------------------------------------------------------
 
 
-def pool(*flags: int) -> FoldedPool:
+def pool() -> FoldedPool:
     """A pool with a plain node and a tainted one."""
     made = FoldedPool(w1=1_000)
-    made.fold(c.PoolConfigured(reads=READS, flags=flags or tuple(FLAGS)))
     made.fold(said(None, "w2", {"zone": "a"}, (GPU,)))
     return made
 
@@ -187,8 +183,7 @@ def test_a_move_to_a_tainted_node_is_void() -> None:
 def test_replicas_may_leave_a_node_that_was_tainted_meanwhile() -> None:
     """What becomes less needs no leave; what becomes more does."""
     made = FoldedPool(w1=1_000)
-    made.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
-    assert SURPLUS_LEAVES in made.view.state.flags
+    made.fold(c.PoolConfigured())
     role = Role(name="worker", replicas=3, min=1, max=4, requests=Resources(100), may_leave=True)
     made.feed(submitted("g", roles=(role,), success=c.SuccessRule.CHIEF), placement("g", "w1", "w1", "w1"))
     made.carry_out("g")
@@ -198,40 +193,6 @@ def test_replicas_may_leave_a_node_that_was_tainted_meanwhile() -> None:
     assert made.view.refused == NoRoom.NOT_ALLOWED
     made.fold(transition("g", c.Transition.SHED, ["w1"] * 3, "w1", "w1", sizes=(2,), leaving=(2,)))
     assert made.view.refused is None
-
-
-def test_a_pool_of_before_places_as_it_did() -> None:
-    """Where the flag is off, neither what nodes nor what jobs say of this counts, as for readers of before."""
-    before = tuple(flag for flag in FLAGS if flag != NODES_ARE_CHOSEN)
-    made = pool(*before)
-    nowhere = NodeRule(requires=(requirement("zone", "In", "nowhere"),))
-    for job, rule in (("a", None), ("b", nowhere)):
-        made.feed(submitted(job, node_rule=rule), placement(job, "w2"))
-        assert made.view.refused is None
-    assert (made.node("w2").taints, made.node("w2").labels, made.job("b").spec.node_rule) == ((), None, None)
-
-
-def test_before_its_flag_a_gang_cannot_say_which_nodes_it_may_run_on() -> None:
-    """Without the flag it is rejected with the sentence of earlier releases, also where something else is wrong."""
-    spec = submitted("g", replicas=2, node_rule=TOLERATES).spec
-    assert list(what_is_wrong(spec, gangs_choose=False)) == [WrongSpec.GANG_CHOOSES.sentence]
-    assert not list(what_is_wrong(spec))
-    assert not list(what_is_wrong(submitted("a", node_rule=TOLERATES).spec, gangs_choose=False))
-    leaving = Role(name="worker", replicas=2, min=1, may_leave=True)
-    both = submitted("g", roles=(leaving,), node_rule=TOLERATES).spec
-    assert list(what_is_wrong(both, gangs_choose=False)) == [WrongSpec.GANG_CHOOSES.sentence]
-    assert "may_leave" in next(what_is_wrong(both))
-
-
-def test_a_gang_that_says_which_nodes_may_be_placed_once_its_flag_is_on() -> None:
-    """Not before, so that readers of before hold the same queue; a view that is restored holds it too."""
-    before = tuple(flag for flag in FLAGS if flag != GANGS_CHOOSE)
-    made = pool(*before)
-    made.feed(submitted("g", replicas=2, node_rule=TOLERATES), submitted("a", node_rule=TOLERATES))
-    for flags, ready in ((before, ["a"]), (tuple(FLAGS), ["a", "g"]), (before, ["a"])):
-        made.fold(c.PoolConfigured(reads=READS, flags=flags))
-        for view in (made.view, ClusterView.restore(made.view.snapshot())):
-            assert sorted(job.name for job in view.jobs.queue.ready()) == ready
 
 
 @pytest.mark.parametrize(
@@ -280,7 +241,7 @@ def test_a_gang_is_neither_moved_nor_scaled_to_where_it_may_not_run(
 def test_a_node_has_what_it_said_last(acts: list[tuple[str, dict[str, str] | None, tuple[Taint, ...]]]) -> None:
     """All of it: labels and taints that it names no more are gone."""
     made = FoldedPool(w1=1_000, w2=1_000)
-    made.fold(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)))
+    made.fold(c.PoolConfigured())
     last: dict[str, tuple[dict[str, str] | None, tuple[Taint, ...]]] = {}
     for name, labels, taints in acts:
         made.fold(said(made.node(name), name, labels, taints))

@@ -7,31 +7,28 @@ import pytest
 from tests.harness.scenarios.folded_pool import FoldedPool, joined, migration, placement, submitted, transition
 
 from steepest.events import cluster as c
-from steepest.events.common import MOST_REPLICAS_OF_A_NODE, CheckpointMode, Resources
+from steepest.events.common import MOST_REPLICAS_OF_A_NODE, Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueLimits, QueueParameters
-from steepest.events.registry import FLAGS, LIMITS_HOLD, READS
 from steepest.events.requests import Role
-from steepest.view.cluster_view import ClusterView
 from steepest.view.state import PlanStatus
 from steepest.view.validity import NoRoom, Void
 
 ROLE = Role(name="worker", replicas=2, min=1, max=4, requests=Resources(cpu_m=100))
 
 
-def configured(*, on: bool = True, **limits: int) -> c.PoolConfigured:
+def configured(**limits: int) -> c.PoolConfigured:
     """The queue ``paper`` has these limits."""
-    flags = tuple(flag for flag in FLAGS if on or flag != LIMITS_HOLD)
     parameters = PoolParameters(
         queueing=QueueParameters(policy="priority", limits=(QueueLimits(queue="paper", **limits),)),
         preemption=PreemptionLimits(min_run_ms=0),
     )
-    return c.PoolConfigured(reads=READS, flags=flags, parameters=parameters)
+    return c.PoolConfigured(parameters=parameters)
 
 
-def pool_of(*, on: bool = True, **limits: int) -> FoldedPool:
+def pool_of(**limits: int) -> FoldedPool:
     """Two nodes, and a queue with limits."""
     pool = FoldedPool(w1=1_000, w2=1_000)
-    pool.fold(configured(on=on, **limits))
+    pool.fold(configured(**limits))
     return pool
 
 
@@ -58,7 +55,7 @@ def held(pool: FoldedPool) -> tuple[int, int]:
 def test_of_two_plans_for_what_a_limit_leaves_one_the_first_is_valid(limit: str, most: int, words: str) -> None:
     """Whoever made them: the second one is void, and says what the limit is, what is held, and what is asked for."""
     pool = FoldedPool(w1=1_000, w2=1_000)
-    pool.fold(configured(on=True, **{limit: most}))
+    pool.fold(configured(**{limit: most}))
     pool.feed(submitted("a", queue="paper"), submitted("b", queue="paper"), submitted("other"))
     assert pool.feed(placement("a", "w1"), placement("b", "w2"), placement("other", "w2")) == [True, False, True]
     void = pool.view.state.plans["place-b-0"]
@@ -139,30 +136,6 @@ def test_no_job_is_suspended_for_one_that_its_queue_does_not_let_start() -> None
     assert pool.view.refused is Void.ROOM_FOR_LIMITED
 
 
-def test_without_the_flag_plans_are_judged_as_before() -> None:
-    """A recording of an earlier version replays: its plans were valid, and a plan that waits held nothing."""
-    pool = pool_of(on=False, cpu_m=100)
-    pool.run("low", "w1", cpu_m=1_000)
-    pool.feed(*(submitted(name, 100, queue="paper", priority=9) for name in "ab"))
-    suspend = transition("low", c.Transition.SUSPEND, ["w1"], room_for="a")
-    assert pool.feed(suspend, placement("a", "w1", after=(suspend.plan,)), placement("b", "w2")) == [True, True, True]
-    assert held(pool) == (2, 100)
-
-
-def test_a_pool_that_gets_the_flag_counts_what_runs_from_there_on() -> None:
-    """Its next plan is judged by all that its jobs will hold, also after a restart."""
-    pool = pool_of(on=False, cpu_m=1_050)
-    pool.run("low", "w1", cpu_m=1_000)
-    pool.feed(*(submitted(name, cpu_m, queue="paper", priority=9) for name, cpu_m in (("a", 1_000), ("b", 100))))
-    suspend = transition("low", c.Transition.SUSPEND, ["w1"], room_for="a")
-    pool.feed(suspend, placement("a", "w1", after=(suspend.plan,)))
-    pool.fold(configured(cpu_m=1_050))
-    again = ClusterView.restore(pool.view.snapshot())
-    assert held(pool) == (1, 1_000)
-    assert again.jobs.use.of("paper") == pool.view.jobs.use.of("paper")
-    assert not pool.fold(placement("b", "w2"))
-
-
 def test_a_node_takes_no_more_replicas_than_it_says_or_than_is_usual() -> None:
     """However little they ask for; and those of a gang that is placed are counted together."""
     pool = FoldedPool(w1=1_000)
@@ -178,16 +151,3 @@ def test_a_node_takes_no_more_replicas_than_it_says_or_than_is_usual() -> None:
     pool.feed(*(submitted(name, 1, replicas=count) for name, count in (("i", most + 1), ("j", most))))
     assert not pool.fold(placement("i", *["w1"] * (most + 1)))
     assert pool.fold(placement("j", *["w1"] * most))
-
-
-def test_jobs_of_before_the_flag_are_not_counted_as_replicas_and_may_ask_for_nothing() -> None:
-    """An upgrade stops none of them, and those that wait still start."""
-    pool = FoldedPool(w1=1_000)
-    pool.fold(configured(on=False))
-    pool.feed(submitted("old", 0, CheckpointMode.NONE), submitted("running", 0), placement("running", "w1"))
-    pool.carry_out("running")
-    pool.fold(configured())
-    pool.feed(submitted("new", 0))
-    assert [job.name for job in pool.view.jobs.queue.ready()] == ["old"]
-    assert pool.fold(placement("old", "w1"))
-    assert pool.node("w1").allocated.replicas == 0

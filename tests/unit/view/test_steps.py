@@ -33,7 +33,7 @@ def moving(mode: CheckpointMode = ON_REQUEST, before: c.Step | None = None, **li
     pool.fold(c.PoolConfigured(parameters=PoolParameters(limits=MoveLimits(**limits))))
     pool.run("job", "w1", CC, mode=mode)
     if mode is ON_STOP:
-        pool.fold(c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(50)))
+        pool.fold(c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(50)))
     assert pool.fold(migration("job", "w1", "w2", plan="m"))
     if before is not None:
         pool.carry_out("job", before=before)
@@ -481,7 +481,7 @@ def test_the_steps_lost_are_those_since_the_checkpoint_that_it_really_resumes_fr
     pool = moving(ON_STOP, before=c.Step.STOP)
     begun = pool.begin("job")
     pool.fold(success(begun, pool.job("job"), step=80))
-    pool.fold(c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(75)))
+    pool.fold(c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(75)))
     pool.carry_out("job")
     assert pool.job("job").steps_lost == 5
 
@@ -489,7 +489,7 @@ def test_the_steps_lost_are_those_since_the_checkpoint_that_it_really_resumes_fr
 def test_a_first_checkpoint_that_is_told_late_does_not_replace_a_newer_one() -> None:
     """Else the job would be restored from the older one and lose what it did since."""
     pool = moving(before=c.Step.STOP)
-    assert pool.fold(c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(40))) is False
+    assert pool.fold(c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(40))) is False
     assert pool.job("job").checkpoint == checkpoint(100)
 
 
@@ -498,8 +498,8 @@ def test_what_an_older_incarnation_says_does_not_count() -> None:
     pool = moving()
     pool.carry_out("job")
     assert pool.feed(
-        c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint(900)),
-        c.CheckpointModeDeclared(job="job", incarnation=1, mode=CheckpointMode.NONE),
+        c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(900)),
+        c.CheckpointModeDeclared(job="job", incarnation=1, node="w1", mode=CheckpointMode.NONE),
         pool.stopped("job", 1, incarnation=1),
     ) == [False, False, False]
     assert pool.job("job").alive

@@ -8,24 +8,24 @@ from tests.harness.system.driver import DeciderDriver
 from tests.harness.view_promises import check_view
 
 from steepest.events import cluster as c
-from steepest.events.registry import FLAGS, GROWTH_IS_PROVEN, READS, SILENCE_IS_UNKNOWN
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 
 GRACE_MS = GRACE_INTERVALS * 30_000
-IN_FORCE = c.PoolConfigured(reads=4, flags=(GROWTH_IS_PROVEN,))
-TODAY = c.PoolConfigured(reads=READS, flags=tuple(FLAGS))
+IN_FORCE = c.PoolConfigured()
+TODAY = c.PoolConfigured()
 INTERVAL_MS = 30_000
 
 
-def silent(*flags: int, ms: int = GRACE_MS) -> FoldedPool:
+def silent(ms: int = GRACE_MS) -> FoldedPool:
     """A job runs on w1 beside one that grows, and that much time has passed."""
     pool = FoldedPool(w1=1_000, w2=1_000)
-    pool.fold(c.PoolConfigured(reads=4, flags=flags))
     pool.run("mute", "w1")
     pool.run("grows", "w1", c.Category.PROGRESSING)
-    pool.tick(ms)
+    pool.tick(ms - 1)
+    pool.fold(grown("grows", c.Category.PROGRESSING))
+    pool.tick(1)
     return pool
 
 
@@ -39,9 +39,9 @@ def counted(pool: FoldedPool) -> tuple[list[int], int, float]:
 
 def test_it_is_unknown_after_four_intervals() -> None:
     """Until then it counts as a progressing one, as every job begins; then as a watched one in the score, as growing not."""
-    assert counted(silent(GROWTH_IS_PROVEN, ms=GRACE_MS - 1)) == ([2, 0, 0], 0, 4.0)
+    assert counted(silent(GRACE_MS - 1)) == ([2, 0, 0], 0, 4.0)
 
-    pool = silent(GROWTH_IS_PROVEN)
+    pool = silent()
 
     assert counted(pool) == ([1, 0, 0], 1, 3.5)
     assert (pool.node("w1").growing, pool.node("w1").count) == (1, 2)
@@ -50,21 +50,10 @@ def test_it_is_unknown_after_four_intervals() -> None:
     assert pool.view.newly_unknown == ()
 
 
-def test_without_the_flag_it_is_progressing_for_ever() -> None:
-    """Older logs are folded as they were; from the flag on it is unknown at the next tick."""
-    pool = silent()
-    assert counted(pool) == ([2, 0, 0], 0, 4.0)
-    pool.fold(IN_FORCE)
-    assert counted(pool) == ([2, 0, 0], 0, 4.0)
-    pool.tick()
-
-    assert counted(pool) == ([1, 0, 0], 1, 3.5)
-
-
 @pytest.mark.parametrize("first", [grown("mute"), category("mute", c.Category.WATCHED)])
 def test_the_first_growth_makes_it_known(first: c.ClusterEvent) -> None:
     """From then on it is in its category."""
-    pool = silent(GROWTH_IS_PROVEN)
+    pool = silent()
     pool.fold(first)
 
     assert counted(pool)[1] == 0
@@ -73,7 +62,7 @@ def test_the_first_growth_makes_it_known(first: c.ClusterEvent) -> None:
 
 def test_a_job_that_ends_unknown_leaves_nothing_behind() -> None:
     """And a retry begins with a new grace."""
-    pool = silent(GROWTH_IS_PROVEN)
+    pool = silent()
     pool.fold(pool.stopped("mute", 1))
     assert counted(pool) == ([1, 0, 0], 0, 2.0)
     pool.fold(c.RetryPlanned(job="mute", incarnation=1, charged=True, not_before_ms=0, reason="it failed"))
@@ -84,10 +73,9 @@ def test_a_job_that_ends_unknown_leaves_nothing_behind() -> None:
     assert counted(pool) == ([1, 0, 0], 1, 3.5)
 
 
-def measured(*, every: int = 1, of: c.Category = c.Category.WATCHED, flags: c.PoolConfigured = TODAY) -> FoldedPool:
+def measured(*, every: int = 1, of: c.Category = c.Category.WATCHED) -> FoldedPool:
     """Growth of a job was measured five times, with some intervals between, and another job has converged."""
     pool = FoldedPool(w1=1_000, w2=1_000)
-    pool.fold(flags)
     pool.run("other", "w1", c.Category.CONVERGED)
     pool.run("a", "w1", of)
     for _ in range(5):
@@ -152,15 +140,6 @@ def test_time_without_a_process_is_no_silence() -> None:
     assert counted(pool) == ([0, 0, 1], 1, 2.5)
 
 
-def test_without_the_flag_a_measured_job_is_known_for_ever() -> None:
-    """Older logs are folded as they were."""
-    flags = tuple(flag for flag in FLAGS if flag != SILENCE_IS_UNKNOWN)
-    pool = measured(flags=c.PoolConfigured(reads=READS, flags=flags))
-    pass_by(pool, 100)
-
-    assert counted(pool) == ([0, 1, 1], 0, 2.5)
-
-
 def test_a_silent_job_holds_rebalancing_up_no_longer() -> None:
     """Until then the rebalancer waits for it: it was watched when it printed its last number."""
     for silence, moves in ((3, 0), (4, 1)):
@@ -177,6 +156,6 @@ def test_a_silent_job_holds_rebalancing_up_no_longer() -> None:
 
 def test_it_holds_rebalancing_up_no_longer() -> None:
     """The rebalancer waits for a growth measurement only of jobs in their grace period."""
-    pool = silent(GROWTH_IS_PROVEN)
+    pool = silent()
 
     assert pool.view.jobs.newest_silent_counted_ms() is None

@@ -253,7 +253,7 @@ def test_a_job_that_saves_when_stopped_may_be_moved_once_it_has_saved() -> None:
     """A verified checkpoint is the proof."""
     pool = FoldedPool(w1=1_000, w2=1_000)
     pool.run("job", "w1", mode=CheckpointMode.ON_STOP)
-    assert pool.fold(c.CheckpointVerified(job="job", incarnation=1, checkpoint=checkpoint()))
+    assert pool.fold(c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint()))
     assert pool.fold(migration("job", "w1", "w2"))
 
 
@@ -263,7 +263,7 @@ def test_what_the_process_declares_counts_where_its_user_says_nothing() -> None:
     pool.run("silent", "w1", mode=None)
     pool.run("said", "w1", mode=CheckpointMode.NONE)
     pool.feed(
-        c.CheckpointModeDeclared(job="silent", incarnation=1, mode=CheckpointMode.ON_REQUEST),
-        c.CheckpointModeDeclared(job="said", incarnation=1, mode=CheckpointMode.ON_REQUEST),
+        c.CheckpointModeDeclared(job="silent", incarnation=1, node="w1", mode=CheckpointMode.ON_REQUEST),
+        c.CheckpointModeDeclared(job="said", incarnation=1, node="w1", mode=CheckpointMode.ON_REQUEST),
     )
     assert pool.feed(migration("silent", "w1", "w2"), migration("said", "w1", "w2")) == [True, False]

@@ -14,7 +14,7 @@ from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 
 NEW_POOL = under("steepest", PoolParameters(specon=SpeConParameters(normalisation=Normalisation.SETTLED)))
-"""What is in force in a new pool. The defaults of the parameters are those of publications, and of older logs."""
+"""What is in force in a new pool. The defaults of the parameters are those of publications."""
 
 
 class Configurator(Effector):
@@ -76,4 +76,4 @@ def configuration(view: ClusterView, parameters: PoolParameters | None = None, *
     state = view.state
     parameters = parameters or (state.parameters if view.is_configured else NEW_POOL)
     flags = tuple(sorted({*state.flags, *FLAGS})) if upgrades else state.flags
-    return PoolConfigured(reads=max(state.reads, reads_for(parameters, flags)), flags=flags, parameters=parameters)
+    return PoolConfigured(reads=max(state.reads, reads_for(flags)), flags=flags, parameters=parameters)

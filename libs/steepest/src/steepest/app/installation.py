@@ -19,7 +19,7 @@ from steepest.clock import SystemClock
 from steepest.cluster.data_source import DataSource, data_source
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
-from steepest.events.registry import BY_POOL, GANGS_CHOOSE
+from steepest.events.registry import BY_POOL
 from steepest.events.requests import JobSpec
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
@@ -74,7 +74,7 @@ def checked(installation: Installation, pool: str, view: ClusterView, job: str, 
     from steepest.view.spec_rules import what_is_wrong  # noqa: PLC0415 - likewise
 
     spec = submission.with_priority(spec, view.parameters)
-    if wrong := next(what_is_wrong(spec.counted, gangs_choose=view.has(GANGS_CHOOSE)), None):
+    if wrong := next(what_is_wrong(spec), None):
         raise InputError(wrong)
     if installation.kubernetes(pool) and submission.may_be_users(job):
         raise InputError(

@@ -192,7 +192,6 @@ class Feed:
             incarnation=self._follow.incarnation,
             metric=metric[:LONGEST_NAME],
             parameters=configured.parameters.specon,
-            flags=configured.flags,
             left_out=self.dropped,
         )
 

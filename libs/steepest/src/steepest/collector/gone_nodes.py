@@ -16,7 +16,6 @@ from steepest.cluster.port import Cluster, ReplicaPhase
 from steepest.errors import ClusterError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import SINCE
 from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
@@ -68,9 +67,8 @@ class GoneNodes(Effector):
                 self._lost.clear()
                 lost = [node.name for node in self._view.nodes if node.lost]
                 self._declared = {name: None for name in self._declared if name in lost}
-                if self._view.state.reads >= SINCE[c.NodeGone]:
-                    for name in lost:
-                        await self._declare(name, send)
+                for name in lost:
+                    await self._declare(name, send)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S if lost else None):
                         await self._lost.wait()

@@ -14,9 +14,8 @@ from steepest.collector.progress import ProgressBoard
 from steepest.events import cluster as c
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.received import Received
-from steepest.events.registry import NODES_ARE_CHOSEN
 from steepest.policies.monitor.others import usage_of
-from steepest.policies.monitor.use import progress_every_ms, usage_every_ms
+from steepest.policies.monitor.use import PROGRESS_EVERY_MS, usage_every_ms
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import requires_labels
@@ -42,10 +41,10 @@ class HeartbeatSender(Effector):
             requires_labels(job.spec.node_rule) for job in view.jobs if job.phase is not Phase.ENDED
         )
 
-    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
+    def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:  # noqa: ARG002 - its port's
         """Note a job that requires labels."""
         event = received.event
-        if accepted and isinstance(event, c.JobSubmitted) and view.has(NODES_ARE_CHOSEN):
+        if accepted and isinstance(event, c.JobSubmitted):
             self._says_labels = self._says_labels or requires_labels(event.spec.node_rule)
 
     def silence_s(self) -> float:
@@ -58,14 +57,14 @@ class HeartbeatSender(Effector):
             heartbeat = msgspec.structs.replace(
                 self._with_terms(self._board.completed(measured)),
                 usage_every_ms=usage_every_ms(self._view),
-                progress_every_ms=progress_every_ms(self._view),
+                progress_every_ms=PROGRESS_EVERY_MS,
                 usage_of=usage_of(self._view),
             )
             await send(heartbeat, topic="heartbeats", key=heartbeat.node, times=(heartbeat.at_ms,))
 
     def _with_terms(self, beat: NodeHeartbeat) -> NodeHeartbeat:
-        """With which jobs its node takes. Readers that do not know of taints go by the capacity that was measured."""
-        terms = self._cluster.node_terms(beat.node) if self._view.has(NODES_ARE_CHOSEN) else None
+        """With which jobs its node takes."""
+        terms = self._cluster.node_terms(beat.node)
         if terms is None:
             return beat
         labels = dict(sorted(terms.labels.items())) if self._says_labels else None

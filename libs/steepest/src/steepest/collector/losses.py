@@ -279,4 +279,4 @@ def _clear(folder: Path, names: Iterable[str]) -> None:
 
 
 def _configured(view: ClusterView) -> c.PoolConfigured:
-    return c.PoolConfigured(flags=view.state.flags, parameters=view.parameters)
+    return c.PoolConfigured(parameters=view.parameters)

@@ -29,11 +29,9 @@ from steepest.collector.notice_writer import NoticeWriter
 from steepest.errors import ClusterError, InputError
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_CHOOSE
 from steepest.logger import Logger
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
-from steepest.view.spec_rules import is_choosing_gang
 from steepest.view.state import Job
 
 _log = Logger()
@@ -142,11 +140,13 @@ class UsersJobs(Effector):
             if known is not None and _is_job_of(found, known):
                 await self._note_end(of, found, known)
                 return
+            if known is not None:
+                self._refuse(of, found, f"the pool has another job named {known.name}: make it again")
+                return
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
                 return
             spec = submission(kind, found, having, namespace=of.namespace)
-            self._refuse_what_is_rejected(spec, known)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(of, found, name, having)
             if is_queued(found.metadata) and is_suspended(kind, found.read()):  # it changes once Kueue admits it
@@ -158,20 +158,6 @@ class UsersJobs(Effector):
             _log.info("a user's object could not be marked", job=name, why=str(error))
             return
         await send(c.JobSubmitted(job=name, request=found.metadata.uid, spec=spec))
-
-    def _refuse_what_is_rejected(self, spec: c.JobSpec, known: Job | None) -> None:
-        """Nothing, unless the pool would reject the job: left alone, it is taken as soon as the flag is on.
-
-        Raises:
-            InputError: It would. ``known``, another job, has its name, or its flag is off.
-        """
-        if known is not None:
-            raise InputError(f"the pool has another job named {known.name}", hint="make it again")
-        if is_choosing_gang(spec) and not self._view.has(GANGS_CHOOSE):
-            raise InputError(
-                "its pods name the nodes that they may run on, which in this pool only one pod can",
-                hint="run `steepest upgrade`, or leave nodeSelector, node affinity and tolerations out of its templates",
-            )
 
     def _refuse(self, of: _Followed, found: UsersObject, why: str) -> None:
         uid, kind = found.metadata.uid, of.kind

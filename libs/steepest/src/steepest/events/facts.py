@@ -143,16 +143,12 @@ class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The process declared how it can be checkpointed.
-
-    Attributes:
-        node: Where it runs; None: the node's agent is older than this field.
-    """
+    """The process declared how it can be checkpointed; ``node`` is where it runs."""
 
     job: Name
     incarnation: Count
     mode: CheckpointMode
-    node: Name | None = None
+    node: Name
     replica: Count = 0
 
 
@@ -160,13 +156,13 @@ class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_default
     """The incarnation's first good checkpoint is on its job's volume: it has proven that it can save.
 
     Attributes:
-        node: Where it runs; None: the node's agent is older than this field.
+        node: Where it runs.
     """
 
     job: Name
     incarnation: Count
     checkpoint: CheckpointRef
-    node: Name | None = None
+    node: Name
     replica: Count = 0
 
 

@@ -77,13 +77,11 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     Attributes:
         at_ms: When the node measured it.
         used: Measured use since the heartbeat before; unknown resources are 0 in it.
-        takes_jobs: Whether an adapter of the pool starts jobs there; False for a device that only reports. None: the
-            agent is older than this field, and its node takes jobs.
+        takes_jobs: Whether an adapter of the pool starts jobs there; False for a device that only reports.
         usage_every_ms: How often its use becomes a fact of the pool, as the mean since the one before; 0: as it comes, at
             most twice a second.
         usage_of: The resources besides CPU whose use by each job becomes a fact as well.
-        progress_every_ms: Least time between two facts about the progress of one of its replicas; 0: there are none, since
-            the agent is older than this field.
+        progress_every_ms: Least time between two facts about the progress of one of its replicas; 0: there are none.
         labels: Its labels, where a job of the pool says which it requires; None: they are not said.
         taints: What keeps jobs away that do not tolerate it.
     """
@@ -94,7 +92,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     capacity: Resources
     used: Resources = Resources()
     replicas: tuple[ReplicaReport, ...] = ()
-    takes_jobs: bool | None = None
+    takes_jobs: bool = True
     usage_every_ms: Count = 0
     usage_of: tuple[Resource, ...] = ()
     progress_every_ms: Count = 0

@@ -17,7 +17,6 @@ class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
     Attributes:
         metric: The evaluation function E: the name of the reported value that is judged.
-        flags: The pool's behaviour flags.
         left_out: How many records of this incarnation were left out so far, because they are more than is taken of one. It
             is said again once it has doubled, and at the end.
     """
@@ -27,7 +26,6 @@ class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     incarnation: Count
     metric: Text
     parameters: SpeConParameters
-    flags: tuple[Count, ...] = ()
     left_out: Count = 0
 
 

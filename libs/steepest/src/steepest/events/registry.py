@@ -18,29 +18,11 @@ from steepest.errors import BugError, UndecodableError
 from steepest.events import cluster as c
 from steepest.events import heartbeat, loss
 from steepest.events.dead_letter import DeadLetter
-from steepest.events.parameters import Normalisation, PoolParameters
 
-READS = 11
+READS = 1
 """The event version that this code knows: raise it with every new event type on ``cluster`` and every new flag."""
 
-SINCE: Mapping[type, int] = {
-    c.LimitsPlanned: 2,
-    c.LimitsApplied: 2,
-    c.LimitsRefused: 2,
-    c.NodeGone: 3,
-    c.TransitionPlanned: 5,
-    c.GoalReached: 5,
-    c.EpochMeasured: 5,
-    c.RunTimePredicted: 5,
-    c.OverheadPredicted: 5,
-    c.OverheadMeasured: 5,
-    c.JobSuspended: 5,
-    c.TransitionFinished: 5,
-    c.TransitionFailed: 5,
-    c.SurplusStopped: 6,
-    c.JobChangeRequested: 11,
-    c.NodeDrainRequested: 11,
-}
+SINCE: Mapping[type, int] = {}
 """The event version since which ``cluster`` may hold an event; 1 for all that are not named."""
 
 E = TypeVar("E")
@@ -58,73 +40,12 @@ class Flag(msgspec.Struct, frozen=True):
     since: int
 
 
-FACTS_ARE_CHECKED = 1
-STATE_IS_BOUNDED = 2
-GROWTH_IS_PROVEN = 3
-GANGS_RUN = 4
-SURPLUS_LEAVES = 5
-NODES_ARE_CHOSEN = 6
-GANGS_CHOOSE = 7
-GANGS_ARE_LIMITED = 8
-LIMITS_HOLD = 9
-PLACES_END = 10
-SILENCE_IS_UNKNOWN = 11
+FLAGS: Mapping[int, Flag] = {}
+"""The behaviour flags that this code knows, by number.
 
-FLAGS: Mapping[int, Flag] = {
-    FACTS_ARE_CHECKED: Flag(
-        "A fact about a replica counts only from the node that has it. A tick moves counted time by at most two periods. "
-        "A job's intervals restart if the time of its reports goes back.",
-        since=3,
-    ),
-    STATE_IS_BOUNDED: Flag(
-        "A lost node that holds nothing leaves the pool after a counted day of silence. Heartbeats state how often the use "
-        "of their node becomes a fact. A live node joins again every hour. A job without reports for a week is not watched.",
-        since=3,
-    ),
-    GROWTH_IS_PROVEN: Flag(
-        "A job moves towards convergence, or asks for another place, only in an interval that grew by less than α and less "
-        "than the one before, or not at all. A running job without measured growth for four intervals is unknown: it counts "
-        "in its node's score as a watched one, and nowhere as a growing one.",
-        since=4,
-    ),
-    GANGS_RUN: Flag(
-        "Jobs of several replicas are admitted, started and stopped whole; jobs are suspended and scaled.",
-        since=5,
-    ),
-    SURPLUS_LEAVES: Flag(
-        "A gang whose surplus replicas may leave is shrunk by stopping them, and the others train on.",
-        since=6,
-    ),
-    NODES_ARE_CHOSEN: Flag(
-        "A job is placed only on nodes whose labels are as it requires, and on those with taints only if it tolerates them.",
-        since=7,
-    ),
-    GANGS_CHOOSE: Flag(
-        "A job of several replicas may name the nodes for each of them too. Running jobs give way, and under DRAGON gangs "
-        "give up workers, only where such a job may run.",
-        since=8,
-    ),
-    GANGS_ARE_LIMITED: Flag(
-        "A limit that is planned for a job of several replicas holds for each of them; without the flag it has none.",
-        since=9,
-    ),
-    LIMITS_HOLD: Flag(
-        "A plan is valid only within the limits of its job's queue, by all that the queue's jobs will hold, and a job that "
-        "exceeds one alone is rejected. Each replica asks for CPU or a device, and a node takes a limited number of them.",
-        since=10,
-    ),
-    PLACES_END: Flag(
-        "A gang is not charged for the ends of its replicas if the place of one of them ended. A job whose object in "
-        "Kubernetes is over has failed.",
-        since=10,
-    ),
-    SILENCE_IS_UNKNOWN: Flag(
-        "A running job with measured growth is unknown again after four times the time between two measurements, and at "
-        "least four intervals, without another one.",
-        since=10,
-    ),
-}
-"""The behaviour flags that this code knows, by number."""
+Code asks ``view.has(NUMBER)``. A flag goes after two releases: the second release after the one that brought it keeps the
+new behaviour alone, and refuses pools that have not switched it on. No number is used twice.
+"""
 
 
 class Topic(msgspec.Struct, Generic[E], frozen=True, kw_only=True, dict=True):
@@ -204,29 +125,12 @@ def members(events: Any) -> tuple[type, ...]:
     return (events,)
 
 
-def reads_for(parameters: PoolParameters, flags: Iterable[int] = ()) -> int:
-    """The event version that a pool with these parameters and flags needs of its readers.
+def reads_for(flags: Iterable[int]) -> int:
+    """The event version that a pool with these flags needs of its readers.
 
-    Version 2 knows FlowCon's limits, its placement, and thresholds that are fitted; version 5 knows queue policies and the
-    policies ``steepest``, ``pickyman`` and ``dragon``; version 10 growth without spikes. A flag that this code does not know
-    asks for nothing: it is refused by its number.
+    A flag that this code does not know asks for nothing: it is refused by its number.
     """
-    plain = PoolParameters()
-    knows_more = (
-        parameters.flowcon.on
-        or parameters.placement != plain.placement
-        or parameters.specon.threshold is not plain.specon.threshold
-    )
-    knows_most = (
-        parameters.steepest.on
-        or parameters.pickyman.on
-        or parameters.dragon.on
-        or parameters.queueing != plain.queueing
-        or parameters.preemption != plain.preemption
-    )
-    knows_all = parameters.specon.normalisation is Normalisation.SETTLED
-    least = 10 if knows_all else 5 if knows_most else 2 if knows_more else 1
-    return max([least, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
+    return max([1, *(FLAGS[flag].since for flag in flags if flag in FLAGS)])
 
 
 def _topic(

@@ -1,7 +1,6 @@
 """Folds which nodes jobs may run on: the labels and taints of nodes, and the rules of jobs, of one replica or of several.
 
-It owns Kubernetes' rules as the checkers understand them, and must never ask the view, which it is to check. What nodes and
-jobs say counts where the pool has the flag ``NODES_ARE_CHOSEN``, as it was when they said it.
+It owns Kubernetes' rules as the checkers understand them, and must never ask the view, which it is to check.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from steepest.events.common import (
     Toleration,
     TolerationOperator,
 )
-from steepest.events.registry import NODES_ARE_CHOSEN
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
@@ -38,21 +36,18 @@ class AllowedNodes:
     """The newest traits of each node, and the rule of each job that has one."""
 
     def __init__(self) -> None:
-        self._is_on = False
         self._nodes: dict[str, NodeTraits] = {}
         self._rules: dict[str, NodeRule | None] = {}
 
     def feed(self, event: c.ClusterEvent) -> None:
         """Process an event."""
         match event:
-            case c.PoolConfigured():
-                self._is_on = NODES_ARE_CHOSEN in event.flags
             case c.NodeJoined():
-                self._nodes[event.node] = NodeTraits(event.labels, event.taints) if self._is_on else NodeTraits()
+                self._nodes[event.node] = NodeTraits(event.labels, event.taints)
             case c.NodeGone():
                 self._nodes.pop(event.node, None)
             case c.JobSubmitted():
-                self._rules.setdefault(event.job, event.spec.node_rule if self._is_on else None)
+                self._rules.setdefault(event.job, event.spec.node_rule)
             case c.JobEnded():
                 self._rules.pop(event.job, None)
 

@@ -19,7 +19,6 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.registry import LIMITS_HOLD
 from steepest.invariants.checkers.step_rules import ObservedPlan, Steps
 from steepest.invariants.processes import RunningProcess, RunningProcesses
 
@@ -53,7 +52,6 @@ class Reservations:
         self._sizes: dict[tuple[str, int], tuple[int, ...]] = {}
         self._places: dict[str, HeldCapacity] = {}
         self._gone: dict[str, None] = {}
-        self._counts = False
 
     def before(self, event: c.ClusterEvent) -> None:
         """Take in what an event says itself, and note the plans that may be over behind it."""
@@ -164,9 +162,7 @@ class Reservations:
             case c.NodeUsage() if place := self._places.get(event.node):
                 place.lost = False
             case c.JobSubmitted():
-                self.specs.setdefault(event.job, event.spec.counted if self._counts else event.spec)
-            case c.PoolConfigured():
-                self._counts = LIMITS_HOLD in event.flags
+                self.specs.setdefault(event.job, event.spec.counted)
 
     def _join(self, event: c.NodeJoined) -> None:
         self._gone.pop(event.node, None)

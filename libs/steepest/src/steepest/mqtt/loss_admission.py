@@ -82,7 +82,6 @@ class LossAdmission:
             incarnation=job.incarnation,
             metric=judged.name,
             parameters=view.parameters.specon,
-            flags=view.state.flags,
         )
         before, counted_ms = self._announced.get(job.name, (None, 0))
         if watched == before and view.counted_ms - counted_ms < 1000 * WATCH_AGAIN_S:

@@ -415,7 +415,7 @@ def _growth(job: Job) -> str:
 def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """Why a running job is left where it is."""
     if view.parameters.steepest.on:
-        stands = _under_steepest(view, job, standing, at_ms)
+        stands = _under_steepest(job, standing, at_ms)
         return f"{stands}; it is not moved: {fixed.sentence}" if (fixed := immovable(job)) else stands
     refusal = undecided(view, job)
     if refusal is Undecided.MOVES_OFF:
@@ -430,9 +430,9 @@ def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_
     return f"{waits}{refusal.sentence}"
 
 
-def _under_steepest(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
+def _under_steepest(job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """The job in the newest plan of its node."""
-    if not is_managed(job) and not is_divided(view, job):
+    if not is_managed(job) and not is_divided(job):
         return "steepest neither limits nor moves it, because it is a gang or uses GPUs"
     if standing is None:
         return "no job on its node had to be limited since it began"

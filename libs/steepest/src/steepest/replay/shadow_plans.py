@@ -23,7 +23,6 @@ from steepest.describe import places
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
-from steepest.events.registry import reads_for
 from steepest.log.base import TopicPartition
 from steepest.policies.decider import ClusterDecider
 from steepest.policies.dragon.gang_scheduler import GangScheduler
@@ -156,8 +155,7 @@ class ShadowPlans:
         parameters = self._change(event.parameters)
         specon = msgspec.structs.replace(parameters.specon, interval_ms=event.parameters.specon.interval_ms)
         parameters = msgspec.structs.replace(parameters, specon=specon)
-        reads = max(event.reads, reads_for(parameters, event.flags))
-        return msgspec.structs.replace(event, reads=reads, parameters=parameters)
+        return msgspec.structs.replace(event, parameters=parameters)
 
 
 def _deciders() -> list[ClusterDecider]:

@@ -5,12 +5,11 @@ It owns these orders and keeps them up to date as jobs change. It must never kno
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from sortedcontainers import SortedDict
 
 from steepest.events.cluster import Category
-from steepest.events.registry import GANGS_CHOOSE
 from steepest.view.movable import immovable
 from steepest.view.orders.holds import Holds
 from steepest.view.queue import Queue
@@ -20,7 +19,7 @@ from steepest.view.state import Job, Phase, Plan
 GRACE_INTERVALS = 4
 """Intervals for which a running job of which no growth was measured counts as growing; then its growth is unknown.
 
-Of one that was measured, as many times the time between two measurements (``SILENCE_IS_UNKNOWN``)."""
+Of one that was measured, as many times the time between two measurements."""
 
 ENDED_KEPT = 10_000
 """Ended jobs that are remembered, so that a name is not used twice and people can look back."""
@@ -35,13 +34,11 @@ class Jobs:
         holds: Those that are kept from starting, and those that may have to stop.
     """
 
-    def __init__(
-        self, jobs: dict[str, Job], plans: Mapping[str, Plan], counted_ms: int = 0, flags: Collection[int] = ()
-    ) -> None:
-        """Take over jobs and plans, which are state of the view, and build the orders as of the counted time and flags."""
+    def __init__(self, jobs: dict[str, Job], plans: Mapping[str, Plan], counted_ms: int = 0) -> None:
+        """Take over jobs and plans, which are state of the view, and build the orders as of the counted time."""
         self._jobs = jobs
-        self.queue = Queue(counted_ms, gangs_choose=GANGS_CHOOSE in flags)
-        self.use = QueueUse(plans, flags)
+        self.queue = Queue(counted_ms)
+        self.use = QueueUse(plans)
         self.holds = Holds()
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
@@ -101,11 +98,6 @@ class Jobs:
 
     # --- changing --------------------------------------------------------------------------------------------------
 
-    def follow(self, flags: Collection[int]) -> None:
-        """The pool has these behaviour flags from here on."""
-        self.queue.let_gangs_choose(on=GANGS_CHOOSE in flags)
-        self.use.follow(flags, self)
-
     def add(self, job: Job) -> None:
         """A job was submitted."""
         self._jobs[job.name] = job
@@ -116,7 +108,7 @@ class Jobs:
         self._heard.pop(_unknown_at(job), None)
         since_ms = counted_ms - max(job.growth_counted_ms, job.started_counted_ms)
         most_ms = GRACE_INTERVALS * max(job.growth_every_ms, interval_ms)
-        job.growth_every_ms = max(min(since_ms, most_ms), interval_ms) if interval_ms else 0
+        job.growth_every_ms = max(min(since_ms, most_ms), interval_ms)
         job.growth_counted_ms = counted_ms
         self.update(job)
 

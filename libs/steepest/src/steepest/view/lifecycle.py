@@ -10,7 +10,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, CheckpointRef
 from steepest.events.received import Received
-from steepest.events.registry import PLACES_END
 from steepest.trace_context import trace_in
 from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts, fold_progress
@@ -118,7 +117,7 @@ def stopped(job: Job, event: c.ReplicaStopped | c.JobStopped) -> None:
     remember(job, event.checkpoint)
 
 
-def gang_stopped(view: Projection, job: Job, event: c.JobStopped, *, is_over: bool) -> None:
+def gang_stopped(job: Job, event: c.JobStopped, *, is_over: bool) -> None:
     """A step has stopped a gang; ``is_over``: how it ended is known from the replica because of which it was stopped."""
     gangs.stop(job, event)
     job.limit = None
@@ -126,13 +125,13 @@ def gang_stopped(view: Projection, job: Job, event: c.JobStopped, *, is_over: bo
     if not is_over:
         job.exit_status = gangs.exit_status(job)
     for one in event.replicas:
-        if one.exit_status is None and not one.code and job.exit_status and view.has(PLACES_END):
+        if one.exit_status is None and not one.code and job.exit_status:
             job.exit_status, job.stop_reason = None, f"replica {one.replica} lost its place"
     job.stop_step = job.stop_step if event.step is None else event.step
     remember(job, event.checkpoint)
 
 
-def replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
+def replica_stopped(job: Job, event: c.ReplicaStopped) -> gangs.GangVerdict:
     """A replica of a gang has ended by itself, or while it was stopped: what follows from that for the gang."""
     before = gangs.verdict(job)
     gangs.end(job, event.replica, event.exit_status, event.step)
@@ -140,25 +139,25 @@ def replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped) -> gang
     remember(job, event.checkpoint)
     name = f"replica {event.replica} on {event.node}"
     why = f"{name}: {event.reason}" if event.reason else name
-    return _judge(view, job, before, event.replica, exit_status=event.exit_status, why=why)
+    return _judge(job, before, event.replica, exit_status=event.exit_status, why=why)
 
 
-def lose_replicas(view: Projection, job: Job, node: str, why: str) -> gangs.GangVerdict:
+def lose_replicas(job: Job, node: str, why: str) -> gangs.GangVerdict:
     """The replicas of a gang on a node have ended, because it is gone: what follows from that for the gang."""
     before = gangs.verdict(job) if job.replicas else gangs.GangVerdict.GOES_ON
     lost = [index for index, replica in enumerate(job.replicas) if replica.node == node and not replica.ended]
     for index in lost:
         gangs.end(job, index, None, None)
-    return _judge(view, job, before, lost[0], exit_status=None, why=why) if lost else before
+    return _judge(job, before, lost[0], exit_status=None, why=why) if lost else before
 
 
 def _judge(
-    view: Projection, job: Job, before: gangs.GangVerdict, replica: int, *, exit_status: int | None, why: str
+    job: Job, before: gangs.GangVerdict, replica: int, *, exit_status: int | None, why: str
 ) -> gangs.GangVerdict:
     """Keep how a gang ended, where the end of a replica is the end of the gang."""
     verdict = gangs.verdict(job)
     # Peers fail by themselves as soon as the place of one of them has ended, and may be seen to end before it.
-    is_why = exit_status is None and before is gangs.GangVerdict.BROKEN and view.has(PLACES_END)
+    is_why = exit_status is None and before is gangs.GangVerdict.BROKEN
     if verdict is not before or is_why:
         finished = verdict is gangs.GangVerdict.FINISHED
         job.exit_status = 0 if finished else exit_status

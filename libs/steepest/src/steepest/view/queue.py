@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from steepest.view.orders.changes import Changes
-from steepest.view.spec_rules import is_choosing_gang, what_is_wrong
+from steepest.view.spec_rules import what_is_wrong
 from steepest.view.state import Job
 
 
@@ -22,16 +22,10 @@ class Queue:
         changes: The jobs that may be placed from now on, or no longer, or that have another progress.
     """
 
-    def __init__(self, counted_ms: int, *, gangs_choose: bool = False) -> None:
-        """Begin empty.
-
-        Args:
-            counted_ms: The pool's counted time.
-            gangs_choose: Whether gangs may say which nodes they may run on.
-        """
+    def __init__(self, counted_ms: int) -> None:
+        """Begin empty, at the pool's counted time."""
         self.changes: Changes[str] = Changes()
         self._counted_ms = counted_ms
-        self._gangs_choose = gangs_choose
         self._all: dict[str, Job] = {}
         self._ready: dict[str, Job] = {}
         self._held: SortedDict[tuple[int, str], Job] = SortedDict()
@@ -79,15 +73,6 @@ class Queue:
         if name in self._ready:
             self.changes.note(name)
 
-    def let_gangs_choose(self, *, on: bool) -> None:
-        """From here on gangs may say which nodes they may run on, or may not: those that do are right or wrong by that."""
-        if on is self._gangs_choose:
-            return
-        self._gangs_choose = on
-        for job in [job for job in self._all.values() if is_choosing_gang(job.spec)]:
-            self._leave(job)
-            self._enter(job)
-
     def advance(self, counted_ms: int) -> None:
         """Advance the time, which ends some holds."""
         self._counted_ms = counted_ms
@@ -104,7 +89,7 @@ class Queue:
             self._make_ready(job)
 
     def _make_ready(self, job: Job) -> None:
-        if next(what_is_wrong(job.spec, gangs_choose=self._gangs_choose), None) is None:  # such a job is rejected
+        if next(what_is_wrong(job.spec), None) is None:  # such a job is rejected
             self._ready[job.name] = job
             self.changes.note(job.name)
 

@@ -1,18 +1,14 @@
 """What the jobs of each queue hold together. It must never know limits.
 
-With the flag ``LIMITS_HOLD``, a job holds all that a valid plan gives it from the plan's record on, also while the plan
-waits for room. One that is moved or scaled holds the larger of what it has and what it gets. Without the flag, a job holds
-what is reserved on nodes for it.
+A job holds all that a valid plan gives it from the plan's record on, also while the plan waits for room. One that is moved
+or scaled holds the larger of what it has and what it gets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-
-import msgspec
+from collections.abc import Mapping, Sequence
 
 from steepest.events.common import Resources
-from steepest.events.registry import LIMITS_HOLD
 from steepest.events.requests import JobSpec
 from steepest.view.orders.changes import Changes
 from steepest.view.state import CLEARING, Job, Phase, Plan
@@ -25,11 +21,10 @@ class QueueUse:
         falls: The queues whose jobs hold less than before.
     """
 
-    def __init__(self, plans: Mapping[str, Plan], flags: Collection[int] = ()) -> None:
-        """Begin without jobs, in a pool with these plans and flags."""
+    def __init__(self, plans: Mapping[str, Plan]) -> None:
+        """Begin without jobs, in a pool with these plans."""
         self.falls: Changes[str] = Changes()
         self._plans = plans
-        self._by_plans = LIMITS_HOLD in flags
         self._jobs: dict[str, Resources] = {}
         self._queues: dict[str, Resources] = {}
 
@@ -41,18 +36,12 @@ class QueueUse:
         """What a job holds."""
         return self._jobs.get(job.name, Resources())
 
-    def follow(self, flags: Collection[int], jobs: Iterable[Job]) -> None:
-        """The pool has these flags from here on."""
-        by_plans, self._by_plans = self._by_plans, LIMITS_HOLD in flags
-        for job in jobs if by_plans is not self._by_plans else ():
-            self.update(job)
-
     def update(self, job: Job) -> None:
         """A job may hold more or less than before."""
         if job.phase is not Phase.RUNNING and job.name not in self._jobs:
             return
         before = self.of_job(job)
-        now = _by_plan(job, self._plans.get(job.plan or "")) if self._by_plans else _on_nodes(job)
+        now = _by_plan(job, self._plans.get(job.plan or ""))
         if now == before:
             return
         queue = job.spec.queue
@@ -81,10 +70,3 @@ def _by_plan(job: Job, plan: Plan | None) -> Resources:
         return holdings(job.spec, job.running_sizes)
     has = holdings(job.spec, plan.source_sizes if plan.sources else job.running_sizes)
     return has.larger(holdings(job.spec, plan.sizes)) if plan.targets else has
-
-
-def _on_nodes(job: Job) -> Resources:
-    held = Resources()
-    for node, count in job.holds.items():
-        held += job.held[node] if node in job.held else job.spec.chief_requests.times(count)
-    return msgspec.structs.replace(held, replicas=sum(job.holds.values()))

@@ -1,7 +1,6 @@
 """Faults in a job's specification, regardless of nodes and other jobs.
 
 It owns these rules. The command line asks them before it submits, and the placer again, because a log may hold anything.
-One of them is gone in pools with the flag ``GANGS_CHOOSE``.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ class WrongSpec(Refusal):
     REPLICAS_AND_ROLES = "replicas-and-roles", "replicas: the roles say how many there are; leave it out"
     TOO_MANY_REPLICAS = "too-many-replicas", "replicas: the job has up to {most}, and {limit} are allowed"
     DUPLICATE_ROLE = "duplicate-role", "roles: two of them are named {duplicate}"
-    GANG_CHOOSES = "gang-chooses", "node_rule: only a job of one replica can say which nodes it may run on"
     LEAVES_UNFINISHED = (
         "leaves-unfinished",
         'roles.{leaving}.may_leave: a replica that has left never finishes, so it needs success = "chief"',
@@ -52,16 +50,15 @@ class WrongRole(Refusal):
     EXTENDED_AMOUNT = "extended-amount", "{where}.extended: amounts are from 1 to {largest}, each of another resource"
 
 
-SPEC: Mapping[WrongSpec, Callable[[JobSpec, bool], bool]] = {
-    WrongSpec.NO_COMMAND: lambda spec, _: not spec.command,
-    WrongSpec.NO_REPLICA: lambda spec, _: spec.replicas < 1,
-    WrongSpec.REPLICAS_AND_ROLES: lambda spec, _: bool(spec.roles) and spec.replicas != 1,
-    WrongSpec.TOO_MANY_REPLICAS: lambda spec, _: _most(spec) > MOST_REPLICAS,
-    WrongSpec.DUPLICATE_ROLE: lambda spec, _: _duplicate(spec) is not None,
-    WrongSpec.GANG_CHOOSES: lambda spec, gangs_choose: not gangs_choose and is_choosing_gang(spec),
-    WrongSpec.LEAVES_UNFINISHED: lambda spec, _: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
+SPEC: Mapping[WrongSpec, Callable[[JobSpec], bool]] = {
+    WrongSpec.NO_COMMAND: lambda spec: not spec.command,
+    WrongSpec.NO_REPLICA: lambda spec: spec.replicas < 1,
+    WrongSpec.REPLICAS_AND_ROLES: lambda spec: bool(spec.roles) and spec.replicas != 1,
+    WrongSpec.TOO_MANY_REPLICAS: lambda spec: _most(spec) > MOST_REPLICAS,
+    WrongSpec.DUPLICATE_ROLE: lambda spec: _duplicate(spec) is not None,
+    WrongSpec.LEAVES_UNFINISHED: lambda spec: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
 }
-"""What is wrong with a job, in a pool where gangs may choose nodes or may not."""
+"""What is wrong with a job."""
 
 ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
     WrongRole.MIN_ABOVE_MAX: lambda role: role.fewest > role.most,
@@ -70,35 +67,22 @@ ROLE: Mapping[WrongRole, Callable[[Role], bool]] = {
     WrongRole.SIZE_MISSING: lambda role: bool(role.sizes) and role.replicas not in role.sizes,
     WrongRole.GPUS_AND_SHARE: lambda role: bool(role.requests.gpus and role.requests.gpu_m),
     WrongRole.SHARE_TOO_LARGE: lambda role: role.requests.gpu_m >= WHOLE_GPU_M,
-    # Only where replicas are counted: a job that was taken before that is not wrong now.
     WrongRole.ASKS_FOR_NOTHING: lambda role: (
-        role.requests.replicas > 0
-        and role.requests.cpu_m < LEAST_CPU_M
-        and not (role.requests.all_gpus_m or role.requests.extended)
+        role.requests.cpu_m < LEAST_CPU_M and not (role.requests.all_gpus_m or role.requests.extended)
     ),
     WrongRole.EXTENDED_AMOUNT: lambda role: not _are_amounts(role.requests),
 }
 
 
-def what_is_wrong(spec: JobSpec, *, gangs_choose: bool = True) -> Iterator[str]:
-    """One sentence for each part of a description that is wrong; none where it is right.
-
-    Args:
-        spec: The description.
-        gangs_choose: Whether the pool has the flag ``GANGS_CHOOSE``, as every new one has.
-    """
-    if wrong := first(SPEC, spec, gangs_choose):
+def what_is_wrong(spec: JobSpec) -> Iterator[str]:
+    """One sentence for each part of a description that is wrong; none where it is right."""
+    if wrong := first(SPEC, spec):
         yield wrong.about(most=_most(spec), limit=MOST_REPLICAS, duplicate=_duplicate(spec), leaving=_leaving(spec))
         return
     for role in spec.all_roles:
         if bad := first(ROLE, role):
             where = f"roles.{role.name}.requests" if spec.roles else "requests"
             yield bad.about(role=role, outside=_outside(role), where=where, largest=LARGEST, least=LEAST_CPU_M)
-
-
-def is_choosing_gang(spec: JobSpec) -> bool:
-    """Whether a job has several replicas, and says which nodes they may run on."""
-    return spec.is_gang and spec.node_rule is not None
 
 
 def _most(spec: JobSpec) -> int:

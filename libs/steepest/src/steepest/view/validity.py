@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from steepest.events.cluster import MigrationPlanned, MoveKind, PlacementPlanned, Transition, TransitionPlanned
 from steepest.events.common import NodeRule, Resources
-from steepest.events.registry import LIMITS_HOLD
 from steepest.view.movable import immovable
 from steepest.view.nodes import Holding, Nodes, format_resources
 from steepest.view.places import gangs, promises
@@ -132,7 +131,7 @@ TRANSITION: Mapping[Void, Callable[[TransitionPlanned, Job, Nodes], bool]] = {
 SUSPENSION: Mapping[Void, Callable[[TransitionPlanned, Job, Projection], bool]] = {
     Void.HAS_TARGETS: lambda event, _, __: bool(event.nodes or event.sizes),
     Void.ROOM_FOR_NONE: lambda event, _, view: _is_over(view, event.room_for),
-    Void.ROOM_FOR_LIMITED: lambda event, _, view: view.has(LIMITS_HOLD) and _is_limited(view, event.room_for),
+    Void.ROOM_FOR_LIMITED: lambda event, _, view: _is_limited(view, event.room_for),
     Void.TOO_SOON: lambda _, job, view: (
         not job.hold and view.counted_ms - job.placed_counted_ms < view.parameters.preemption.min_run_ms
     ),
@@ -252,7 +251,7 @@ def _no_places(
 ) -> Refused | None:
     """Why a job cannot hold what it wants beyond what it holds now, with what other plans will leave to it."""
     # A suspended job gets no nodes; it holds no more than before.
-    if event.nodes and view.has(LIMITS_HOLD) and (over := excess(view, job, event.sizes)):
+    if event.nodes and (over := excess(view, job, event.sizes)):
         return Refused(Void.OVER_LIMIT, over.words)
     missing = promises.not_coming(view, event.after) if event.after else None
     if missing is not None:

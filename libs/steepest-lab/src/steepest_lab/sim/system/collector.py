@@ -32,7 +32,7 @@ class SimulatedCollector(Witness):
         self,
         pool: str,
         append: Callable[[c.ClusterEvent], None],
-        judged_by: Callable[[], tuple[SpeConParameters, tuple[int, ...]]],
+        judged_by: Callable[[], SpeConParameters],
         now_ms: Callable[[], int],
         heartbeat_s: float,
         *,
@@ -44,7 +44,7 @@ class SimulatedCollector(Witness):
         Args:
             pool: Its name.
             append: Appends an event.
-            judged_by: The parameters and the flags that a job's reports are judged by from now on.
+            judged_by: The parameters that a job's reports are judged by from now on.
             now_ms: The time of records.
             heartbeat_s: The period.
             categorizer: Judges the reports.
@@ -58,7 +58,7 @@ class SimulatedCollector(Witness):
         self._now_ms = now_ms
         self._heartbeat_s = heartbeat_s
         self._reported: dict[Training, tuple[object, ...]] = {}
-        self._watched: dict[str, tuple[int, SpeConParameters, tuple[int, ...]]] = {}
+        self._watched: dict[str, tuple[int, SpeConParameters]] = {}
         self._dirty: dict[str, None] = {}
         self._beating: dict[str, None] = {}
 
@@ -130,10 +130,10 @@ class SimulatedCollector(Witness):
 
     def _watch(self, training: Training) -> None:
         """Put on the log what a training is judged by, where it does not hold that yet."""
-        (parameters, flags), known = self._judged_by(), self._watched.get(training.replica.job)
-        if known is not None and known[0] == training.incarnation and known[1] is parameters and known[2] == flags:
+        parameters, known = self._judged_by(), self._watched.get(training.replica.job)
+        if known is not None and known[0] == training.incarnation and known[1] is parameters:
             return
-        self._watched[training.replica.job] = (training.incarnation, parameters, flags)
+        self._watched[training.replica.job] = (training.incarnation, parameters)
         self._judge(
             loss.JobWatched(
                 job=training.replica.job,
@@ -141,7 +141,6 @@ class SimulatedCollector(Witness):
                 incarnation=training.incarnation,
                 metric="loss",
                 parameters=parameters,
-                flags=flags,
             )
         )
 

@@ -113,7 +113,7 @@ class SimulatedPool:
         self.collector = SimulatedCollector(
             POOL,
             self.append,
-            lambda: (self.view.parameters.specon, self.view.state.flags),
+            lambda: self.view.parameters.specon,
             self.now_ms,
             heartbeat_s,
             categorizer=start.categorizer,

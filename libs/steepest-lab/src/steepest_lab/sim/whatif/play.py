@@ -150,7 +150,7 @@ def _under(policy: str, configured: c.PoolConfigured) -> c.PoolConfigured:
     if chosen is None:
         raise InputError(f"there is no live policy {policy[:100]!r}", hint=f"Name some of {', '.join(LIVE)}.")
     parameters = chosen.parameters(configured.parameters)
-    return msgspec.structs.replace(configured, reads=max(configured.reads, 2), parameters=parameters)
+    return msgspec.structs.replace(configured, parameters=parameters)
 
 
 def _append_later(pool: SimulatedPool, in_ms: int, event: c.ClusterEvent, policy: str) -> None:

@@ -62,11 +62,9 @@ def _held_by(pool: StoredPool, name: str) -> list[str]:
     """The jobs of a lost node.
 
     Raises:
-        InputError: There is no such node, it is not lost, or the pool may have readers that do not know the event.
+        InputError: There is no such node, or it is not lost.
     """
     from steepest.errors import InputError
-    from steepest.events.cluster import NodeGone
-    from steepest.events.registry import SINCE
 
     node = pool.view.nodes.get(name)
     if node is None:
@@ -76,12 +74,6 @@ def _held_by(pool: StoredPool, name: str) -> list[str]:
             f"node {name} is not lost: it was heard of",
             code="not-lost",
             hint="stop the machine, wait until `steepest nodes` says that it is lost, and call this again",
-        )
-    if pool.view.state.reads < SINCE[NodeGone]:
-        raise InputError(
-            "the pool may have readers of an older version, which do not know this",
-            code="old-readers",
-            hint="upgrade every service, and call `steepest upgrade`",
         )
     return list(node.jobs)
 

@@ -48,7 +48,7 @@ def upgrade(settings: Settings, *, dry_run: bool, as_json: bool) -> None:
         for flag in new:
             tell(f"{whose}flag {flag}: {FLAGS[flag].says}")
         if not new:
-            tell(f"{whose}the pool uses all that this version knows")
+            tell(f"{whose}nothing to switch on: the pool uses all that this version knows")
     if as_json:
         give(found[0] if len(found) == 1 else dict(zip(settings.pools, found, strict=True)))
 

@@ -27,7 +27,10 @@ a change of behaviour. A reader with an older version, or without a flag, stops 
 replay as they were decided, and old and new code never fold one log to different views.
 
 A new pool has every flag. In an older pool, `steepest up` puts them in force at its next start, and on Kafka
-`steepest upgrade`, once every service is of the new version."""
+`steepest upgrade`, once every service is of the new version.
+
+A flag goes after two releases: the second release after the one that brought it keeps the new behaviour alone, and stops at
+pools that have not switched it on. No number is used twice."""
 
 
 def page(topics: Mapping[str, Topic[Any]] = TOPICS) -> str:
@@ -35,12 +38,11 @@ def page(topics: Mapping[str, Topic[Any]] = TOPICS) -> str:
     headers = "\n".join(
         ("| header | says |", "|---|---|", *(f"| `{name}` | {said} |" for name, said in HEADERS.items()))
     )
+    rows = [f"| {number} | {flag.since} | {flag.says} |" for number, flag in FLAGS.items()]
     flags = "\n".join(
-        (
-            "| flag | version | rule |",
-            "|---|---|---|",
-            *(f"| {number} | {flag.since} | {flag.says} |" for number, flag in FLAGS.items()),
-        )
+        ("| flag | version | rule |", "|---|---|---|", *rows)
+        if rows
+        else ("This release is the baseline: it has no flags, and its event version is 1.",)
     )
     sections = (section for topic in topics.values() for section in _sections(topic))
     return "\n\n".join((INTRODUCTION, headers, VERSIONS, flags, *sections)) + "\n"

@@ -12,7 +12,7 @@ class Capacity(Checker):
 
     Each replica of a job holds its requests on a node while its process may run there and while a plan that has begun
     aims there; twice the same replica counts once. The sum is checked wherever a record adds to it. A node that shrinks
-    below what it holds is no breach. In pools with the flag ``LIMITS_HOLD``, replicas are counted too.
+    below what it holds is no breach. Replicas are counted too.
     """
 
     name = "capacity"

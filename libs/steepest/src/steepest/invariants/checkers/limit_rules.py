@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import SINCE
 from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
@@ -17,15 +16,14 @@ class Limits(Checker):
 
     A limit is at least 1 % of a core and less than the largest capacity that the node had. The limits that a run gives
     to new and to completing jobs add up to less than two nodes: their shares to one, their floors 1/(n+1) to less than
-    one. No limit is planned before the log requires readers of version 2. What the engine accepted, or refused, is
-    what the plan that it names has for that incarnation on that node, and comes after the plan.
+    one. What the engine accepted, or refused, is what the plan that it names has for that incarnation on that node, and
+    comes after the plan.
     """
 
     name = "limits"
 
     def __init__(self, folds: LogFolds) -> None:
         super().__init__(folds)
-        self._reads = 1
         self._capacity_m: dict[str, int] = {}
         self._plans: dict[str, tuple[int, c.LimitsPlanned]] = {}
         self._applied = 0
@@ -34,8 +32,6 @@ class Limits(Checker):
         """See ``Checker.feed``."""
         event, offset = received.event, received.offset
         match event:
-            case c.PoolConfigured():
-                self._reads = event.reads
             case c.NodeJoined():
                 # A plan may have been made just before the node shrank.
                 self._capacity_m[event.node] = max(self._capacity_m.get(event.node, 0), event.capacity.cpu_m)
@@ -48,8 +44,6 @@ class Limits(Checker):
                 self._answer(event, offset, None)
 
     def _plan(self, event: c.LimitsPlanned, offset: int) -> None:
-        if self._reads < SINCE[c.LimitsPlanned]:
-            self.breach(f"{event.plan} is in a log for readers of version {self._reads}", offset)
         self._plans.setdefault(event.plan, (offset, event))
         capacity_m = self._capacity_m.get(event.node)
         if capacity_m is None:

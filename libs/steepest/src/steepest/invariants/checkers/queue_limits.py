@@ -7,7 +7,6 @@ from typing import NamedTuple
 from steepest.events import cluster as c
 from steepest.events.parameters import QueueLimits
 from steepest.events.received import Received
-from steepest.events.registry import LIMITS_HOLD
 from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
@@ -27,7 +26,7 @@ class QueueLimitsKept(Checker):
     A job holds what its processes ask for that may run, and what the plan gives it whose first step has begun; the larger of
     the two. Its share is as old as the plan by which it became that large; a plan may take it back to what it had before. So
     of the shares of a queue, each one and the older ones are within the limit that was in force where that one was planned.
-    A limit that is lowered later breaks nothing. Pools without the flag ``LIMITS_HOLD`` are not checked.
+    A limit that is lowered later breaks nothing.
     """
 
     name = "queue-limits"
@@ -45,8 +44,8 @@ class QueueLimitsKept(Checker):
         jobs: tuple[str, ...] = (getattr(event, "job", ""),)
         match event:
             case c.PoolConfigured():
-                limits = event.parameters.queueing.limits if LIMITS_HOLD in event.flags else ()
-                self._limits, jobs = {one.queue: one for one in limits}, tuple(self._queues)
+                self._limits = {one.queue: one for one in event.parameters.queueing.limits}
+                jobs = tuple(self._queues)
             case c.JobSubmitted():
                 self._queues.setdefault(event.job, event.spec.queue)
             case c.PlacementPlanned() | c.TransitionPlanned() if found := self._limits.get(

@@ -26,7 +26,6 @@ from itertools import islice
 from steepest.events import cluster as c
 from steepest.events.dragon_parameters import DragonGeneration, DragonParameters
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_CHOOSE, SURPLUS_LEAVES
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
@@ -73,7 +72,7 @@ class GangScheduler:
     """DRAGON over one pool."""
 
     name = "gang-scheduler"
-    logic = 2
+    logic = 1
     state_type = DragonState
 
     def __init__(self, state: DragonState | None = None) -> None:
@@ -193,10 +192,10 @@ class GangScheduler:
         Without those that cannot be helped, and so all that ask for the same; with ``head_blocks`` only where they say which
         nodes they may run on.
         """
-        rules, may_choose = view.parameters.dragon, view.has(GANGS_CHOOSE)
+        rules = view.parameters.dragon
         for job in islice(walk.heads(self._awaits, LOOKED_AT), LOOKED_AT):
             is_free = job.spec.node_rule is None
-            is_helped = (is_free or may_choose) and self._can_be_helped(view, _want(job, rules))
+            is_helped = self._can_be_helped(view, _want(job, rules))
             is_first = is_helped or (is_free and rules.head_blocks)
             walk.tried(placed=is_first and not view.parameters.queueing.blocking)
             if is_first:
@@ -286,7 +285,7 @@ class GangScheduler:
         self, view: ClusterView, job: Job, shape: Shape, offset: int, *, rule: str, room_for: str | None = None
     ) -> c.TransitionPlanned:
         nodes, sizes = shape.places
-        leaving = _surplus(view, job, shape)
+        leaving = _surplus(job, shape)
         plan = c.TransitionPlanned(
             plan=f"scale-{offset}-{job.name}",
             job=job.name,
@@ -318,9 +317,9 @@ def _want(job: Job, rules: DragonParameters) -> Want:
     return least(job.spec.all_roles, rules, wish_of(job).first_node, job.spec.node_rule)
 
 
-def _surplus(view: ClusterView, job: Job, shape: Shape) -> tuple[int, ...]:
+def _surplus(job: Job, shape: Shape) -> tuple[int, ...]:
     """The replicas that may leave a gang, and so bring it to a smaller shape without a restart; empty where none may."""
-    leaving = shape.leaving(job) if view.has(SURPLUS_LEAVES) else ()
+    leaving = shape.leaving(job)
     may = all(job.spec.all_roles[job.replicas[index].role].may_leave for index in leaving)
     return leaving if may and 0 not in leaving and job.saver not in leaving else ()
 

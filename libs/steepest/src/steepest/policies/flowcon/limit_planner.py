@@ -28,7 +28,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import FlowConParameters, PoolParameters, Resource
 from steepest.events.received import Received
-from steepest.events.registry import SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.flowcon import limits, shares
 from steepest.policies.flowcon.efficiency import GrowthHistory, efficiency
@@ -102,7 +101,7 @@ class LimitPlanner:
     """Plans CPU limits. Work: O(jobs on a node) for each of its runs and measurements, O(1) for all other events."""
 
     name = "limit-planner"
-    logic = 3
+    logic = 1
     state_type = LimitPlannerState
 
     def __init__(self, state: LimitPlannerState | None = None) -> None:
@@ -285,9 +284,9 @@ class LimitPlanner:
 
 
 def _is_on(view: ClusterView) -> bool:
-    """Whether FlowCon is on, no other policy limits jobs, and all readers of the log know its events."""
+    """Whether FlowCon is on, and no other policy limits jobs."""
     parameters = view.parameters
-    return parameters.flowcon.on and not parameters.steepest.on and view.state.reads >= SINCE[c.LimitsPlanned]
+    return parameters.flowcon.on and not parameters.steepest.on
 
 
 def _running_on(view: ClusterView, node: Node) -> Iterator[Job]:

@@ -12,7 +12,6 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import SINCE
 from steepest.policies import rising
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
@@ -37,7 +36,7 @@ class GoalWatcher:
     """Answers an interval of a job that has reached its goal with ``GoalReached``."""
 
     name = "goal-watcher"
-    logic = 3
+    logic = 1
     reads: frozenset[type] = frozenset({c.JobEnded, c.JobRejected, c.GrowthMeasured})
     state_type = GoalState
 
@@ -58,15 +57,15 @@ class GoalWatcher:
                     self.state.best.pop(name, None)
                 if job is None or job.spec.goal is None or job.phase is Phase.ENDED or not measured.count:
                     return ()
-                return self._judge(view, job, job.spec.goal, measured.total / measured.count)
+                return self._judge(job, job.spec.goal, measured.total / measured.count)
         return ()
 
-    def _judge(self, view: ClusterView, job: Job, goal: c.Goal, mean: float) -> Sequence[c.GoalReached]:
+    def _judge(self, job: Job, goal: c.Goal, mean: float) -> Sequence[c.GoalReached]:
         rises = goal.above is not None or (goal.below is None and rising.rises(job.spec.metric))
         behind = self._intervals_behind(job.name, mean, rises=rises)
         reason = _reached(job.spec.metric, goal, mean, behind)
         is_open = job.alive and not job.cancel and not self.state.awaits("job", job.name)
-        if not reason or not is_open or view.state.reads < SINCE[c.GoalReached]:
+        if not reason or not is_open:
             return ()
         saved = cpu_ms_left(job)
         reached = c.GoalReached(

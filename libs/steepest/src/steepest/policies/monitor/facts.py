@@ -70,7 +70,7 @@ class KnownNode(msgspec.Struct):
     usage_ms: int = -USAGE_EVERY_MS
     replicas: dict[str, KnownReplica] = {}
     sequences: dict[str, int] = {}
-    takes_jobs: bool | None = None
+    takes_jobs: bool = True
     untold: bool = False
     joined_ms: int = -JOIN_EVERY_MS
     use: UsageTotal = msgspec.field(default_factory=UsageTotal)
@@ -82,8 +82,8 @@ class KnownNode(msgspec.Struct):
 
     def is_as(self, beat: NodeHeartbeat) -> bool:
         """Whether the log already has what a heartbeat says of the node itself."""
-        mine = (self.capacity, self.takes_jobs is not False, self.labels, self.taints)
-        return mine == (beat.capacity, beat.takes_jobs is not False, beat.labels, beat.taints)
+        mine = (self.capacity, self.takes_jobs, self.labels, self.taints)
+        return mine == (beat.capacity, beat.takes_jobs, beat.labels, beat.taints)
 
 
 class FactsState(msgspec.Struct):
@@ -101,7 +101,7 @@ class Facts:
     """Turns ``NodeHeartbeat`` into ``NodeJoined``, ``NodeUsage`` and the facts of each replica."""
 
     name = "worker-monitor"
-    logic = 3
+    logic = 1
     topic = "heartbeats"
     state_type = FactsState
 
@@ -139,7 +139,7 @@ class Facts:
         return known is not None and number is not None and number <= known.sequences.get(headers[SOURCE], -1)
 
     def _new(self, beat: NodeHeartbeat) -> Iterator[c.ClusterEvent]:
-        node, takes_jobs = self.state.nodes.get(beat.node), beat.takes_jobs is not False
+        node, takes_jobs = self.state.nodes.get(beat.node), beat.takes_jobs
         if node is None or node.untold or not node.is_as(beat):
             yield _joined(beat)
             before_it = node or KnownNode(beat.capacity)
@@ -160,10 +160,7 @@ class Facts:
             node.silence_ms = 0
         elif (silent_ms := beat.at_ms - node.usage_ms) > 2 * node.gap_ms:
             node.silence_ms = max(node.silence_ms, silent_ms)
-        if node.takes_jobs is not beat.takes_jobs:
-            # Repeat an older agent's facts about its processes, now with the node that reports them.
-            node.takes_jobs = beat.takes_jobs
-            node.replicas = {key: KnownReplica(one.incarnation, one.state) for key, one in node.replicas.items()}
+        node.takes_jobs = beat.takes_jobs
         reports = [(f"{one.job}/{one.replica}", one) for one in beat.replicas] if takes_jobs else []
         yield from _usage(node, beat, _cpu(beat) if takes_jobs else {}, reports)
         listed: dict[str, KnownReplica] = {}
@@ -184,7 +181,7 @@ def _joined(beat: NodeHeartbeat) -> c.NodeJoined:
     return c.NodeJoined(
         node=beat.node,
         capacity=beat.capacity,
-        takes_jobs=beat.takes_jobs is not False,
+        takes_jobs=beat.takes_jobs,
         labels=beat.labels,
         taints=beat.taints,
     )
@@ -241,7 +238,7 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], reports: 
         yield node.use.mean(beat.node)
         node.use, is_due = UsageTotal(), True
     if is_due or beat.usage_every_ms:
-        node.use.add(beat.used, jobs, others_used(beat) if beat.takes_jobs is not False else {})
+        node.use.add(beat.used, jobs, others_used(beat) if beat.takes_jobs else {})
     if is_due:
         node.gap_ms = max(0, beat.at_ms - node.usage_ms) if node.usage_ms >= 0 else 0
         node.usage_ms = beat.at_ms
@@ -268,14 +265,13 @@ def _remember(node: KnownNode, headers: Mapping[str, str]) -> None:
 
 
 def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) -> Iterator[c.ClusterEvent]:
-    node = beat.node if beat.takes_jobs else None  # facts from an older agent's heartbeats must stay unchanged
     if report.checkpoint_mode is not None and report.checkpoint_mode is not known.mode:
         known.mode = report.checkpoint_mode
         yield c.CheckpointModeDeclared(
             job=report.job,
             incarnation=report.incarnation,
             mode=report.checkpoint_mode,
-            node=node,
+            node=beat.node,
             replica=report.replica,
         )
     if report.checkpoint is not None and not known.proven:
@@ -284,7 +280,7 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
             job=report.job,
             incarnation=report.incarnation,
             checkpoint=report.checkpoint,
-            node=node,
+            node=beat.node,
             replica=report.replica,
         )
     if known.state is ReplicaState.RUNNING and report.state is not ReplicaState.RUNNING:

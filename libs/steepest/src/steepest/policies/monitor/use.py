@@ -13,7 +13,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import Resource
-from steepest.events.registry import STATE_IS_BOUNDED
 from steepest.policies.monitor import others
 from steepest.view.cluster_view import ClusterView
 
@@ -31,15 +30,8 @@ PROGRESS_EVERY_MS = 1_000
 """Least time between two facts about the progress of one replica."""
 
 
-def progress_every_ms(view: ClusterView) -> int:
-    """What heartbeats state as ``progress_every_ms``; 0 in a pool whose readers are older than these facts."""
-    return PROGRESS_EVERY_MS if view.has(STATE_IS_BOUNDED) else 0
-
-
 def usage_every_ms(view: ClusterView) -> int:
-    """The period of a node's usage facts in milliseconds; 0 in a pool whose readers expect every measurement."""
-    if not view.has(STATE_IS_BOUNDED):
-        return 0
+    """The period of a node's usage facts in milliseconds."""
     parameters = view.parameters
     wanted = min(parameters.node_lost_ms // FACTS_PER_SILENCE, parameters.specon.interval_ms // FACTS_PER_BUCKET)
     if parameters.steepest.on:

@@ -17,7 +17,6 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pickyman.overheads import Overheads
 from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
@@ -71,7 +70,7 @@ class Predictor:
     """Answers submissions and epochs with ``RunTimePredicted``, and the steps of suspensions with what they take."""
 
     name = "predictor"
-    logic = 6
+    logic = 1
     state_type = PredictorState
 
     def __init__(self, state: PredictorState | None = None) -> None:
@@ -85,7 +84,7 @@ class Predictor:
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record. Work: O(1), and O(waiting jobs of a model) for a new profile of it."""
-        is_on = view.parameters.pickyman.on and view.state.reads >= SINCE[c.RunTimePredicted]
+        is_on = view.parameters.pickyman.on
         self.reads = EVERY if is_on else SWITCHES
         if not is_on:
             if self.state.on:

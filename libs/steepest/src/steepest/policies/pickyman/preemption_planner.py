@@ -20,7 +20,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import PickyManParameters, PreemptionRule
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.pending import Pending
 from steepest.policies.pickyman.because import RULES, because_of
@@ -76,7 +75,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 6
+    logic = 1
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:
@@ -101,7 +100,7 @@ class PreemptionPlanner:
         elif parameters.on:
             self.state.overheads.observe(view, event, received.at_ms)
         is_on = parameters.on and parameters.rule is not PreemptionRule.NONE
-        if not is_on or view.state.reads < SINCE[c.RunTimePredicted] or not view.has(GANGS_RUN):
+        if not is_on:
             self._running = None
             return ()
         if self._running is None or not self._running.is_of(view, parameters.rule):
@@ -152,8 +151,7 @@ class PreemptionPlanner:
                 continue
             wanted = Wanted(job.name, float(self._left_ms(view, job) or 0), wish)
             free = walk.room.slots_for(wish).free
-            # Those that run elsewhere leave nothing that helps it. Before the flag, they were among those that were counted.
-            within = free if wish.rule is not None and view.has(GANGS_CHOOSE) else None
+            within = free if wish.rule is not None else None  # those that run elsewhere leave nothing that helps it
             candidates = list(self._candidates(view, job, wanted, received, taken, within=within))
             on_nodes: dict[str, list[Victim]] = {}
             for one in candidates:

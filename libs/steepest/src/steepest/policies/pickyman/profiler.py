@@ -89,7 +89,7 @@ class Profiler:
     """Turns the counts of bytes in ``NodeHeartbeat`` into ``EpochMeasured``."""
 
     name = "profiler"
-    logic = 4
+    logic = 1
     topic = "heartbeats"
     state_type = ProfilerState
 

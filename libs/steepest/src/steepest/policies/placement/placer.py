@@ -14,7 +14,6 @@ from steepest.describe import ENDED_BY_USER
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_RUN, PLACES_END
 from steepest.policies.decider import EVERY
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, choose
@@ -75,7 +74,7 @@ NODES_SEEN = 16
 GANG_ON_ONE = "gang: the emptiest node that has room for all replicas"
 GANG_ON_SEVERAL = "gang: the fewest nodes, those with room for most replicas first"
 
-HOPELESS = frozenset({c.StepFailure.NO_SUCH_PROGRAM.value})
+HOPELESS = frozenset({c.StepFailure.NO_SUCH_PROGRAM.value, c.StepFailure.NO_SUCH_JOB.value})
 """Codes of failed starts that no retry can mend."""
 
 CHECKPOINT_TRIES = 8
@@ -101,7 +100,7 @@ class Placer:
     """The life of a job outside its moves."""
 
     name = "placer"
-    logic = 5
+    logic = 1
     state_type = PlacerState
 
     def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
@@ -229,7 +228,7 @@ class Placer:
 
     def _preempt(self, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """At a tick: make room for the first job in the queue for which suspensions make any."""
-        if view.parameters.dragon.on or view.parameters.queueing.policy != "priority" or not view.has(GANGS_RUN):
+        if view.parameters.dragon.on or view.parameters.queueing.policy != "priority":
             return
         walk = self._walk_in(view)
         candidates: Sequence[Candidate] | None = None
@@ -317,7 +316,7 @@ def _admission(view: ClusterView, job: Job, request: str) -> Iterator[c.ClusterE
 
 
 def _may_place(view: ClusterView, job: Job) -> bool:
-    return view.jobs.queue.find_ready(job.name) is job and (not job.spec.is_gang or view.has(GANGS_RUN))
+    return view.jobs.queue.find_ready(job.name) is job
 
 
 def _first_node(job: Job) -> str | None:
@@ -338,7 +337,7 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
         return None
     why = job.reaction or _why_stopped(job)
     charged = not job.reaction and _is_charged(job)
-    is_hopeless = job.stop_code in HOPELESS or (job.stop_code == c.StepFailure.NO_SUCH_JOB and view.has(PLACES_END))
+    is_hopeless = job.stop_code in HOPELESS
     is_lost = job.stop_code == c.StepFailure.CHECKPOINT_REFUSED and job.refusals >= CHECKPOINT_TRIES
     is_given_up = job.reaction and not job.restarts
     if is_given_up or is_lost or is_hopeless or (charged and job.retries_used >= job.spec.retries):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.events.registry import GANGS_CHOOSE, GANGS_RUN, LIMITS_HOLD
 from steepest.policies.placement.gangs import fewest
 from steepest.policies.placement.room import best_case, could_ever
 from steepest.policies.placement.slots import fitting
@@ -25,7 +24,6 @@ class Rejection(Refusal):
 
     NAME_TAKEN = "name-taken", "a job named {job.name} is there already; choose another name"
     WRONG = "wrong", "{wrong}"
-    SEVERAL_REPLICAS = "several-replicas", "jobs of several replicas need the gang scheduler"
     FIRST_NODE_UNKNOWN = "first-node-unknown", "it must start on node {node}, and there is no such node"
     FIRST_NODE_TAKES_NO_JOBS = (
         "first-node-takes-no-jobs",
@@ -47,7 +45,6 @@ class Rejection(Refusal):
 REQUEST: Mapping[Rejection, Callable[[ClusterView, Job, str], bool]] = {
     Rejection.NAME_TAKEN: lambda _, job, request: job.request != request,
     Rejection.WRONG: lambda view, job, _: bool(_what_is_wrong(view, job)),
-    Rejection.SEVERAL_REPLICAS: lambda view, job, _: job.spec.is_gang and not view.has(GANGS_RUN),
 }
 """What is wrong with a request, regardless of the nodes and of what other jobs hold."""
 
@@ -78,8 +75,8 @@ def _what_is_wrong(view: ClusterView, job: Job) -> str:
 
     One that was admitted waits where its limit is lowered later: it may be raised again.
     """
-    wrong = next(what_is_wrong(job.spec, gangs_choose=view.has(GANGS_CHOOSE)), "")
-    over = excess(view, job, job.spec.smallest) if view.has(LIMITS_HOLD) and not job.admitted else None
+    wrong = next(what_is_wrong(job.spec), "")
+    over = excess(view, job, job.spec.smallest) if not job.admitted else None
     return wrong or (over.words if over is not None and over.is_alone else "")
 
 

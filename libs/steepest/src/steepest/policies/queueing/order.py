@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
-from steepest.events.registry import GANGS_RUN
 from steepest.policies.queueing.ranks import Rank, queue_policy
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
@@ -33,7 +32,6 @@ class QueueOrder:
         self.news: Changes[Wish] = Changes()
         self._view = view
         self._jobs = 0
-        self._rules = self._rules_now()
         self._look_at_all()
 
     def wishes(self) -> Iterator[Wish]:
@@ -88,7 +86,7 @@ class QueueOrder:
         """Take in what has changed since the last look."""
         queue = self._view.jobs.queue
         changed = queue.changes.since(self._jobs)
-        if changed is None or self._rules != self._rules_now():
+        if changed is None or self._rules != self._view.parameters.queueing:
             self._look_at_all()
             return
         self._jobs = queue.changes.now
@@ -97,12 +95,9 @@ class QueueOrder:
             if (job := queue.find_ready(name)) is not None:
                 self._add(job)
 
-    def _rules_now(self) -> tuple[object, ...]:
-        return (self._view.parameters.queueing, self._view.has(GANGS_RUN))
-
     def _look_at_all(self) -> None:
         queue = self._view.jobs.queue
-        self._rules = self._rules_now()
+        self._rules = self._view.parameters.queueing
         self._jobs = queue.changes.now
         self._in_queue: dict[str, SortedDict[Place, Job]] = {}
         self._alike: dict[Wish, SortedDict[Place, Job]] = {}
@@ -114,8 +109,6 @@ class QueueOrder:
             self._add(job)
 
     def _add(self, job: Job) -> None:
-        if job.spec.is_gang and not self._view.has(GANGS_RUN):
-            return
         wish = wish_of(job)
         wish = self._same.setdefault(wish, wish)
         place = self.place(job)

@@ -17,7 +17,7 @@ The reading, where the printed algorithm is in doubt:
 * Another metric begins another grid, and its job as a progressing one: what was measured before is of another unit.
 * G₁ is a baseline; from G₂ on an interval moves the job (:mod:`steepest.policies.specon.category_machine`).
 * An interval counts towards convergence where G is below α *and* below the G before (lines 5 and 17); where G bounced, the
-  job stays in its category and asks for nothing. Older pools (without ``GROWTH_IS_PROVEN``) compare with α alone.
+  job stays in its category and asks for nothing.
 * A converged job asks for its reallocation at every interval that counts towards convergence, because the node-scorer
   may not be able to grant it yet. With ``RequestTick.NEXT`` the first request comes with the interval after the one in
   which it converged, so with the fourth at the earliest: 120 s after the first report where itval is 30 s.
@@ -46,7 +46,6 @@ from steepest.events.cluster import (
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
 from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
-from steepest.events.registry import FACTS_ARE_CHECKED, GROWTH_IS_PROVEN, STATE_IS_BOUNDED
 from steepest.policies import rising
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
@@ -84,8 +83,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         rises: Whether the metric is better when it is larger.
         restate: Whether to state its category at its next interval even if it does not change.
         renamed_from: Its category by another metric, of which the log has not heard yet that it counts no longer.
-        flags: Of the pool, as the newest ``JobWatched`` says.
-        watched_ms: When that was.
+        watched_ms: When the newest ``JobWatched`` was written.
         looked_ms: ``heard_ms`` when silent jobs were looked for last.
         silent_from_ms: The partition's time when that was found to have changed.
     """
@@ -102,7 +100,6 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     rises: bool = False
     restate: bool = False
     renamed_from: Category | None = None
-    flags: tuple[int, ...] = ()
     watched_ms: int = 0
     looked_ms: int = -1
     silent_from_ms: int = 0
@@ -147,7 +144,7 @@ class Categorizer:
     """Algorithm 3 as a decider over one partition of ``loss``. Work per record does not grow with the jobs."""
 
     name = "categorizer"
-    logic = 2
+    logic = 1
     topic = "loss"
     state_type = CategorizerState
 
@@ -187,13 +184,12 @@ class Categorizer:
             metric=event.metric,
             incarnation=event.incarnation,
             parameters=event.parameters,
-            flags=event.flags,
             watched_ms=received.at_ms,
             rises=rising.rises(event.metric),
         )
         if self._is_new(job, received.headers):
             self.state.jobs[event.job] = job
-            self._forget_silent(event)
+            self._forget_silent()
 
     def _is_new(self, job: JobState, headers: Mapping[str, str]) -> bool:
         """Whether the record is the first of its number from its source; a record without a source always is."""
@@ -215,11 +211,11 @@ class Categorizer:
         sequences[source] = number
         return True
 
-    def _forget_silent(self, event: JobWatched) -> None:
+    def _forget_silent(self) -> None:
         """Forget jobs whose ``JobUnwatched`` never came. Work: O(log n) in the number of jobs, spread over announcements."""
         self.state.watched += 1
         jobs = self.state.jobs
-        if self.state.watched < max(LOOK_EVERY, len(jobs) // LOOK_EVERY) or STATE_IS_BOUNDED not in event.flags:
+        if self.state.watched < max(LOOK_EVERY, len(jobs) // LOOK_EVERY):
             return
         heard = sorted((job for job in jobs.values() if job.heard_ms != job.looked_ms), key=lambda job: job.heard_ms)
         if len(heard) < LOOK_EVERY // 2:
@@ -250,7 +246,6 @@ class Categorizer:
         job.metric = event.metric
         job.incarnation = event.incarnation
         job.parameters = event.parameters
-        job.flags = event.flags
         job.watched_ms = at_ms
 
     def _not_finite(self, job: JobState, event: LossDiverged) -> Out:
@@ -316,7 +311,7 @@ def _finding(report: LossReported | LossDiverged, change: LossChange) -> Finding
 def _falls_back(job: JobState, intervals: Intervals, at_ms: int) -> bool:
     """Whether a report is so much older than the one before it that only a clock that was set back explains it."""
     back_ms = BACK_INTERVALS * job.parameters.interval_ms
-    return intervals.now_ms - at_ms > back_ms and FACTS_ARE_CHECKED in job.flags
+    return intervals.now_ms - at_ms > back_ms
 
 
 def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
@@ -331,8 +326,7 @@ def _judge(name: str, job: JobState, intervals: Intervals) -> Out:
         job.trend = job.trend or Trend(intervals.now_ms)
         comparison, threshold = job.trend.compare(before, per_second, intervals.now_ms)
     else:
-        previous = intervals.growth_before if GROWTH_IS_PROVEN in job.flags else None
-        comparison = compare(growth, parameters.alpha, previous)
+        comparison = compare(growth, parameters.alpha, intervals.growth_before)
     after = job.category = move(before, comparison)
     intervals.growth_before = growth
     measured = GrowthMeasured(

@@ -39,7 +39,7 @@ class NodeScorer:
     """Answers each ``ReallocationRequested`` with a migration or a stay, once for each job."""
 
     name = "node-scorer"
-    logic = 3
+    logic = 1
     reads: frozenset[type] = frozenset({c.ReallocationRequested, c.MigrationPlanned})
     state_type = Pending
 

@@ -39,7 +39,7 @@ class Rebalancer:
     """Moves converged jobs to idle workers."""
 
     name = "rebalancer"
-    logic = 3
+    logic = 1
     reads: frozenset[type] = frozenset(
         {c.MigrationPlanned, c.Tick, c.JobEnded, c.NodeJoined, c.StayDecided, c.MigrationFinished}
     )

@@ -41,7 +41,7 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
             state.fair.join(node.name, node.capacity, now_s)
     for job in view.jobs:
         waits = job.is_queued and job.admitted and not _is_held_back(view, job)
-        if _is_copied(view, job) and (job.alive or waits):
+        if _is_copied(job) and (job.alive or waits):
             _come(state, job, now_s)
         if is_managed(job):
             _train(state, view, job, now_s, launched=False)
@@ -75,7 +75,7 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
 
 def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c.ClusterEvent, now_s: float) -> None:
     match event:
-        case c.JobAdmitted() | c.PlacementPlanned() if _is_copied(view, job):
+        case c.JobAdmitted() | c.PlacementPlanned() if _is_copied(job):
             _arrive(state, view, job, event, now_s)
         case c.CheckpointModeDeclared():
             _train(state, view, job, now_s)
@@ -130,9 +130,9 @@ def _arrive(
         state.fair.place(job.name)
 
 
-def _is_copied(view: ClusterView, job: Job) -> bool:
+def _is_copied(job: Job) -> bool:
     """Whether a job is in the virtual pool as ``spread`` would have placed it, and not where it really is."""
-    return is_managed(job) or is_divided(view, job)
+    return is_managed(job) or is_divided(job)
 
 
 def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
@@ -176,7 +176,7 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     divided = {
         name: replicas.use
         for name in event.jobs
-        if (replicas := state.unmanaged.get(name, {}).get(event.node)) is not None and is_divided(view, view.jobs[name])
+        if (replicas := state.unmanaged.get(name, {}).get(event.node)) is not None and is_divided(view.jobs[name])
     }
     not_divided = [cpu_m for name, cpu_m in event.jobs.items() if name not in here and name not in divided]
     state.other[event.node] = sum(not_divided) / 1000

@@ -23,7 +23,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_RUN
 from steepest.policies.placement.gangs import GangPlaces
 from steepest.policies.placement.preemption import suspension
 from steepest.policies.placement.queue_walk import LOOKED_AT, QueueWalk, read_back, walk_of
@@ -86,7 +85,7 @@ class RoomMaker:
 
     def plan(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         """The exchanges to be made now. The residences are changed as if each was made."""
-        if not view.jobs.queue.any_ready or not view.has(GANGS_RUN):
+        if not view.jobs.queue.any_ready:
             return
         walk = self._walk = walk_of(self._walk, view, self._state)
         residences = self._residences.fullest(MOST_SOURCES)

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import SINCE
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.steepest.gangs.gang_part import limit_of, part_of, take_part
@@ -56,7 +55,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 17
+    logic = 1
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -83,7 +82,7 @@ class SteepestPlanner:
         state = self.state
         if isinstance(received.event, PLANS):
             self._room_maker.read_back(received.event.plan)
-        is_on = view.parameters.steepest.on and view.state.reads >= SINCE[c.LimitsPlanned]
+        is_on = view.parameters.steepest.on
         self.reads = EVERY if is_on else WHILE_OFF
         if not is_on:
             return self._lift_all(view, received.offset) if state.on or state.unlifted else ()

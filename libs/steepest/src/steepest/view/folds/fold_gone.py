@@ -61,7 +61,7 @@ def _leave_gang(view: Projection, job: Job, node: Node, received: Received[Any])
     why = rules.Doom.NODE_GONE.about(node=node.name)
     plan = view.plan_of(job)
     if job.spec.is_gang:
-        verdict = lifecycle.lose_replicas(view, job, node.name, why)
+        verdict = lifecycle.lose_replicas(job, node.name, why)
     else:
         lifecycle.lost(job, why)
         verdict = gangs.GangVerdict.BROKEN

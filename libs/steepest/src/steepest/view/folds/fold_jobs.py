@@ -12,7 +12,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
-from steepest.events.registry import FACTS_ARE_CHECKED, LIMITS_HOLD, NODES_ARE_CHOSEN, SILENCE_IS_UNKNOWN
 from steepest.events.requests import Hold
 from steepest.view import lifecycle
 from steepest.view import plans as rules
@@ -29,18 +28,15 @@ def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any])
         view.touched = view.jobs[event.job]
         # Sent twice it counts once; another job of the same name is for the placer to reject.
         return view.touched.request != event.request
-    spec = event.spec.counted if view.has(LIMITS_HOLD) else event.spec
-    if spec.node_rule is not None and not view.has(NODES_ARE_CHOSEN):
-        spec = msgspec.structs.replace(spec, node_rule=None)
     job = Job(
         name=event.job,
         request=event.request,
-        spec=spec,
+        spec=event.spec.counted,
         submitted_ms=received.at_ms,
         submitted_offset=received.offset,
         submitted_counted_ms=view.counted_ms,
     )
-    job.hold = hold_of(spec, view.jobs.holds)
+    job.hold = hold_of(job.spec, view.jobs.holds)
     view.jobs.add(job)
     view.touched = job
     return True
@@ -115,21 +111,21 @@ def _replica_started(view: Projection, event: c.ReplicaStarted, _: Received[Any]
     job = view.find(event.job)
     if job is None or job.phase is not Phase.RUNNING:
         return False
-    return job.incarnation == event.incarnation and _has_it(view, job, event.node, event.replica)
+    return job.incarnation == event.incarnation and _has_it(job, event.node, event.replica)
 
 
-def _has_it(view: Projection, job: Job, node: str | None, replica: int) -> bool:
+def _has_it(job: Job, node: str, replica: int) -> bool:
     """Whether the node that speaks of a replica of a job's newest incarnation is the one that it was started on."""
     if job.spec.is_gang:
         return replica < len(job.replicas) and job.replicas[replica].node == node
-    return node == job.started_on or not view.has(FACTS_ARE_CHECKED)
+    return node == job.started_on
 
 
 def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Received[Any]) -> bool:
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
-    if not _has_it(view, job, event.node, event.replica):
+    if not _has_it(job, event.node, event.replica):
         return False
     if job.spec.is_gang and not _saves_for_all(job, event):
         return False
@@ -154,7 +150,7 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
-    if not _has_it(view, job, event.node, event.replica):
+    if not _has_it(job, event.node, event.replica):
         return False
     if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
         return False  # a newer one was reported before it
@@ -167,7 +163,7 @@ def _replica_stopped(view: Projection, event: c.ReplicaStopped, received: Receiv
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED or job.incarnation != event.incarnation:
         return False
-    if not _has_it(view, job, event.node, event.replica):
+    if not _has_it(job, event.node, event.replica):
         return False
     fold = _gang_replica_stopped if job.spec.is_gang else _process_stopped
     return fold(view, job, event, received)
@@ -197,7 +193,7 @@ def _gang_replica_stopped(view: Projection, job: Job, event: c.ReplicaStopped, r
     starting = plan is not None and plan.step is c.Step.START and plan.next_incarnation == event.incarnation
     if job.replicas[event.replica].ended or not (job.alive or starting):
         return False
-    verdict = lifecycle.replica_stopped(view, job, event)
+    verdict = lifecycle.replica_stopped(job, event)
     if starting or (plan is not None and plan.kind in CLEARING):
         view.jobs.update(job)
         return True
@@ -227,7 +223,7 @@ def _growth(view: Projection, event: c.GrowthMeasured, _: Received[Any]) -> bool
     job.growth, job.measured = event.growth, True
     if job.unknown:
         view.nodes.set_unknown(job, unknown=False)
-    view.jobs.hear(job, view.counted_ms, view.parameters.specon.interval_ms if view.has(SILENCE_IS_UNKNOWN) else 0)
+    view.jobs.hear(job, view.counted_ms, view.parameters.specon.interval_ms)
     return True
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.events.registry import GANGS_ARE_LIMITED
 from steepest.trace_context import trace_in
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
@@ -29,13 +28,7 @@ def _planned(view: Projection, event: c.LimitsPlanned, received: Received[Any]) 
 
 def _plan_one(view: Projection, event: c.LimitsPlanned, wanted: c.JobLimit, trace: str) -> bool:
     job = view.jobs.get(wanted.job)
-    if (
-        job is None
-        or (job.spec.is_gang and not view.has(GANGS_ARE_LIMITED))
-        or not job.alive
-        or job.incarnation != wanted.incarnation
-        or event.node not in job.nodes
-    ):
+    if job is None or not job.alive or job.incarnation != wanted.incarnation or event.node not in job.nodes:
         return False  # its process ended, or goes on elsewhere, before this stood in the log
     limit = job.limit
     if limit is None:

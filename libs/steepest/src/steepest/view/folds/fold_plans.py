@@ -130,7 +130,7 @@ def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any])
     if job is None or plan is None or plan.kind is PlanKind.SHED or not rules.counts(plan, c.Step.STOP, event.attempt):
         return False
     if job.spec.is_gang:
-        lifecycle.gang_stopped(view, job, event, is_over=plan.kind is PlanKind.CLEAR)
+        lifecycle.gang_stopped(job, event, is_over=plan.kind is PlanKind.CLEAR)
     else:
         lifecycle.stopped(job, event)
     plan.stopped_ms = received.at_ms

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST
 from steepest.events.received import Received
-from steepest.events.registry import (
-    FACTS_ARE_CHECKED,
-    GROWTH_IS_PROVEN,
-    NODES_ARE_CHOSEN,
-    STATE_IS_BOUNDED,
-)
 from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
@@ -41,21 +33,16 @@ def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> 
     view.state.flags = event.flags
     view.state.parameters = event.parameters
     view.nodes.weigh_by(event.parameters.specon)
-    view.jobs.follow(event.flags)
 
 
 def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     if event.counted_ms <= view.state.counted_ms:
         return False
-    counted_ms = event.counted_ms
-    if view.has(FACTS_ARE_CHECKED):
-        counted_ms = min(counted_ms, view.counted_ms + PERIODS_COUNTED * view.parameters.tick_ms, LARGEST)
+    counted_ms = min(event.counted_ms, view.counted_ms + PERIODS_COUNTED * view.parameters.tick_ms, LARGEST)
     view.state.counted_ms = counted_ms
     view.jobs.queue.advance(counted_ms)
-    if view.has(STATE_IS_BOUNDED):
-        view.nodes.forget_gone(counted_ms - GONE_MS)
-    if view.has(GROWTH_IS_PROVEN):
-        view.newly_unknown = tuple(_become_unknown(view))
+    view.nodes.forget_gone(counted_ms - GONE_MS)
+    view.newly_unknown = tuple(_become_unknown(view))
     return True
 
 
@@ -68,8 +55,6 @@ def _become_unknown(view: Projection) -> Iterator[Job]:
 
 
 def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
-    if not view.has(NODES_ARE_CHOSEN):
-        event = msgspec.structs.replace(event, labels=None, taints=())
     view.nodes.join(event, view.counted_ms, received.offset)
 
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from steepest.events.common import Resources
 from steepest.events.parameters import QueueLimits
-from steepest.events.registry import LIMITS_HOLD
 from steepest.view.projection import Projection
 from steepest.view.queue_use import holdings
 from steepest.view.state import Job
@@ -46,7 +45,7 @@ def excess(view: Projection, job: Job, sizes: Sequence[int], coming: Resources |
             ("m CPU", 1, limits.cpu_m, held.cpu_m, more.cpu_m),
             (" GPUs", 1000, limits.gpu_m, held.all_gpus_m, more.all_gpus_m),
         )
-        if most is not None and has + asked > most and (asked > 0 or not view.has(LIMITS_HOLD))
+        if most is not None and has + asked > most and asked > 0
     ]
     return max(found, key=lambda one: one.is_alone, default=None)
 

@@ -138,7 +138,7 @@ def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iter
         replicas = state.unmanaged.get(name, {}).get(node)
         if replicas is None or not replicas.trains:
             continue
-        if is_divided(view, view.jobs[name]):
+        if is_divided(view.jobs[name]):
             yield view.jobs[name], replicas
             continue
         for copy in pins_of(name, node, replicas.count):

@@ -7,7 +7,6 @@ copies of other jobs are pinned there: they are where these are.
 from __future__ import annotations
 
 from steepest.events.common import Resources
-from steepest.events.registry import GANGS_ARE_LIMITED
 from steepest.policies.steepest.gangs.gang_work import GangWork
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob
@@ -21,9 +20,9 @@ def is_managed(job: Job) -> bool:
     return not job.spec.is_gang and not _has_gpus(job)
 
 
-def is_divided(view: ClusterView, job: Job) -> bool:
+def is_divided(job: Job) -> bool:
     """Whether what a job that is not managed gets is divided among it and the others on its nodes."""
-    return job.spec.is_gang and not _has_gpus(job) and view.has(GANGS_ARE_LIMITED)
+    return job.spec.is_gang and not _has_gpus(job)
 
 
 def _has_gpus(job: Job) -> bool:
@@ -54,7 +53,7 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         if job.limit is not None:
             use.limit_m = job.limit.cpu_m
             after[node].limit(job.limit.in_force_m)
-        if not is_divided(view, job):
+        if not is_divided(job):
             for number, copy in enumerate(pins_of(job.name, node, count)):
                 state.fair.pin(copy, node, Resources() if number else held, now_s, trains=trains)
         state.due[node] = 0.0
@@ -66,7 +65,7 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         state.gangs.setdefault(job.name, GangWork())
     elif job.outcome is not None:
         state.gangs.pop(job.name, None)
-    if running and is_divided(view, job) and not state.fair.runs(job.name):
+    if running and is_divided(job) and not state.fair.runs(job.name):
         state.fair.start(job.name, state.usual_demand(job.spec.model), now_s)
 
 
