@@ -54,7 +54,7 @@ def _srtf(job: Job, _: QueueParameters) -> Rank:
         return (2, 0)
     if len(recent) < PACES:
         return (1, left)
-    (began_ms, began_step, _), (last_ms, last_step, _) = recent[0], recent[-1]
+    (began_ms, began_step), (last_ms, last_step) = recent[0][:2], recent[-1][:2]
     return (0, left * (last_ms - began_ms) // (last_step - began_step))
 
 
