@@ -47,7 +47,7 @@ def system(lab: KubernetesLab, kubeconfig: Path) -> Iterator[RunningSystem]:
     """A system that only places; both nodes take pods afterwards."""
     state = lab.folder.volume / f"places-{secrets.token_hex(4)}"
     nodes = (f"{HERE}=0.5:128Mi", f"{THERE}=0.3:128Mi")
-    with lab_system(lab, kubeconfig, state, nodes, "--policy", "none") as running:
+    with lab_system(lab, kubeconfig, state, nodes, "--policy", "spread") as running:
         yield running
         for name in (HERE, THERE):
             lab.kubectl("uncordon", name)

@@ -234,7 +234,7 @@ def test_an_evicted_pod_fails_a_job_only_where_kubernetes_says_so(
 ) -> None:
     """By its podFailurePolicy a Job goes on; another one is over for Kubernetes itself, and has failed here too."""
     mine, hers = "opted-in-mine", "opted-in-hers"
-    with lab_system(lab, kubeconfig, state, ("node-a=0.3:4Gi", "node-b=0.3:4Gi"), "--policy", "none") as system:
+    with lab_system(lab, kubeconfig, state, ("node-a=0.3:4Gi", "node-b=0.3:4Gi"), "--policy", "spread") as system:
         jobs = {name: _evicted(system, lab, name, policy) for name, policy in {mine: IGNORED, hers: None}.items()}
         failed = system.await_end(jobs[hers])
         system.await_event(functools.partial(placed, job=jobs[mine], incarnation=2))
