@@ -57,15 +57,6 @@ def test_a_job_is_waited_for(folder: StateFolder) -> None:
         pool.wait("waits", timeout_s=0)
 
 
-def test_jobs_are_cancelled(folder: StateFolder) -> None:
-    """Also several by a pattern; a job that is over is named."""
-    pool = steepest.connect(folder.root)
-    pool.cancel("wait*")
-    assert look(read_settings({"state_dir": folder.root}, environ={})).view.jobs["waits"].cancel
-    with pytest.raises(InputError, match="over is over already"):
-        pool.cancel("over")
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -40,9 +40,11 @@ PATIENCE_S = 45.0
 @json_option
 def cancel(selection: Selection, settings: Settings, *, as_json: bool) -> None:
     """Stop JOBS for good, and wait until they have stopped."""
+    import asyncio
+
     import msgspec
 
-    answers = cancel_jobs(settings, selection)
+    answers = _by_gateway(settings, selection) if settings.client.server else asyncio.run(_cancel(settings, selection))
     if as_json:
         found = [{"job": job, **msgspec.to_builtins(answer)} for job, answer in answers]
         give(found[0] if selection.single else found)
@@ -51,19 +53,6 @@ def cancel(selection: Selection, settings: Settings, *, as_json: bool) -> None:
 
     for job, answer in answers:
         tell(f"{job} {ENDED[answer.outcome]}" if answer.outcome else f"{job} will be cancelled {answer.reason}")
-
-
-def cancel_jobs(settings: Settings, selection: Selection) -> Answers:
-    """Stop jobs for good, and say of each what became of it.
-
-    Raises:
-        InputError, GatewayError: A job is not there, or is over.
-    """
-    import asyncio
-
-    if settings.client.server:
-        return _by_gateway(settings, selection)
-    return asyncio.run(_cancel(settings, selection))
 
 
 def _by_gateway(settings: Settings, selection: Selection) -> Answers:

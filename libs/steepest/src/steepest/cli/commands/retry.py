@@ -55,21 +55,17 @@ async def _retry(settings: Settings, selection: Selection) -> list[tuple[str, st
 
     names = []
     async with asking(settings) as (log, pool):
-        chosen = select(pool, selection, over=True)
+        jobs, chosen = pool.view.jobs, select(pool, selection, over=True)
         if running := [job.name for job in chosen if job.outcome is None]:
             raise InputError(f"{running[0]} is not over", hint="`steepest cancel` stops it")
         failed = [job for job in chosen if job.outcome is not Outcome.FINISHED or selection.single]
         for job in failed:
             before = await _submission(log, pool, job)
-            name = free_name(job.name, lambda each: _is_over(pool, each))
+            name = free_name(job.name, lambda each: None if each not in jobs else jobs[each].outcome is not None)
             spec = msgspec.structs.replace(before.spec, after=(), array="", array_most=None)
             await append(log, pool, JobSubmitted(job=name, request=new_request(), spec=spec))
             names.append((job.name, name))
     return names
-
-
-def _is_over(pool: StoredPool, name: str) -> bool | None:
-    return pool.view.jobs[name].outcome is not None if name in pool.view.jobs else None
 
 
 async def _submission(log: Log, pool: StoredPool, job: Job) -> JobSubmitted:

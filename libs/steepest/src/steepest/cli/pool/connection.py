@@ -110,17 +110,6 @@ class Connection:
                 raise TimeoutError(f"{name} is not over after {timeout_s:g} s: it is {row['phase']}")
             time.sleep(LOOK_S)
 
-    def cancel(self, *names: str) -> None:
-        """Stop jobs for good; names or patterns.
-
-        Raises:
-            InputError, GatewayError: There is no such job, or it is over.
-        """
-        from steepest.cli.commands.cancel import cancel_jobs
-        from steepest.cli.jobs.selection import Selection
-
-        _run(asyncio.to_thread(cancel_jobs, self._settings, Selection(names)))
-
 
 def _spec(command: Sequence[str], options: dict[str, Any]) -> Any:
     """The description that these options make, as those of the command line do."""
