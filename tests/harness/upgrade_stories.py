@@ -231,6 +231,7 @@ CASES = {
         decider="watcher",
         passed_over=is_a(c.FindingOpened, job="a"),
         before=[
+            c.PoolConfigured(parameters=PoolParameters(tick_ms=100_000)),
             joined("n1"),
             *(event for job in "ab" for event in running(job, "n1")),
             *(

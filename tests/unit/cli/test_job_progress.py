@@ -111,6 +111,6 @@ def test_the_live_view_and_explain_show_it(width: int, shown: str) -> None:
     written = io.StringIO()
     console(file=written, width=width).print(picture(RunTimeline.of(pool.log), width, 30))
     assert shown in written.getvalue()
-    assert TimelineCollector("a").story(pool.view).progress.startswith("step 300/1000")
+    assert TimelineCollector("a").timeline(pool.view).progress.startswith("step 300/1000")
     pool.end("a")
-    assert TimelineCollector("a").story(pool.view).progress == ""
+    assert TimelineCollector("a").timeline(pool.view).progress == ""

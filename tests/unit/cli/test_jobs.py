@@ -60,7 +60,7 @@ def test_a_job_whose_losses_cannot_be_read_says_so(holding: Holding) -> None:
     (listed,) = json.loads(CliRunner().invoke(jobs, ["--state", str(folder.root), "--json"]).stdout)
 
     assert "?" in shown.stdout
-    assert "mute: no loss was read in 4 intervals" in shown.stderr
+    assert "mute has printed nothing yet" in shown.stderr
     assert listed["unknown"] is True
 
 
@@ -86,4 +86,4 @@ def test_the_warning_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None
         timeline.hear(view, record, accepted=accepted)
 
     assert capsys.readouterr().out.count("mute: no loss was read in 4 intervals") == 1
-    assert "(growth unknown: no loss was read in 4 intervals)" in timeline.story(view).now
+    assert "(growth unknown: no loss was read in 4 intervals)" in timeline.timeline(view).now

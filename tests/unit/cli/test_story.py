@@ -19,7 +19,7 @@ def timeline(story: LogBuilder, job: str = "a") -> JobTimeline:
     view, teller = ClusterView(), TimelineCollector(job)
     for received in story.records:
         teller.hear(view, received, accepted=view.fold(received))
-    return teller.story(view)
+    return teller.timeline(view)
 
 
 def begun() -> LogBuilder:

@@ -15,7 +15,7 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
-from steepest.read_models.preemptions import PreemptionStory
+from steepest.read_models.preemptions import PreemptionTimeline
 from steepest_lab.demo.preemption.streaming import RECIPES, workload
 from steepest_lab.demo.workload import DemoWorkload
 from steepest_lab.sim.preemption.jobs import ENOUGH
@@ -64,7 +64,7 @@ def placed(job: str, incarnation: int = 1) -> c.JobPlaced:
 
 def test_a_preemption_has_its_victims_and_what_both_halves_took() -> None:
     """Suspensions and resumptions of all victims are summed up; those of other jobs are not."""
-    story = PreemptionStory()
+    story = PreemptionTimeline()
     events: list[c.ClusterEvent] = [
         suspension("s1", "a"),
         suspension("s2", "b"),
@@ -95,7 +95,7 @@ def test_a_preemption_has_its_victims_and_what_both_halves_took() -> None:
 
 def test_a_placement_that_waits_for_nobody_suspended_is_no_preemption() -> None:
     """It may wait for moves."""
-    story = PreemptionStory()
+    story = PreemptionTimeline()
     plan = c.PlacementPlanned(
         plan="p", job="u", incarnation=1, nodes=("n1",), after=("m",), because=c.Because(rule="r")
     )

@@ -14,9 +14,9 @@ from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
 from steepest.events import cluster as c
 from steepest.read_models.headline import headline_of, t90_ms
-from steepest.read_models.run_timeline import JobStory, RunTimeline
+from steepest.read_models.run_timeline import RunTimeline, TimelineJob
 from steepest_lab.demo.beside.comparison import Pair, compare, comparison_table, verdicts
-from steepest_lab.demo.report import JOBS_GIVE_WAY, job_table, move_table, result, summary, timeline
+from steepest_lab.demo.report import JOBS_GIVE_WAY, course, job_table, move_table, result, summary
 from steepest_lab.demo.workload import parameters
 
 PC, WC, CC = c.Category
@@ -100,32 +100,32 @@ def test_move_table_has_the_cost_of_each_move() -> None:
 
 def test_timeline_tells_each_category_in_seconds_of_the_jobs_life() -> None:
     """From the job's start on; the last one lasts to its end."""
-    job = JobStory(name="a", model="", submitted_ms=0, started_ms=1_000, ended_ms=80_000)
+    job = TimelineJob(name="a", model="", submitted_ms=0, started_ms=1_000, ended_ms=80_000)
     job.categories = ((1_000, PC), (7_000, WC), (9_400, CC))
 
-    assert text(timeline(job)) == "PC 0-6s > WC 6-8s > CC 8-79s"
-    assert [style for _, style in timeline(job)] == [CATEGORIES[PC], "", CATEGORIES[WC], "", CATEGORIES[CC]]
+    assert text(course(job)) == "PC 0-6s > WC 6-8s > CC 8-79s"
+    assert [style for _, style in course(job)] == [CATEGORIES[PC], "", CATEGORIES[WC], "", CATEGORIES[CC]]
 
 
 def test_timeline_of_a_job_that_runs_is_open() -> None:
     """The last category has no end yet."""
-    job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, categories=((0, PC),))
+    job = TimelineJob(name="a", model="", submitted_ms=0, started_ms=0, categories=((0, PC),))
 
-    assert text(timeline(job)) == "PC 0-"
+    assert text(course(job)) == "PC 0-"
 
 
 def test_long_timeline_keeps_its_ends() -> None:
     """A job that goes to and fro shows how it began and where it ended, and how much lies between."""
-    job = JobStory(name="a", model="", submitted_ms=0, started_ms=0, ended_ms=9_000)
+    job = TimelineJob(name="a", model="", submitted_ms=0, started_ms=0, ended_ms=9_000)
     job.categories = ((0, PC), (1_000, WC), (2_000, PC), (3_000, WC), (4_000, PC), (5_000, WC))
 
-    assert text(timeline(job)) == "PC 0-1s > WC 1-2s > 3 more > WC 5-9s"
+    assert text(course(job)) == "PC 0-1s > WC 1-2s > 3 more > WC 5-9s"
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_a_row_of_the_report_is_a_line_of_any_terminal(width: int) -> None:
     """With the categories, the completion time and the outcome; a wide one has everything."""
-    job = JobStory(
+    job = TimelineJob(
         name="factorisation-1", model="matrix factorisation", submitted_ms=0, started_ms=1_900, ended_ms=119_000
     )
     job.categories = ((1_900, PC), (7_000, WC), (9_400, PC), (20_000, WC), (99_400, CC))
@@ -153,7 +153,7 @@ def ended_after(seconds: dict[str, int]) -> RunTimeline:
     """A run in which each job ended so long after the submission of the first."""
     timeline = RunTimeline()
     for name, end_s in seconds.items():
-        timeline.jobs[name] = JobStory(
+        timeline.jobs[name] = TimelineJob(
             name=name, model="", submitted_ms=0, ended_ms=1_000 * end_s, outcome=c.Outcome.FINISHED
         )
     timeline.now_ms = 1_000 * max(seconds.values())
@@ -224,7 +224,7 @@ def test_comparison_lists_figures_and_jobs() -> None:
 def test_t90_is_when_most_of_the_loss_is_gone(means: list[float], t90: int | None) -> None:
     """From the submission to the first interval with 90 % of the job's own reduction; a loss that never fell has none."""
     times = [5_000 + 10_000 * place for place in range(len(means))]
-    assert t90_ms(JobStory(name="a", model="", submitted_ms=0, means=means, measured_ms=times)) == t90
+    assert t90_ms(TimelineJob(name="a", model="", submitted_ms=0, means=means, measured_ms=times)) == t90
 
 
 def test_headline_is_over_jobs_that_finished() -> None:

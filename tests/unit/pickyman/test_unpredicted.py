@@ -47,7 +47,7 @@ def last_line(pool: DeciderDriver, **spec: Any) -> str:
     view, collector = ClusterView(), TimelineCollector("new")
     for received in pool.log:
         collector.hear(view, received, accepted=view.fold(received))
-    before, _, why = collector.story(view).now.partition("; its run time")
+    before, _, why = collector.timeline(view).now.partition("; its run time")
     assert before.startswith("new is queued: ")
     return f"its run time{why}" if why else ""
 

@@ -16,13 +16,13 @@ class Run(FoldedPool):
     """A pool with a history."""
 
     def __init__(self) -> None:
-        self.story = RunTimeline()
+        self.timeline = RunTimeline()
         super().__init__(w1=1_000)
 
     def take_in(self, received: Any) -> bool:
         """Fold a record."""
         accepted = super().take_in(received)
-        self.story.fold(received)
+        self.timeline.fold(received)
         return accepted
 
     def mean(self, job: str, interval: int, mean: float) -> None:
@@ -57,7 +57,7 @@ def test_completion_times_are_from_submission_to_end() -> None:
     """Of each job in both runs; one that a run lacks, or that goes on, has none, and leaves the makespan open."""
     first, second = run(10), run(20)
     second.fold(submitted("b"))
-    found = compared(("one", "first", first.story), ("two", "second", second.story))
+    found = compared(("one", "first", first.timeline), ("two", "second", second.timeline))
 
     assert [(job.job, job.first_ms, job.second_ms) for job in found.jobs] == [("a", 10_000, 20_000), ("b", None, None)]
     assert (found.first.mean_ms, found.first.makespan_ms) == (10_000, 10_000)
@@ -66,7 +66,7 @@ def test_completion_times_are_from_submission_to_end() -> None:
 
 def test_the_sum_of_losses_starts_at_one_for_each_job() -> None:
     """A job counts as 1 until it reports, and then as the share of its first mean that is left."""
-    curve = summed_loss(run(10).story)
+    curve = summed_loss(run(10).timeline)
 
     assert len(curve) == POINTS + 1
     assert curve[0] == (0, 1.0)

@@ -34,7 +34,7 @@ def calls(pool: FoldedPool, event: c.ClusterEvent) -> int:
         category("job-7", CC),
         used("n1", 900),
         c.Tick(counted_ms=1_000),
-        c.ReplicaStopped(job="job-7", incarnation=1, node="n0", exit_status=0),
+        c.ReplicaStopped(job="job-0", incarnation=1, node="n0", exit_status=0),
         c.NodeLost(node="n1", silent_ms=15_000),
     ],
     ids=lambda event: type(event).__name__,

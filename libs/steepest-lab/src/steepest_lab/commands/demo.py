@@ -203,19 +203,19 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     policy, svg, pairs, as_json = asked.policy, asked.svg, asked.pairs, asked.as_json
     first = Play(folder, given, gang_parameters(policy) if asked.of_gangs else parameters(policy))
     async with _page(first, shown=asked.page and not as_json) as title:
-        story = await first.run(_audience(title, as_json=as_json))
+        timeline = await first.run(_audience(title, as_json=as_json))
     if svg is not None:
         _draw(await first.recorded(), svg)
-    figures = summary(story, str(first.recording), str(folder))
+    figures = summary(timeline, str(first.recording), str(folder))
     gangs = None
     if asked.of_gangs:
-        gangs = gang_summary(story.scalings, story.began_ms, given.link_mbit, asked.why_no_links)
+        gangs = gang_summary(timeline.scalings, timeline.began_ms, given.link_mbit, asked.why_no_links)
     if not as_json:
-        _report(story, figures, gangs, svg)
+        _report(timeline, figures, gangs, svg)
     plays = [first]
     comparison: DemoComparison | None = None
     if pairs and not first.interrupted.is_set():
-        again = pinned(given, {job.name: job.first_node for job in story.jobs.values() if job.first_node})
+        again = pinned(given, {job.name: job.first_node for job in timeline.jobs.values() if job.first_node})
         for name, under in _arms(pairs, policy):
             plays.append(Play(folder / name, again, parameters(under)))
             if not as_json:
@@ -245,7 +245,7 @@ async def _beside_fair(play: Play, *, soft_limits: bool) -> DemoWhatIf:
     events = await play.recorded()
     log = FileLog.open(play.recording, read_only=True)
     try:
-        return await what_if(log, events, play.story, soft_limits=soft_limits)
+        return await what_if(log, events, play.timeline, soft_limits=soft_limits)
     finally:
         await log.close()
 
@@ -292,7 +292,7 @@ def _paired(plays: Sequence[Play]) -> tuple[list[Pair], list[tuple[str, str]]]:
     pairs = [(plays[at], plays[at + 1]) for at in range(0, len(plays), 2)]
     turned = [(second, first) if number % 2 else (first, second) for number, (first, second) in enumerate(pairs)]
     recordings = [(str(first.recording), str(second.recording)) for first, second in turned]
-    return [Pair(first.story, second.story) for first, second in turned], recordings
+    return [Pair(first.timeline, second.timeline) for first, second in turned], recordings
 
 
 def _audience(title: str, *, as_json: bool) -> Audience:
@@ -324,20 +324,20 @@ def _draw(events: Sequence[Received[ClusterEvent]], svg: Path) -> None:
         raise InputError(f"cannot write {svg}: {error.strerror}", hint="name another file with --svg") from error
 
 
-def _report(story: RunTimeline, figures: DemoSummary, gangs: GangSummary | None, svg: Path | None) -> None:
+def _report(timeline: RunTimeline, figures: DemoSummary, gangs: GangSummary | None, svg: Path | None) -> None:
     from steepest_lab.demo import report
     from steepest_lab.demo.gangs import report as gang_report
 
-    tell(f"\n{report.result(story)}" + (f"; {gang_report.result(story.scalings)}" if gangs is not None else ""))
-    tell(f"{report.headline(story)}\n")
-    _show(report.job_table(story), report.JOBS_GIVE_WAY)
+    tell(f"\n{report.result(timeline)}" + (f"; {gang_report.result(timeline.scalings)}" if gangs is not None else ""))
+    tell(f"{report.headline(timeline)}\n")
+    _show(report.job_table(timeline), report.JOBS_GIVE_WAY)
     tell()
-    _show(report.move_table(story), report.MOVES_GIVE_WAY)
-    _show(report.preemption_table(story))
+    _show(report.move_table(timeline), report.MOVES_GIVE_WAY)
+    _show(report.preemption_table(timeline))
     if gangs is not None:
-        _show(gang_report.scaling_table(story.scalings, story.began_ms), gang_report.SCALINGS_GIVE_WAY)
+        _show(gang_report.scaling_table(timeline.scalings, timeline.began_ms), gang_report.SCALINGS_GIVE_WAY)
         tell(f"\n{gangs.locality}")
-    most_moved = max(story.jobs.values(), key=lambda job: len(job.path), default=None)
+    most_moved = max(timeline.jobs.values(), key=lambda job: len(job.path), default=None)
     tell(f"\nThe recording is in {figures.recording}. Go on with")
     tell(f"  steepest replay {figures.state}")
     tell(f"  steepest check {figures.state}")

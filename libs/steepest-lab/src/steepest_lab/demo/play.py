@@ -43,23 +43,23 @@ GRACE_S = 5.0
 class Audience(Protocol):
     """Who watches a run."""
 
-    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
+    def tell(self, timeline: RunTimeline, received: Received[ClusterEvent]) -> None:
         """One of the events that are shown has just been folded."""
 
-    async def watch(self, story: RunTimeline) -> None:
-        """Show the story as it grows, until cancelled."""
+    async def watch(self, timeline: RunTimeline) -> None:
+        """Show the timeline as it grows, until cancelled."""
 
 
 class Play:
     """One run.
 
     Attributes:
-        story: The run as far as it has come; afterwards, all of it.
+        timeline: The run as far as it has come; afterwards, all of it.
         interrupted: Set by SIGINT and SIGTERM: every job is cancelled, and the run is over when all have ended.
     """
 
     def __init__(self, folder: Path, workload: DemoWorkload, parameters: PoolParameters) -> None:
-        self.story = RunTimeline()
+        self.timeline = RunTimeline()
         self.interrupted = asyncio.Event()
         self._settings = Settings(state_dir=str(folder))
         self._folder = self._settings.folder
@@ -86,7 +86,7 @@ class Play:
     @property
     def failed(self) -> int:
         """Jobs that failed so far."""
-        return self.story.ended(Outcome.FAILED)
+        return self.timeline.ended(Outcome.FAILED)
 
     def prepared(self) -> Settings:
         """The settings of its system, whose folder and log are there from here on.
@@ -113,7 +113,7 @@ class Play:
                     raise next(leaves(failures)) from failures  # the first one ended the run
                 finally:
                     await self._leave_nothing(system.clusters[self._installation.pool])
-        return self.story
+        return self.timeline
 
     async def recorded(self) -> Sequence[Received[ClusterEvent]]:
         """The pool's events as the recording has them, once the run is over.
@@ -140,10 +140,10 @@ class Play:
         send = Outbox(system.log, layout, pool, self._clock)
         async with asyncio.TaskGroup() as group:
             group.create_task(system.runtime.run(stop))
-            others = [group.create_task(one) for one in (audience.watch(self.story), self._drive(send))]
+            others = [group.create_task(one) for one in (audience.watch(self.timeline), self._drive(send))]
             async for event in follow(system.log, layout.of_pool(pool)):
-                if self.story.fold(event):
-                    audience.tell(self.story, event)
+                if self.timeline.fold(event):
+                    audience.tell(self.timeline, event)
                 if self._is_over():
                     break
             for task in others:
@@ -151,19 +151,19 @@ class Play:
             stop.set()
 
     def _is_over(self) -> bool:
-        return self._all_submitted and self.story.ended() == len(self._submitted)
+        return self._all_submitted and self.timeline.ended() == len(self._submitted)
 
     async def _drive(self, send: Send) -> None:
         """Submit every job in its time; once interrupted, submit no more and ask for the end of those that were.
 
         The pool is configured first: before that it takes no gangs.
         """
-        await self._until(lambda: self.story.view.is_configured)
+        await self._until(lambda: self.timeline.view.is_configured)
         began, over = self._clock.monotonic(), 0
         for arrival in self._workload.arrivals:
             if arrival.after > over:
                 over = arrival.after
-                await self._until(lambda least=over: self.story.ended() >= least)  # type: ignore[misc]
+                await self._until(lambda least=over: self.timeline.ended() >= least)  # type: ignore[misc]
                 began = self._clock.monotonic()
             if await self._interrupted_before(began + arrival.at_s):
                 break
@@ -205,7 +205,7 @@ class Play:
 
     async def _leave_nothing(self, cluster: Cluster) -> None:
         """Stop what still runs because the run broke off; after a whole run that is nothing."""
-        left = [job.name for job in self.story.view.jobs if job.phase is not Phase.ENDED]
+        left = [job.name for job in self.timeline.view.jobs if job.phase is not Phase.ENDED]
         await asyncio.gather(*(_stop(cluster, job) for job in left))
 
 

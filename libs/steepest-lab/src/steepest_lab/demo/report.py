@@ -12,7 +12,7 @@ from steepest.describe import count, span
 from steepest.events import cluster as c
 from steepest.read_models.headline import FIGURES, Headline, headline_of
 from steepest.read_models.preemptions import PreemptionSummary
-from steepest.read_models.run_timeline import JobStory, RunTimeline, TimelineMove
+from steepest.read_models.run_timeline import RunTimeline, TimelineJob, TimelineMove
 
 Cell = str | tuple[str, str] | list[tuple[str, str]]
 """A text, a text and its style on a terminal, or several such parts."""
@@ -103,34 +103,34 @@ class DemoSummary(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: list[PreemptionSummary] = []
 
 
-def summary(story: RunTimeline, recording: str, state: str) -> DemoSummary:
+def summary(timeline: RunTimeline, recording: str, state: str) -> DemoSummary:
     """The run in figures."""
-    done = [move for move in story.moves if move.done]
+    done = [move for move in timeline.moves if move.done]
     return DemoSummary(
-        jobs=len(story.jobs),
-        finished=story.ended(c.Outcome.FINISHED),
-        failed=story.ended(c.Outcome.FAILED),
-        cancelled=story.ended(c.Outcome.CANCELLED),
+        jobs=len(timeline.jobs),
+        finished=timeline.ended(c.Outcome.FINISHED),
+        failed=timeline.ended(c.Outcome.FAILED),
+        cancelled=timeline.ended(c.Outcome.CANCELLED),
         migrations=len(done),
-        stays=story.stays,
+        stays=timeline.stays,
         rebalances=sum(move.kind is c.MoveKind.REBALANCE for move in done),
-        migrations_failed=sum(bool(move.failed) for move in story.moves),
-        steps_lost=story.steps_lost,
-        limits=story.limits,
-        gangs=story.gangs,
-        suspensions=story.suspensions,
-        resumptions=story.resumptions,
-        seconds=(story.now_ms - story.began_ms) / 1000,
-        headline=headline_of(story),
+        migrations_failed=sum(bool(move.failed) for move in timeline.moves),
+        steps_lost=timeline.steps_lost,
+        limits=timeline.limits,
+        gangs=timeline.gangs,
+        suspensions=timeline.suspensions,
+        resumptions=timeline.resumptions,
+        seconds=(timeline.now_ms - timeline.began_ms) / 1000,
+        headline=headline_of(timeline),
         recording=recording,
         state=state,
-        per_job=[_job(job) for job in story.jobs.values()],
-        moves=[_move(move, story.began_ms) for move in story.moves],
-        preemptions=story.preemptions.summaries,
+        per_job=[_job(job) for job in timeline.jobs.values()],
+        moves=[_move(move, timeline.began_ms) for move in timeline.moves],
+        preemptions=timeline.preemptions.summaries,
     )
 
 
-def _job(job: JobStory) -> JobSummary:
+def _job(job: TimelineJob) -> JobSummary:
     began = job.started_ms or 0
     return JobSummary(
         job=job.name,
@@ -166,69 +166,70 @@ def _seconds(ms: int | None) -> float | None:
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def result(story: RunTimeline) -> str:
+def result(timeline: RunTimeline) -> str:
     """The run in a sentence."""
-    finished = story.ended(c.Outcome.FINISHED)
+    finished = timeline.ended(c.Outcome.FINISHED)
     others = [
-        f"{story.ended(outcome)} {outcome}"
+        f"{timeline.ended(outcome)} {outcome}"
         for outcome in (c.Outcome.FAILED, c.Outcome.CANCELLED)
-        if story.ended(outcome)
+        if timeline.ended(outcome)
     ]
-    jobs = ", ".join([f"{finished} of {count(len(story.jobs), 'job')} finished", *others])
+    jobs = ", ".join([f"{finished} of {count(len(timeline.jobs), 'job')} finished", *others])
     return (
-        f"{jobs} in {span(story.now_ms - story.began_ms)}: {moves_in_words(story)}, {count(story.stays, 'stay')}, "
-        f"{count(story.steps_lost, 'step')} lost{_suspensions(story)}{_limits(story)}"
+        f"{jobs} in {span(timeline.now_ms - timeline.began_ms)}: {moves_in_words(timeline)}, "
+        f"{count(timeline.stays, 'stay')}, {count(timeline.steps_lost, 'step')} lost"
+        f"{_suspensions(timeline)}{_limits(timeline)}"
     )
 
 
-def headline(story: RunTimeline) -> str:
+def headline(timeline: RunTimeline) -> str:
     """The figures that count, in a sentence; empty where no job has finished."""
-    figures = msgspec.structs.asdict(headline_of(story))
+    figures = msgspec.structs.asdict(headline_of(timeline))
     named = [(words, figures[name]) for name, words in FIGURES.items()]
     return ", ".join(f"{words} {span(round(1000 * value))}" for words, value in named if value is not None)
 
 
-def _suspensions(story: RunTimeline) -> str:
-    if not story.suspensions:
+def _suspensions(timeline: RunTimeline) -> str:
+    if not timeline.suspensions:
         return ""
-    return f", {count(story.suspensions, 'suspension')} and {count(story.resumptions, 'resumption')}"
+    return f", {count(timeline.suspensions, 'suspension')} and {count(timeline.resumptions, 'resumption')}"
 
 
-def _limits(story: RunTimeline) -> str:
-    parameters = story.view.parameters
-    return f", {count(story.limits, 'limit')} set" if parameters.flowcon.on or parameters.steepest.on else ""
+def _limits(timeline: RunTimeline) -> str:
+    parameters = timeline.view.parameters
+    return f", {count(timeline.limits, 'limit')} set" if parameters.flowcon.on or parameters.steepest.on else ""
 
 
-def job_table(story: RunTimeline) -> Table:
+def job_table(timeline: RunTimeline) -> Table:
     """A row a job: its categories, its way through the nodes, how long it waited and how long it took in all."""
     columns = ("job", "model", "categories", "nodes", "#waited", "#completion", "outcome")
     return columns, [
         [
             job.name,
             job.model,
-            timeline(job),
+            course(job),
             " → ".join(job.path),
             _span(job.waited_ms),
             _span(job.completion_ms),
             _outcome(job),
         ]
-        for job in story.jobs.values()
+        for job in timeline.jobs.values()
     ]
 
 
-def _outcome(job: JobStory) -> Cell:
+def _outcome(job: TimelineJob) -> Cell:
     if job.outcome is None:
         return "not over"
     text = job.outcome if job.reason in ("", job.outcome) else f"{job.outcome}: {job.reason}"
     return text, OUTCOMES[job.outcome]
 
 
-def move_table(story: RunTimeline) -> Table:
+def move_table(timeline: RunTimeline) -> Table:
     """A row a move: who moved where and when, by which algorithm, and what it cost."""
     columns = ("at", "job", "from", "to", "by", "#took", "#paused", "#steps lost", "outcome")
     return columns, [
         [
-            clock(move.planned_ms - story.began_ms),
+            clock(move.planned_ms - timeline.began_ms),
             move.job,
             move.source,
             move.target,
@@ -238,11 +239,11 @@ def move_table(story: RunTimeline) -> Table:
             str(move.steps_lost),
             ("done", GAIN) if move.done else (move.failed or "broken off", LOSS),
         ]
-        for move in story.moves
+        for move in timeline.moves
     ]
 
 
-def preemption_table(story: RunTimeline) -> Table:
+def preemption_table(timeline: RunTimeline) -> Table:
     """A row a preemption: who gave way to whom, and what that was predicted to take and took."""
     columns = ("for", "victims", "#predicted", "#measured", "#steps lost", "resumed")
     return columns, [
@@ -254,11 +255,11 @@ def preemption_table(story: RunTimeline) -> Table:
             str(one.steps_lost),
             f"{one.resumed} of {len(one.victims)}",
         ]
-        for one in story.preemptions.summaries
+        for one in timeline.preemptions.summaries
     ]
 
 
-def timeline(job: JobStory) -> list[tuple[str, str]]:
+def course(job: TimelineJob) -> list[tuple[str, str]]:
     """A job's categories with the seconds of its life, ``PC 0-6s > WC 6-8s > CC 8-79s``, each in its colour."""
     began = job.started_ms or 0
     ends = [*(at_ms for at_ms, _ in job.categories[1:]), job.ended_ms]

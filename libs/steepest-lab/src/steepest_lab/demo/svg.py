@@ -82,10 +82,10 @@ _TEXT = re.compile(r'x="(?P<x>[\d.]+)"(?P<y>[^>]*) textLength="[\d.]+"(?P<rest>[
 _BLANK = "&#160;"
 
 
-def svg(story: RunTimeline) -> str:
-    """The picture of a story as SVG."""
+def svg(timeline: RunTimeline) -> str:
+    """The picture of a timeline as SVG."""
     console = Console(record=True, width=WIDTH, height=HEIGHT, file=io.StringIO(), force_terminal=True)
-    console.print(picture(story, WIDTH, HEIGHT))
+    console.print(picture(timeline, WIDTH, HEIGHT))
     return _TEXT.sub(_without_blanks, console.export_svg(theme=THEME, code_format=FORMAT, unique_id="demo"))
 
 
@@ -99,17 +99,17 @@ def _without_blanks(text: re.Match[str]) -> str:
 
 
 def most_telling(records: Sequence[Received[ClusterEvent]]) -> RunTimeline:
-    """The story up to the moment that shows most: moves and a stay are done, all categories are held, many jobs learn."""
-    story, best, end = RunTimeline(), (-1, -1, -1), len(records)
+    """The timeline up to the moment that shows most: moves and a stay are done, all categories are held, many jobs learn."""
+    timeline, best, end = RunTimeline(), (-1, -1, -1), len(records)
     for place, received in enumerate(records, 1):
-        if story.fold(received) and (now := _telling(story)) > best:
+        if timeline.fold(received) and (now := _telling(timeline)) > best:
             best, end = now, place
     return RunTimeline.of(records[:end])
 
 
-def _telling(story: RunTimeline) -> tuple[int, int, int]:
-    done = [move for move in story.moves if move.done]
-    decided = min(len(done), MOVES_TELLING) + min(story.stays, 1)
-    nodes = list(story.view.nodes)
+def _telling(timeline: RunTimeline) -> tuple[int, int, int]:
+    done = [move for move in timeline.moves if move.done]
+    decided = min(len(done), MOVES_TELLING) + min(timeline.stays, 1)
+    nodes = list(timeline.view.nodes)
     held = [any(node.replicas[place] for node in nodes) for place in range(len(CATEGORIES))]
     return decided, sum(held), sum(node.growing for node in nodes)

@@ -182,19 +182,19 @@ def _kept(state: Path, made_of: tuple[int, float, int | None]) -> GangRun | None
 
 
 async def _run(play: Play) -> GangRun:
-    story = await play.run(NoAudience())
+    timeline = await play.run(NoAudience())
     if play.interrupted.is_set():
         raise KeyboardInterrupt
     if play.failed:
         raise ClusterError(f"not every job of {play.recording} finished", code="job-failed")
-    return measured(story, await play.recorded())
+    return measured(timeline, await play.recorded())
 
 
-def measured(story: RunTimeline, events: Sequence[Received[c.ClusterEvent]]) -> GangRun:
+def measured(timeline: RunTimeline, events: Sequence[Received[c.ClusterEvent]]) -> GangRun:
     """The figures of a run whose jobs have all ended."""
-    jobs = list(story.jobs.values())
+    jobs = list(timeline.jobs.values())
     began, ended = min(job.submitted_ms for job in jobs), max(job.ended_ms or 0 for job in jobs)
-    capacities = {node.name: node.capacity.cpu_m for node in story.view.nodes}
+    capacities = {node.name: node.capacity.cpu_m for node in timeline.view.nodes}
     used: dict[str, list[int]] = {name: [] for name in capacities}
     spanning = 0
     for one in events:
@@ -210,9 +210,9 @@ def measured(story: RunTimeline, events: Sequence[Received[c.ClusterEvent]]) -> 
         makespan_s=(ended - began) / 1000,
         utilisation=in_use / sum(capacities.values()),
         spanning=spanning,
-        scale_ups=story.scalings.ups,
-        scale_downs=story.scalings.downs,
-        steps_lost=story.steps_lost,
+        scale_ups=timeline.scalings.ups,
+        scale_downs=timeline.scalings.downs,
+        steps_lost=timeline.steps_lost,
     )
 
 

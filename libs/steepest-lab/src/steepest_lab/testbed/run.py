@@ -149,19 +149,19 @@ def _workload(task: RunTask, costs: Mapping[str, Cost], nodes: Testbed, most_job
 
 async def _run(given: DemoWorkload, parameters: PoolParameters, folder: Path) -> RunResult:
     play = Play(folder, given, parameters)
-    story = await play.run(NoAudience())
+    timeline = await play.run(NoAudience())
     if play.interrupted.is_set():
         raise KeyboardInterrupt
     if play.failed:
         raise ClusterError(
             f"not every job of {folder.name} finished", code="job-failed", hint=f"steepest jobs --state {folder}"
         )
-    return ran_of(story, await play.recorded())
+    return ran_of(timeline, await play.recorded())
 
 
-def ran_of(story: RunTimeline, events: Sequence[Received[ClusterEvent]]) -> RunResult:
+def ran_of(timeline: RunTimeline, events: Sequence[Received[ClusterEvent]]) -> RunResult:
     """The result of a run whose jobs have all ended."""
-    jobs = list(story.jobs.values())
+    jobs = list(timeline.jobs.values())
     first = min(job.submitted_ms for job in jobs)
     completions = [(job.completion_ms or 0) / 1000 * SCALE for job in jobs]
     return RunResult(completions, (max(job.ended_ms or 0 for job in jobs) - first) / 1000 * SCALE, events)

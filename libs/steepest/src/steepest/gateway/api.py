@@ -144,7 +144,7 @@ class Api:
     async def _get_jobs_job_explain(self, request: Request, query: ListQuery) -> Any:
         pool, name = self._pool(query), request.path_params["job"]
         key = (pool.feed.name, name, query.at, pool.feed.view.position if query.at is None else 0)
-        return await self._looks.result(request, key, lambda: reading.story(pool, name, query.at))
+        return await self._looks.result(request, key, lambda: reading.timeline(pool, name, query.at))
 
     async def _get_jobs_job_curve(self, request: Request, query: PoolQuery) -> Any:
         return reading.curve(self._pool(query), request.path_params["job"])
@@ -169,7 +169,7 @@ class Api:
         first = self._pool(query)
         others = [pool for pool in self._served.pools.values() if pool is not first]
         second = self._served.pool(query.other) if query.other else next(iter(others), first)
-        return compared(*((one.feed.name, one.title, one.feed.story) for one in (first, second)))
+        return compared(*((one.feed.name, one.title, one.feed.timeline) for one in (first, second)))
 
     async def _get_dead_letters(self, request: Request, query: PoolQuery) -> Any:  # noqa: ARG002
         return reading.letters(self._pool(query))

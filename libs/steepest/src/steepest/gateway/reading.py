@@ -43,7 +43,7 @@ PAGE_BYTES = 4 * 2**20
 READ_AT_ONCE = 100
 POINTS_MOST = 500
 STORY_MOST = 500_000
-"""Records that a job's story is looked for in: half a minute's work."""
+"""Records that a job's timeline is looked for in: half a minute's work."""
 
 
 async def pools(served: Served) -> a.Pools:
@@ -63,7 +63,7 @@ async def pool_row(pool: ServedPool) -> a.PoolRow:
         title=pool.title,
         begin=await pool.log.begin(feed.at),
         position=feed.view.position,
-        at_ms=feed.story.now_ms,
+        at_ms=feed.timeline.now_ms,
         up=feed.is_up(),
         totals=feed.totals(),
         rules=rules_in_force(feed.view.parameters),
@@ -145,17 +145,17 @@ def curve(pool: ServedPool, name: str) -> a.Curve:
         InputError: There is no job of that name.
     """
     job_of(pool.feed.view, name)
-    story = pool.feed.story.jobs.get(name)
-    if story is None:
+    timeline = pool.feed.timeline.jobs.get(name)
+    if timeline is None:
         return a.Curve(job=name, points=(), categories=(), limits=())
-    points = [a.Point(at, loss) for at, loss in zip(story.measured_ms, story.means, strict=True)]
+    points = [a.Point(at, loss) for at, loss in zip(timeline.measured_ms, timeline.means, strict=True)]
     while len(points) > POINTS_MOST:
         points = points[::2]
     return a.Curve(
         job=name,
         points=points,
-        categories=[(at, str(category)) for at, category in story.categories],
-        limits=story.limits,
+        categories=[(at, str(category)) for at, category in timeline.categories],
+        limits=timeline.limits,
     )
 
 
@@ -247,7 +247,7 @@ def event_row(record: Record) -> a.EventRow:
     )
 
 
-async def story(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
+async def timeline(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
     """Every decision about a job, from the log's first record on.
 
     Raises:
@@ -273,4 +273,4 @@ async def story(pool: ServedPool, name: str, at: int | None) -> JobTimeline:
             if one.event is not None:
                 collector.hear(view, one.event, accepted=one.accepted)
     job_of(view, name)
-    return collector.story(view)
+    return collector.timeline(view)

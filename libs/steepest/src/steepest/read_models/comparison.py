@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steepest.read_models.run_timeline import JobStory, RunTimeline
+from steepest.read_models.run_timeline import RunTimeline, TimelineJob
 
 POINTS = 120
 """Points of a summed curve."""
@@ -67,36 +67,36 @@ def compared(first: tuple[str, str, RunTimeline], second: tuple[str, str, RunTim
     )
 
 
-def _completion(job: JobStory | None) -> int | None:
+def _completion(job: TimelineJob | None) -> int | None:
     return None if job is None else job.completion_ms
 
 
-def _run(pool: str, title: str, story: RunTimeline) -> ComparedRun:
-    times = [at for job in story.jobs.values() if (at := job.completion_ms) is not None]
-    ends = [job.ended_ms for job in story.jobs.values() if job.ended_ms is not None]
-    all_over = bool(ends) and len(ends) == len(story.jobs)
+def _run(pool: str, title: str, timeline: RunTimeline) -> ComparedRun:
+    times = [at for job in timeline.jobs.values() if (at := job.completion_ms) is not None]
+    ends = [job.ended_ms for job in timeline.jobs.values() if job.ended_ms is not None]
+    all_over = bool(ends) and len(ends) == len(timeline.jobs)
     return ComparedRun(
         pool=pool,
         title=title,
-        jobs=len(story.jobs),
+        jobs=len(timeline.jobs),
         ended=len(ends),
-        moves=sum(job.moves for job in story.view.jobs),
+        moves=sum(job.moves for job in timeline.view.jobs),
         mean_ms=sum(times) / len(times) if times else None,
-        makespan_ms=max(ends) - story.began_ms if all_over else None,
-        summed_loss=summed_loss(story),
+        makespan_ms=max(ends) - timeline.began_ms if all_over else None,
+        summed_loss=summed_loss(timeline),
     )
 
 
-def summed_loss(story: RunTimeline) -> list[tuple[int, float]]:
+def summed_loss(timeline: RunTimeline) -> list[tuple[int, float]]:
     """See :class:`ComparedRun`."""
-    if not story.jobs or story.now_ms <= story.began_ms:
+    if not timeline.jobs or timeline.now_ms <= timeline.began_ms:
         return []
-    step = (story.now_ms - story.began_ms) / POINTS
-    times = [story.began_ms + round(step * number) for number in range(POINTS + 1)]
-    return [(at - story.began_ms, sum(_share(job, at) for job in story.jobs.values())) for at in times]
+    step = (timeline.now_ms - timeline.began_ms) / POINTS
+    times = [timeline.began_ms + round(step * number) for number in range(POINTS + 1)]
+    return [(at - timeline.began_ms, sum(_share(job, at) for job in timeline.jobs.values())) for at in times]
 
 
-def _share(job: JobStory, at_ms: int) -> float:
+def _share(job: TimelineJob, at_ms: int) -> float:
     place = bisect_right(job.measured_ms, at_ms)
     if place == 0 or not job.means[0]:
         return 1.0

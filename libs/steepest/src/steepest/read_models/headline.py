@@ -14,7 +14,7 @@ import msgspec
 
 from steepest.describe import span
 from steepest.events.cluster import Outcome
-from steepest.read_models.run_timeline import JobStory, RunTimeline
+from steepest.read_models.run_timeline import RunTimeline, TimelineJob
 
 REDUCTION = 0.9
 
@@ -43,9 +43,9 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     makespan_s: float | None
 
 
-def headline_of(story: RunTimeline) -> Headline:
+def headline_of(timeline: RunTimeline) -> Headline:
     """The figures of a run as far as it has come."""
-    finished = [job for job in story.jobs.values() if job.outcome is Outcome.FINISHED]
+    finished = [job for job in timeline.jobs.values() if job.outcome is Outcome.FINISHED]
     begun = min((job.submitted_ms for job in finished), default=0)
     ended = max((job.ended_ms or 0 for job in finished), default=0)
     return Headline(
@@ -56,7 +56,7 @@ def headline_of(story: RunTimeline) -> Headline:
     )
 
 
-def t90_ms(job: JobStory) -> int | None:
+def t90_ms(job: TimelineJob) -> int | None:
     """From a job's submission to the end of the interval in which 90 % of its loss reduction was done; None without any."""
     reduction = job.means[0] - job.means[-1] if job.means else 0.0
     if reduction <= 0:
@@ -65,7 +65,7 @@ def t90_ms(job: JobStory) -> int | None:
     return next(done) - job.submitted_ms
 
 
-def _share(job: JobStory, mean: float) -> float:
+def _share(job: TimelineJob, mean: float) -> float:
     """The share of a job's loss reduction that is done; exactly 1 at its last mean."""
     return 1.0 if mean == job.means[-1] else (job.means[0] - mean) / (job.means[0] - job.means[-1])
 

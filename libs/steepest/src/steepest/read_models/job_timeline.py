@@ -64,7 +64,7 @@ OTHERS_SHOWN = 4
 
 
 class TimelineEntry(msgspec.Struct, kw_only=True):
-    """One event of the story.
+    """One event of the timeline.
 
     Attributes:
         details: What it was decided from, a line each.
@@ -98,7 +98,7 @@ class TimelineEntry(msgspec.Struct, kw_only=True):
 
 
 class JobTimeline(msgspec.Struct, kw_only=True):
-    """A job's story.
+    """A job's timeline.
 
     Attributes:
         now: What it does or waits for, and why.
@@ -118,7 +118,7 @@ class JobTimeline(msgspec.Struct, kw_only=True):
 
 
 class TimelineCollector:
-    """Collects the story of one job while its pool's log is folded."""
+    """Collects the timeline of one job while its pool's log is folded."""
 
     def __init__(self, job: str) -> None:
         self._job = job
@@ -150,7 +150,7 @@ class TimelineCollector:
         self._entries.append(_entry(view, received, void))
 
     def _hear_limits(self, view: ClusterView, event: c.LimitsPlanned, received: Received[c.ClusterEvent]) -> None:
-        """A plan for a whole node is part of the story where the job's own limit or list is another one by it."""
+        """A plan for a whole node is part of the timeline where the job's own limit or list is another one by it."""
         standing = next((one for one in event.because.standing if one.job == self._job), None)
         self._standing = standing or self._standing
         mine = next((limit for limit in event.limits if limit.job == self._job), None)
@@ -158,7 +158,7 @@ class TimelineCollector:
             self._limit = mine
             self._entries.append(_limits_entry(view, event, mine, received))
 
-    def story(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
+    def timeline(self, view: ClusterView, left_out: int = 0) -> JobTimeline:
         """The job's timeline up to the view's position."""
         job = view.jobs[self._job]
         does = _does(view, job, _why_there(view, job, self._standing, self._at_ms))

@@ -30,7 +30,7 @@ class PreemptionSummary(msgspec.Struct, kw_only=True):
     resumed: int = 0
 
 
-class PreemptionStory:
+class PreemptionTimeline:
     """The preemptions so far, in the order of their plans.
 
     Attributes:

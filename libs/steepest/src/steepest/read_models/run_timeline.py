@@ -13,7 +13,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.read_models.preemptions import PreemptionStory
+from steepest.read_models.preemptions import PreemptionTimeline
 from steepest.read_models.scalings import Scalings
 from steepest.view.cluster_view import ClusterView
 
@@ -67,7 +67,7 @@ class TimelineMove(msgspec.Struct, kw_only=True):
         return self.took_ms is not None
 
 
-class JobStory(msgspec.Struct, kw_only=True):
+class TimelineJob(msgspec.Struct, kw_only=True):
     """One job from its submission on. Times are milliseconds of the wall clock.
 
     A gateway has 100,000 of them: what is mostly empty is a tuple, which then costs nothing.
@@ -122,7 +122,7 @@ class RunTimeline:
 
     Attributes:
         view: The pool.
-        jobs: The jobs' stories, in the order of their submission.
+        jobs: The jobs' timelines, in the order of their submission.
         shown: The newest events of the kinds in ``SHOWN``, oldest first, with their times.
         began_ms: Time of the first record.
         now_ms: Time of the newest one.
@@ -134,22 +134,22 @@ class RunTimeline:
     def __init__(self) -> None:
         self.view = ClusterView()
         self.accepted = False
-        self.jobs: dict[str, JobStory] = {}
+        self.jobs: dict[str, TimelineJob] = {}
         self.shown: deque[tuple[int, c.ClusterEvent]] = deque(maxlen=SHOWN_KEPT)
         self.began_ms = 0
         self.now_ms = 0
-        self.preemptions = PreemptionStory()
+        self.preemptions = PreemptionTimeline()
         self.scalings = Scalings()
         self._moves: dict[str, TimelineMove] = {}
 
     @classmethod
     def resumed(cls, view: ClusterView, now_ms: int) -> RunTimeline:
         """The timeline from a view on. Of earlier records it knows only the view's memory of each job."""
-        story = cls()
-        story.view = view
-        story.began_ms = story.now_ms = now_ms
+        timeline = cls()
+        timeline.view = view
+        timeline.began_ms = timeline.now_ms = now_ms
         for job in view.jobs:
-            story.jobs[job.name] = JobStory(
+            timeline.jobs[job.name] = TimelineJob(
                 name=job.name,
                 model=job.spec.model,
                 submitted_ms=job.submitted_ms,
@@ -161,15 +161,15 @@ class RunTimeline:
                 reason=job.stop_reason,
                 steps_lost=job.steps_lost,
             )
-        return story
+        return timeline
 
     @classmethod
     def of(cls, records: Iterable[Received[c.ClusterEvent]]) -> RunTimeline:
         """The timeline of some records."""
-        story = cls()
+        timeline = cls()
         for received in records:
-            story.fold(received)
-        return story
+            timeline.fold(received)
+        return timeline
 
     def fold(self, received: Received[c.ClusterEvent]) -> bool:
         """Fold the next record; return whether it is one to show."""
@@ -236,12 +236,12 @@ class RunTimeline:
             case c.MigrationFinished() | c.MigrationFailed():
                 self._moved(event)
             case c.JobSubmitted() if event.job not in self.jobs:
-                self.jobs[event.job] = JobStory(name=event.job, model=event.spec.model, submitted_ms=at_ms)
+                self.jobs[event.job] = TimelineJob(name=event.job, model=event.spec.model, submitted_ms=at_ms)
         name = getattr(event, "job", None)
         if name in self.jobs:
             self._note_of(self.jobs[name], event, at_ms)
 
-    def _note_of(self, job: JobStory, event: c.ClusterEvent, at_ms: int) -> None:
+    def _note_of(self, job: TimelineJob, event: c.ClusterEvent, at_ms: int) -> None:
         state = self.view.jobs[job.name]
         job.steps_lost = state.steps_lost
         job.suspensions = state.suspensions

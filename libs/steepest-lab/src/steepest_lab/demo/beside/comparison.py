@@ -117,8 +117,8 @@ def _job(name: str, pairs: Sequence[Pair]) -> JobComparison:
     )
 
 
-def _completion(stories: Sequence[RunTimeline], name: str) -> float | None:
-    jobs = [story.jobs[name] for story in stories if name in story.jobs]
+def _completion(timelines: Sequence[RunTimeline], name: str) -> float | None:
+    jobs = [timeline.jobs[name] for timeline in timelines if name in timeline.jobs]
     known = [job.completion_ms / 1000 for job in jobs if job.completion_ms is not None]
     return statistics.fmean(known) if known else None
 

@@ -79,31 +79,31 @@ class DemoWhatIf(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def what_if(
-    log: Log, events: Sequence[Received[c.ClusterEvent]], story: RunTimeline, *, soft_limits: bool = False
+    log: Log, events: Sequence[Received[c.ClusterEvent]], timeline: RunTimeline, *, soft_limits: bool = False
 ) -> DemoWhatIf:
     """Compare a run with fair sharing.
 
     Args:
         log: Its recording.
         events: Of its pool, as the recording has them.
-        story: The run.
+        timeline: The run.
         soft_limits: Limits yield where CPU would be idle.
     """
-    if not story.jobs or story.ended(c.Outcome.FINISHED) < len(story.jobs):
+    if not timeline.jobs or timeline.ended(c.Outcome.FINISHED) < len(timeline.jobs):
         return DemoWhatIf(why_not="it takes a run in which every job finished")
     position = next(one.offset for one in events if isinstance(one.event, c.JobSubmitted))
     past = [one for one in events if one.offset < position]
-    first_nodes = {job.name: job.first_node for job in story.jobs.values()}
+    first_nodes = {job.name: job.first_node for job in timeline.jobs.values()}
     try:
-        stories = [
+        timelines = [
             _simulated(await read_history(log, position), past, first_nodes, policy, soft_limits=soft_limits)
             for policy in (AS_RECORDED, FAIR)
         ]
     except SteepestError as error:
         return DemoWhatIf(why_not=str(error))
-    if any(one.ended(c.Outcome.FINISHED) < len(story.jobs) for one in stories):
+    if any(one.ended(c.Outcome.FINISHED) < len(timeline.jobs) for one in timelines):
         return DemoWhatIf(why_not="a job does not finish in the simulation")
-    return compared(story, *stories)
+    return compared(timeline, *timelines)
 
 
 def _simulated(
@@ -114,15 +114,15 @@ def _simulated(
     *,
     soft_limits: bool,
 ) -> RunTimeline:
-    """The story of a recording that is played on from its first submission."""
+    """The timeline of a recording that is played on from its first submission."""
     recorded.later = [(at_ms, _pinned(event, first_nodes)) for at_ms, event in recorded.later]
-    story = RunTimeline.of(past)
+    timeline = RunTimeline.of(past)
 
     def see(one: Received[c.ClusterEvent]) -> None:
-        story.fold(one)
+        timeline.fold(one)
 
     play_on(recorded, policy, 0, watch=see, soft_limits=soft_limits)
-    return story
+    return timeline
 
 
 def _pinned(event: c.ClusterEvent, first_nodes: Mapping[str, str | None]) -> c.ClusterEvent:
@@ -137,8 +137,8 @@ def compared(measured: RunTimeline, again: RunTimeline, fair: RunTimeline) -> De
     """Compare a run, its simulation, and simulated fair sharing; in all of them, every job has finished."""
     real, simulated = completions_s(measured), completions_s(again)
     error = statistics.fmean(abs(simulated[job] / real[job] - 1) for job in real)
-    stories = (headline_of(story) for story in (measured, again, fair))
-    by_name = [msgspec.structs.asdict(headline) for headline in stories]
+    timelines = (headline_of(timeline) for timeline in (measured, again, fair))
+    by_name = [msgspec.structs.asdict(headline) for headline in timelines]
     figures = [_figure(name, [one[name] for one in by_name], error) for name in FIGURES]
     return DemoWhatIf(
         policy=POLICIES[named(measured.view.parameters)].title,
@@ -165,9 +165,9 @@ def _figure(name: str, values: Sequence[float | None], mean_error: float) -> Fig
     )
 
 
-def completions_s(story: RunTimeline) -> dict[str, float]:
+def completions_s(timeline: RunTimeline) -> dict[str, float]:
     """The completion time of each job that has ended."""
-    return {job.name: job.completion_ms / 1000 for job in story.jobs.values() if job.completion_ms}
+    return {job.name: job.completion_ms / 1000 for job in timeline.jobs.values() if job.completion_ms}
 
 
 # --- for people -------------------------------------------------------------------------------------------------------

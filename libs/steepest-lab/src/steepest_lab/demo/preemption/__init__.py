@@ -1,1 +1,1 @@
-"""The demo of PickyMan: trainings that stream their data, and the story of who gave way to whom."""
+"""The demo of PickyMan: trainings that stream their data, and the timeline of who gave way to whom."""

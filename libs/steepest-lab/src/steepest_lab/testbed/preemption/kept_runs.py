@@ -38,10 +38,10 @@ class JobsOver(NoAudience):
     def __init__(self, run: str, jobs: int, on_step: OnStep) -> None:
         self._run, self._jobs, self._on_step = run, jobs, on_step
 
-    def tell(self, story: RunTimeline, received: Received[c.ClusterEvent]) -> None:
+    def tell(self, timeline: RunTimeline, received: Received[c.ClusterEvent]) -> None:
         """Count it."""
         if isinstance(received.event, c.JobEnded):
-            self._on_step(f"{self._run}: {story.ended()} of {self._jobs} jobs are over")
+            self._on_step(f"{self._run}: {timeline.ended()} of {self._jobs} jobs are over")
 
 
 def run_once(

@@ -48,25 +48,25 @@ def explain(job: str, settings: Settings, *, at: int | None, verbose: bool, as_j
     from steepest.describe import count, one_line
     from steepest.events.cluster import Outcome
 
-    story, note = _of_gateway(settings, job, at) if settings.client.server else asyncio.run(_read(settings, job, at))
-    has_words = not settings.client.server and at is None and story.outcome is Outcome.FAILED
-    printed = printed_last(settings.pool_folder, job, story.stop_replica) if has_words else []
+    timeline, note = _of_gateway(settings, job, at) if settings.client.server else asyncio.run(_read(settings, job, at))
+    has_words = not settings.client.server and at is None and timeline.outcome is Outcome.FAILED
+    printed = printed_last(settings.pool_folder, job, timeline.stop_replica) if has_words else []
     if as_json:
-        give(msgspec.to_builtins(story) | ({"printed": printed} if printed else {}))
+        give(msgspec.to_builtins(timeline) | ({"printed": printed} if printed else {}))
         return
-    for entry in story.entries:
+    for entry in timeline.entries:
         if entry.step and not verbose:
             continue
         tell(f"{_clock(entry.at_ms)}  {entry.sentence}")
         for line in (*entry.details, *(_alternatives(entry) if verbose else ())):
             tell((f"{'':10}{one_line(line)}", {"dim": True}))
-    if steps := sum(entry.step for entry in story.entries if not verbose):
+    if steps := sum(entry.step for entry in timeline.entries if not verbose):
         tell((f"{'':10}{count(steps, 'step')} left out: see them with --verbose", {"dim": True}))
-    if story.left_out:
-        tell(f"{'left out':<10}{story.left_out:,} of its loss records: more than is taken of one job")
-    tell((f"{'now':<10}", {"bold": True}), one_line(story.now))
-    if story.progress:
-        tell(f"{'progress':<10}{one_line(story.progress)}")
+    if timeline.left_out:
+        tell(f"{'left out':<10}{timeline.left_out:,} of its loss records: more than is taken of one job")
+    tell((f"{'now':<10}", {"bold": True}), one_line(timeline.now))
+    if timeline.progress:
+        tell(f"{'progress':<10}{one_line(timeline.progress)}")
     for line in printed:
         tell((f"{'printed':<10}", {"dim": True}), click.unstyle(line))
     if note:
@@ -95,7 +95,7 @@ def _clock(at_ms: int) -> str:
 
 
 async def _read(settings: Settings, job: str, at: int | None) -> tuple[JobTimeline, str]:
-    """The story, from the log's first record: a snapshot holds the state, not its history."""
+    """The timeline, from the log's first record: a snapshot holds the state, not its history."""
     from steepest.cli.pool.stored_pool import fold, reading
     from steepest.read_models.job_timeline import TimelineCollector
 
@@ -104,7 +104,7 @@ async def _read(settings: Settings, job: str, at: int | None) -> tuple[JobTimeli
         pool = await fold(settings, installation, log, on_record=teller.hear, until=at)
         pool.job(job)
         left_out = await _left_out(log, installation.layout.of_key("loss", job), job)
-    return teller.story(pool.view, left_out), pool.note
+    return teller.timeline(pool.view, left_out), pool.note
 
 
 async def _left_out(log: Log, at: TopicPartition, job: str) -> int:

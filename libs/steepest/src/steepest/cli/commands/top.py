@@ -1,6 +1,6 @@
 """``steepest top``: the live view of a pool, on a terminal; on a pipe, a line an event.
 
-It owns where the story begins. It must never know how it is drawn.
+It owns where the timeline begins. It must never know how it is drawn.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def _top(settings: Settings) -> None:
 
     async with reading(settings) as (installation, log):
         at = installation.layout.of_pool(settings.pool or installation.pool)
-        story, now = await _story(settings, log, at), await log.end(at)
+        timeline, now = await _timeline(settings, log, at), await log.end(at)
         is_running = not is_at_rest(settings)
         if not is_running and not sys.stdout.isatty():
             tell(f"Steepest does not run on {settings.folder.root}; `steepest events` shows what happened")
@@ -61,22 +61,22 @@ async def _top(settings: Settings) -> None:
         title = f"{settings.folder.root}{'' if is_running else ', which no system runs on'}"
         audience = Screen(console(), title) if sys.stdout.isatty() else Lines(tell)
         with leaving_on_q():
-            watching = asyncio.ensure_future(audience.watch(story))
+            watching = asyncio.ensure_future(audience.watch(timeline))
             try:
-                async for records in batches(log, {at: story.view.position}):
+                async for records in batches(log, {at: timeline.view.position}):
                     for record in records:
                         try:
                             event = received(record)
                         except UndecodableError:
-                            story.view.skip(record.offset)
+                            timeline.view.skip(record.offset)
                             continue
-                        if story.fold(event) and record.offset >= now:
-                            audience.tell(story, event)
+                        if timeline.fold(event) and record.offset >= now:
+                            audience.tell(timeline, event)
             finally:
                 watching.cancel()
 
 
-async def _story(settings: Settings, log: Log, at: TopicPartition) -> RunTimeline:
+async def _timeline(settings: Settings, log: Log, at: TopicPartition) -> RunTimeline:
     """The timeline to continue: an empty one if the log is short enough to be read whole, else the newest snapshot's.
 
     Raises:

@@ -20,10 +20,10 @@ REFRESH_S = 0.25
 class NoAudience:
     """Sees nothing of the run itself."""
 
-    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
+    def tell(self, timeline: RunTimeline, received: Received[ClusterEvent]) -> None:
         """Pass over it."""
 
-    async def watch(self, story: RunTimeline) -> None:
+    async def watch(self, timeline: RunTimeline) -> None:
         """Wait for nothing."""
 
 
@@ -33,11 +33,11 @@ class Lines:
     def __init__(self, echo: Callable[[str], None]) -> None:
         self._echo = echo
 
-    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
+    def tell(self, timeline: RunTimeline, received: Received[ClusterEvent]) -> None:
         """Write the event in words, with the seconds of the run."""
-        self._echo(f"{(received.at_ms - story.began_ms) / 1000:6.1f} s  {sentence(received.event)}")
+        self._echo(f"{(received.at_ms - timeline.began_ms) / 1000:6.1f} s  {sentence(received.event)}")
 
-    async def watch(self, story: RunTimeline) -> None:
+    async def watch(self, timeline: RunTimeline) -> None:
         """Lines come as events do."""
 
 
@@ -49,13 +49,13 @@ class Screen:
         self._console = console
         self._title = title
 
-    def tell(self, story: RunTimeline, received: Received[ClusterEvent]) -> None:
+    def tell(self, timeline: RunTimeline, received: Received[ClusterEvent]) -> None:
         """It is in the next picture."""
 
-    async def watch(self, story: RunTimeline) -> None:
+    async def watch(self, timeline: RunTimeline) -> None:
         """Draw the run at a steady rate, until cancelled."""
         with Live(console=self._console, screen=True, auto_refresh=False) as live:
             while True:
                 size = self._console.size
-                live.update(picture(story, size.width, size.height, self._title), refresh=True)
+                live.update(picture(timeline, size.width, size.height, self._title), refresh=True)
                 await asyncio.sleep(REFRESH_S)

@@ -1,6 +1,6 @@
-"""The live view's picture of a story: nodes with their jobs and scores, jobs with their losses, the decisions in words.
+"""The live view's picture of a timeline: nodes with their jobs and scores, jobs with their losses, the decisions in words.
 
-It owns the layout, for any size of terminal. It must never know a terminal, a clock or a log: a story in, a picture out.
+It owns the layout, for any size of terminal. It must never know a terminal, a clock or a log: a timeline in, a picture out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steepest.policies.placement.standing import Standing, standings
 from steepest.read_models.headline import headline_of
 from steepest.read_models.headline import in_words as in_figures
 from steepest.read_models.job_progress import share_done
-from steepest.read_models.run_timeline import JobStory, RunTimeline, placed_on
+from steepest.read_models.run_timeline import RunTimeline, TimelineJob, placed_on
 from steepest.view.progress import time_left
 from steepest.view.state import Job, Node, Phase
 
@@ -80,48 +80,48 @@ HEADS = 6
 """Lines of the picture other than its nodes, jobs and words: the headline, the tables' heads, and rules."""
 
 
-def picture(story: RunTimeline, width: int, height: int, title: str = TITLE) -> RenderableType:
+def picture(timeline: RunTimeline, width: int, height: int, title: str = TITLE) -> RenderableType:
     """A picture of at most ``height`` lines; where there is little room, jobs that are over go first, then old words."""
-    key = [legend(story, width)] if height >= TALL else []
-    room = max(2, height - HEADS - len(key) - len(list(story.view.nodes)))
-    words = min(WORDS_LINES, max(WORDS_LEAST, room - len(story.jobs)), room - 1)
+    key = [legend(timeline, width)] if height >= TALL else []
+    room = max(2, height - HEADS - len(key) - len(list(timeline.view.nodes)))
+    words = min(WORDS_LINES, max(WORDS_LEAST, room - len(timeline.jobs)), room - 1)
     return Group(
-        headline(story, title),
+        headline(timeline, title),
         Rule(style="dim"),
-        node_table(story, width),
+        node_table(timeline, width),
         *key,
         Rule(style="dim"),
-        job_table(story, width, room - words),
+        job_table(timeline, width, room - words),
         Rule(style="dim"),
-        in_words(story, width, words),
+        in_words(timeline, width, words),
     )
 
 
 # --- the headline -----------------------------------------------------------------------------------------------------
 
 
-def headline(story: RunTimeline, title: str = TITLE) -> Text:
+def headline(timeline: RunTimeline, title: str = TITLE) -> Text:
     """The title and the state of the pool, in one line."""
-    phases = [job.phase for job in story.view.jobs]
+    phases = [job.phase for job in timeline.view.jobs]
     waiting = phases.count(Phase.WAITING) + phases.count(Phase.SUSPENDED)
     facts = [
         f"{phases.count(Phase.RUNNING)} running",
         *([f"{waiting} waiting"] if waiting else []),
-        f"{story.ended()} over",
-        *filter(None, [in_figures(headline_of(story))]),
-        moves_in_words(story),
-        count(story.stays, "stay"),
-        f"{count(story.steps_lost, 'step')} lost",
+        f"{timeline.ended()} over",
+        *filter(None, [in_figures(headline_of(timeline))]),
+        moves_in_words(timeline),
+        count(timeline.stays, "stay"),
+        f"{count(timeline.steps_lost, 'step')} lost",
     ]
-    time = clock(story.now_ms - story.began_ms)
+    time = clock(timeline.now_ms - timeline.began_ms)
     text = Text.assemble((f"steepest {title}", "bold green"), "  ", (time, "bold"), "  ", " · ".join(facts))
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
 
 
-def moves_in_words(story: RunTimeline) -> str:
+def moves_in_words(timeline: RunTimeline) -> str:
     """``8 moves (3 to rebalance)``: those that arrived."""
-    done = [move for move in story.moves if move.done]
+    done = [move for move in timeline.moves if move.done]
     rebalances = sum(move.kind is c.MoveKind.REBALANCE for move in done)
     return count(len(done), "move") + (f" ({rebalances} to rebalance)" if rebalances else "")
 
@@ -135,7 +135,7 @@ def clock(ms: int) -> str:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def node_table(story: RunTimeline, width: int) -> Table:
+def node_table(timeline: RunTimeline, width: int) -> Table:
     """The nodes with what they have, what of it is used, their score and their jobs in the colours of the categories.
 
     The limit of a limited job is printed next to it. Scores are shown where they decide.
@@ -144,27 +144,27 @@ def node_table(story: RunTimeline, width: int) -> Table:
     table.add_column("node", no_wrap=True)
     table.add_column("capacity", justify="right", no_wrap=True)
     table.add_column("in use", no_wrap=True)
-    scored = _is_scored(story)
+    scored = _is_scored(timeline)
     if scored:
         table.add_column("score", justify="right", no_wrap=True)
     table.add_column("jobs", ratio=1, no_wrap=True, overflow="ellipsis")
     length = BAR if width >= WIDE else BAR // 2
-    largest = max((node.capacity.cpu_m for node in story.view.nodes), default=0)
-    for node in story.view.nodes:
-        score = [f"{story.view.nodes.score(node):g}"] if scored else []
+    largest = max((node.capacity.cpu_m for node in timeline.view.nodes), default=0)
+    for node in timeline.view.nodes:
+        score = [f"{timeline.view.nodes.score(node):g}"] if scored else []
         table.add_row(
             Text(node.name, "bold"),
             f"{node.capacity.cpu_m}m",
             bar(node, length, largest),
             *score,
-            _jobs_on(story, node),
+            _jobs_on(timeline, node),
         )
     return table
 
 
-def _is_scored(story: RunTimeline) -> bool:
+def _is_scored(timeline: RunTimeline) -> bool:
     """Whether the nodes' scores decide about moves."""
-    return story.view.parameters.moves and not story.view.parameters.steepest.on
+    return timeline.view.parameters.moves and not timeline.view.parameters.steepest.on
 
 
 def bar(node: Node, length: int, largest_m: int) -> Text:
@@ -177,11 +177,11 @@ def bar(node: Node, length: int, largest_m: int) -> Text:
     return Text.assemble(("━" * filled, "cyan"), rest, f"{share:5.0%}", " " * (length - long))
 
 
-def legend(story: RunTimeline, width: int) -> Text:
+def legend(timeline: RunTimeline, width: int) -> Text:
     """The legend: the letters, the colours and the score."""
-    specon = story.view.parameters.specon
+    specon = timeline.view.parameters.specon
     weights = (specon.weight_pc, specon.weight_wc, specon.weight_cc)
-    scored = _is_scored(story)
+    scored = _is_scored(timeline)
     text = Text("score: " if scored else "by its loss: ", "dim", no_wrap=True, overflow="ellipsis")
     for number, (category, style) in enumerate(CATEGORIES.items()):
         name = NAMES[category] if width >= WIDE else ""
@@ -193,12 +193,12 @@ def legend(story: RunTimeline, width: int) -> Text:
     return text
 
 
-def _jobs_on(story: RunTimeline, node: Node) -> Text:
-    here = [job for job in story.view.jobs if node.name in job.assigned]
+def _jobs_on(timeline: RunTimeline, node: Node) -> Text:
+    here = [job for job in timeline.view.jobs if node.name in job.assigned]
     if not here:
         return Text("idle", "dim")
     return Text("  ").join(
-        Text.assemble((_mark(story, node, job) + job.name, _style(job)), (_limit(node, job), "dim")) for job in here
+        Text.assemble((_mark(timeline, node, job) + job.name, _style(job)), (_limit(node, job), "dim")) for job in here
     )
 
 
@@ -213,17 +213,17 @@ def _style(job: Job) -> str:
     return "" if job.unknown else CATEGORIES[job.category]
 
 
-def _mark(story: RunTimeline, node: Node, job: Job) -> str:
+def _mark(timeline: RunTimeline, node: Node, job: Job) -> str:
     if job.node != node.name:
         return "→"
-    arrived_ms = story.jobs[job.name].arrived_ms
-    return ARRIVED if arrived_ms is not None and story.now_ms - arrived_ms < ARRIVED_MS else ""
+    arrived_ms = timeline.jobs[job.name].arrived_ms
+    return ARRIVED if arrived_ms is not None and timeline.now_ms - arrived_ms < ARRIVED_MS else ""
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def job_table(story: RunTimeline, width: int, most: int) -> Table:
+def job_table(timeline: RunTimeline, width: int, most: int) -> Table:
     """The jobs, in the order of their submission, with the course of their losses; at most ``most`` of them."""
     wide = width >= WIDE
     table = _table(width)
@@ -234,23 +234,23 @@ def job_table(story: RunTimeline, width: int, most: int) -> Table:
     table.add_column("loss", width=SPARK if wide else SPARK * 2 // 3, no_wrap=True)
     table.add_column("growth", justify="right", no_wrap=True)
     table.add_column("cat", no_wrap=True, min_width=CATEGORY_LETTERS if wide else None)
-    shown = _shown(story, most)
-    with_done = any(share_done(story.view.jobs[job.name]) for job in shown if job.outcome is None)
+    shown = _shown(timeline, most)
+    with_done = any(share_done(timeline.view.jobs[job.name]) for job in shown if job.outcome is None)
     if with_done:
         table.add_column("done", no_wrap=True)
     table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis", min_width=MOVES_LETTERS if wide else None)
-    standing = _standings(story)
+    standing = _standings(timeline)
     for job in shown:
-        done = None if not with_done else _done(job, story.view.jobs[job.name], with_left=width >= WITH_TIME_LEFT)
-        table.add_row(*_job_row(job, story.view.jobs[job.name], standing.get(job.name), wide=wide, done=done))
+        done = None if not with_done else _done(job, timeline.view.jobs[job.name], with_left=width >= WITH_TIME_LEFT)
+        table.add_row(*_job_row(job, timeline.view.jobs[job.name], standing.get(job.name), wide=wide, done=done))
     return table
 
 
-def _standings(story: RunTimeline) -> Mapping[str, Standing]:
-    return standings(story.view) if len(story.view.jobs.queue) <= QUEUE_MOST else {}
+def _standings(timeline: RunTimeline) -> Mapping[str, Standing]:
+    return standings(timeline.view) if len(timeline.view.jobs.queue) <= QUEUE_MOST else {}
 
 
-def _job_row(job: JobStory, state: Job, standing: Standing | None, *, wide: bool, done: str | None) -> list[Text]:
+def _job_row(job: TimelineJob, state: Job, standing: Standing | None, *, wide: bool, done: str | None) -> list[Text]:
     over = job.outcome is not None
     style = "dim" if over else _style(state)
     growth = "" if over or state.growth is None else percent(state.growth)
@@ -266,7 +266,7 @@ def _job_row(job: JobStory, state: Job, standing: Standing | None, *, wide: bool
     ]
 
 
-def _done(job: JobStory, state: Job, *, with_left: bool) -> str:
+def _done(job: TimelineJob, state: Job, *, with_left: bool) -> str:
     """The share of its steps that a job has done, and where there is room the time that is left; empty where it is over."""
     if job.outcome is not None:
         return ""
@@ -274,9 +274,9 @@ def _done(job: JobStory, state: Job, *, with_left: bool) -> str:
     return share_done(state) if left is None else f"{share_done(state)}, {span(left.p50)} left"
 
 
-def _shown(story: RunTimeline, most: int) -> list[JobStory]:
+def _shown(timeline: RunTimeline, most: int) -> list[TimelineJob]:
     """All jobs if there is room; else those that are over give way, the first to end first."""
-    jobs = list(story.jobs.values())
+    jobs = list(timeline.jobs.values())
     ended = sorted((job for job in jobs if job.outcome is not None), key=lambda job: job.ended_ms or 0)
     gone = [job.name for job in ended[: max(0, len(jobs) - most)]]
     return [job for job in jobs if job.name not in gone][:most]
@@ -294,7 +294,7 @@ def _where(job: Job, standing: Standing | None) -> str:
     return f"{job.node} → {target}" if target else job.node
 
 
-def _category(job: JobStory, state: Job) -> Text:
+def _category(job: TimelineJob, state: Job) -> Text:
     if job.outcome is not None:
         return Text(job.outcome.value, OUTCOMES[job.outcome])
     return _known_category(state) if job.started_ms is not None else Text()
@@ -304,7 +304,7 @@ def _known_category(job: Job) -> Text:
     return Text("● ?" if job.unknown else f"● {job.category.value}", _style(job))
 
 
-def _path(job: JobStory) -> str:
+def _path(job: TimelineJob) -> str:
     return " → ".join(job.path) if len(job.path) > 1 else "stays" if job.stays else ""
 
 
@@ -317,22 +317,22 @@ def _why_it_waits(standing: Standing) -> str:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def in_words(story: RunTimeline, width: int, lines: int) -> Table:
+def in_words(timeline: RunTimeline, width: int, lines: int) -> Table:
     """The newest that was decided and what became of it, in words, newest first, on at most ``lines`` lines."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.width = width
     table.add_column(justify="right", style="dim", no_wrap=True, min_width=4)
     table.add_column(ratio=1)
-    for at_ms, event, room in _fitting(story, max(20, width - 7), lines):
+    for at_ms, event, room in _fitting(timeline, max(20, width - 7), lines):
         text = Text(sentence(event), EVENT_STYLES[type(event)])
         text.truncate(room, overflow="ellipsis")
-        table.add_row(clock(at_ms - story.began_ms), text)
+        table.add_row(clock(at_ms - timeline.began_ms), text)
     return table
 
 
-def _fitting(story: RunTimeline, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
+def _fitting(timeline: RunTimeline, width: int, lines: int) -> Iterator[tuple[int, c.ClusterEvent, int]]:
     """The newest events in words, on at most this many lines, each of at most this many letters."""
-    for at_ms, event in reversed(story.shown):
+    for at_ms, event in reversed(timeline.shown):
         if lines <= 0:
             return
         if type(event) in EVENT_STYLES:

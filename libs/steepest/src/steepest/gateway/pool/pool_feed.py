@@ -60,7 +60,7 @@ class PoolFeed:
     Attributes:
         name: The pool's name.
         at: Its partition.
-        story: The pool, with the courses of its jobs.
+        timeline: The pool, with the courses of its jobs.
         decisions: The newest entries, oldest first.
         letters: The newest dead letters of the installation.
         ring: What listeners are sent.
@@ -91,7 +91,7 @@ class PoolFeed:
         """
         self.name = name
         self.at = at
-        self.story = RunTimeline() if begin is None else RunTimeline.resumed(begin, 0)
+        self.timeline = RunTimeline() if begin is None else RunTimeline.resumed(begin, 0)
         self.decisions: deque[DecisionEntry] = deque(maxlen=DECISIONS_KEPT)
         self.letters: deque[DeadLetter] = deque(maxlen=LETTERS_KEPT)
         self.ring = Ring()
@@ -112,12 +112,12 @@ class PoolFeed:
     @property
     def view(self) -> ClusterView:
         """The pool."""
-        return self.story.view
+        return self.timeline.view
 
     @property
     def now_ms(self) -> int:
         """See :class:`~steepest.read_models.job_rows.PoolMoment`."""
-        return self._now_ms(self.story.now_ms)
+        return self._now_ms(self.timeline.now_ms)
 
     def has_stopped(self, job: Job) -> bool:  # noqa: ARG002 - the files of its processes may be elsewhere
         """See :class:`~steepest.read_models.job_rows.PoolMoment`."""
@@ -187,8 +187,8 @@ class PoolFeed:
                     self.letters.append(event.event)
                     self._letters += 1
                 continue
-            self.story.fold(event)
-            entry = decision(self.view, event, accepted=self.story.accepted)
+            self.timeline.fold(event)
+            entry = decision(self.view, event, accepted=self.timeline.accepted)
             if entry is not None:
                 entries.append(entry)
             for name in _about(event.event):
@@ -209,9 +209,9 @@ class PoolFeed:
 
     def _forget(self) -> None:
         """Forget the courses of jobs that the view has forgotten."""
-        if len(self.story.jobs) > len(self.view.jobs) + FORGOTTEN_AT_ONCE:
-            for name in [name for name in self.story.jobs if name not in self.view.jobs]:
-                del self.story.jobs[name]
+        if len(self.timeline.jobs) > len(self.view.jobs) + FORGOTTEN_AT_ONCE:
+            for name in [name for name in self.timeline.jobs if name not in self.view.jobs]:
+                del self.timeline.jobs[name]
 
     def _answer(self, event: c.ClusterEvent) -> None:
         if not isinstance(event, c.JobAdmitted | c.JobRejected):
@@ -227,7 +227,7 @@ class PoolFeed:
         changes = PoolChanges(
             pool=self.name,
             offset=self.view.position,
-            at_ms=self.story.now_ms,
+            at_ms=self.timeline.now_ms,
             up=self.is_up(),
             jobs=rows,
             nodes=self._changed_nodes(),
