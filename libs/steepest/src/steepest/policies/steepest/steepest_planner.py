@@ -140,7 +140,7 @@ class SteepestPlanner:
             )
             for name, one in facts.items()
         ]
-        shares = plan_node(cores, jobs, parameters).shares
+        shares = plan_node(cores, jobs, parameters)
         for name in facts:
             state.running[name].rate = shares[name].rate
         for name, part in gangs.items():
