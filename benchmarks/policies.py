@@ -68,6 +68,7 @@ class Case(msgspec.Struct, frozen=True):
         memory_mib: Of each node; None: more than its jobs reserve.
         suspends: Whether the policy may suspend jobs.
         contention: Of its nodes: how much jobs that want more CPU than there is slow each other down.
+        usable: Share of what each node declares that it gives.
         gangs: One job in so many is a gang of two, each of which has as much to do; None: none is.
     """
 
@@ -79,11 +80,14 @@ class Case(msgspec.Struct, frozen=True):
     suspends: bool = True
     gangs: int | None = None
     contention: float = 0.0
+    usable: float = 1.0
 
     def nodes(self) -> ClusterSpec:
         """Its cluster."""
         cluster = open_cluster(self.cluster)
-        nodes = [msgspec.structs.replace(node, contention=self.contention) for node in cluster.nodes]
+        nodes = [
+            msgspec.structs.replace(node, contention=self.contention, usable=self.usable) for node in cluster.nodes
+        ]
         if self.memory_mib is not None:
             nodes = [
                 msgspec.structs.replace(
@@ -110,6 +114,7 @@ CASES: Mapping[str, Case] = {
     ),
     "room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB),
     "room for few without suspensions": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
+    "nodes give 70 %": Case("thesis:mixed-30", "4x8cpu", usable=0.7),
     "contention": Case("thesis:mixed-50", "4x8cpu", contention=CONTENTION),
     "gangs among others": Case("thesis:mixed-50", "4x8cpu", gangs=4),
     "gangs where there is room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, gangs=4),

@@ -118,8 +118,8 @@ def test_a_deadline_takes_nothing_from_what_cannot_wait(
         for number, one in enumerate(promises)
     ]
     with_deadlines = [msgspec.structs.replace(job, needs=need) for job, need in zip(jobs, needs, strict=False)]
-    before = plan_node(cores, jobs, SteepestParameters()).shares
-    after = plan_node(cores, with_deadlines, SteepestParameters()).shares
+    before = plan_node(cores, jobs, SteepestParameters())
+    after = plan_node(cores, with_deadlines, SteepestParameters())
 
     assert sum(share.rate for share in after.values()) == pytest.approx(sum(share.rate for share in before.values()))
     for name, share in after.items():
@@ -314,7 +314,7 @@ def test_a_plan_gives_all_there_is_and_no_more(
         )
         for number, (left, demand, due_s, index, ahead, young, steady) in enumerate(facts)
     ]
-    shares = plan_node(cores, jobs, SteepestParameters()).shares
+    shares = plan_node(cores, jobs, SteepestParameters())
     if all(job.left is None for job in jobs):
         assert all(share.limit_m is None for share in shares.values())
         return
@@ -401,7 +401,7 @@ def ends_of_one_node(
         now_s += SHORT_S
         known = any(job.left is not None for job in on_node)
         for name in list(left):
-            rate = plan.shares[name].rate if known else ONE_NODE / len(on_node)
+            rate = plan[name].rate if known else ONE_NODE / len(on_node)
             left[name] -= rate * SHORT_S
             if left[name] <= EXACT:
                 ends[name] = now_s

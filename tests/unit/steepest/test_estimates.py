@@ -36,7 +36,7 @@ def test_equal_jobs_in_steps_and_in_epochs_end_before_those_that_say_nothing() -
 
 
 def test_a_job_that_has_done_its_last_step_may_end() -> None:
-    """It evaluates, saves and exits by its fair part, two plans later; by the floor it would take half a minute."""
+    """It evaluates, saves and exits by its fair part, three plans later; by the floor it would take half a minute."""
     host = SharedHost(0.3)
     host.begin_job("last", "step", 12, exit_ms=300)
     for number in range(5):
@@ -45,7 +45,7 @@ def test_a_job_that_has_done_its_last_step_may_end() -> None:
         host.share()
     at_s = host.seconds
     host.train(60)
-    assert host.ended["last"] - at_s <= 0.3 / (0.3 / 6) + 2 * host.view.parameters.steepest.plan_every_ms / 1000
+    assert host.ended["last"] - at_s <= 0.3 / (0.3 / 6) + 3 * host.view.parameters.steepest.plan_every_ms / 1000
 
 
 def test_a_job_that_works_on_after_its_last_step_is_of_unknown_size() -> None:

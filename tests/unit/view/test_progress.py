@@ -11,6 +11,8 @@ from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, migratio
 
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
+from steepest.events.parameters import QueueParameters
+from steepest.policies.queueing.ranks import QUEUE_POLICIES
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import (
     MOST_STEPS,
@@ -303,7 +305,7 @@ def test_a_log_with_only_epochs_has_a_pace_and_a_rest(said: dict[str, Any], spec
         pool.tick(5_000)
         pool.report(epoch=float(epoch), cpu_ms=1_000 + 2_000 * epoch, **said)
     assert course(pool.a) == (10_000, 50_000)
-    assert (cpu_ms_left(pool.a), cpu_ms_before_steps(pool.a)) == (80_000, 1_000 - 2)
+    assert (cpu_ms_left(pool.a), cpu_ms_before_steps(pool.a)) == (80_000, 0)
     assert time_left(pool.a) == TimeLeft(200_000, 200_000, 200_000)
     assert (pool.a.progress.step, total_steps(pool.a)) == (None, None)
 
@@ -343,3 +345,14 @@ def test_the_pace_is_that_of_recent_steps() -> None:
         pool.tick(6_000)
         pool.report(step=step, cpu_ms=5_700 + 1_000 * (step - 11))
     assert cpu_ms_left(pool.a) == 74 * 1_000
+
+
+def test_the_queue_ranks_by_the_time_that_is_left() -> None:
+    """By the pace of the last minutes, in steps as in epochs."""
+    pool, epochs = Trained(), Trained()
+    pool.train(*range(1, 13), total=100, every_ms=10_000)
+    for epoch in range(1, 13):
+        epochs.tick(10_000)
+        epochs.report(epoch=float(epoch), epochs=100.0, cpu_ms=1_000 + 100 * epoch)
+    ranks = [QUEUE_POLICIES["srtf"].rank(one.a, QueueParameters()) for one in (pool, epochs)]
+    assert ranks == [(0, 880_000)] * 2

@@ -123,7 +123,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         move_cost_ms: The least that a move is taken to cost a job; more where the moves that were measured say so.
         pays: A move is worth it where it gains this many times its cost.
         dwell_ms: Counted time for which a job stays after a move.
-        roomy: A node whose jobs can use less than this share of it takes a waiting job from another one.
+        roomy: Without effect: by it, earlier planners moved jobs to nodes with room.
     """
 
     on: bool = False

@@ -122,8 +122,12 @@ def cpu_ms_before_steps(job: Job) -> float:
     """
     if job.incarnation > 1:
         return 0.0
-    first, of_each = job.progress.history.begun_at, _mean_of_steps(job)
-    return 0.0 if first is None or of_each is None else max(0.0, first[1] - (first[0] + 1) * of_each)
+    history, of_each = job.progress.history, _mean_of_steps(job)
+    if history.begun_at is None or of_each is None:
+        return 0.0
+    step, cpu_ms = history.begun_at
+    one = OF_AN_EPOCH if history.by_epochs and step % OF_AN_EPOCH == 0 else 1
+    return max(0.0, cpu_ms - (step + one) * of_each)
 
 
 def cpu_ms_left(job: Job) -> int | None:

@@ -65,19 +65,7 @@ class JobShare(msgspec.Struct):
     limit_m: int | None = None
 
 
-class NodePlan(msgspec.Struct, frozen=True):
-    """The plan of a node.
-
-    Attributes:
-        shares: By job.
-        late: Core-seconds of promises that cannot be kept here.
-    """
-
-    shares: dict[str, JobShare]
-    late: float = 0.0
-
-
-def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> NodePlan:
+def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> dict[str, JobShare]:
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
     A job of unknown size gets its fair part, just that, and comes last for what is to spare: who says more never has less.
@@ -96,7 +84,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     """
     shares = {job.name: JobShare() for job in jobs}
     if all(job.left is None for job in jobs):  # the operating system shares fairly already
-        return NodePlan(shares)
+        return shares
     slot_s = parameters.slot_ms / 1000
     free = cores
 
@@ -134,7 +122,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for job, more in zip(unknown, rest, strict=True):
         give(job, more)
     _limit(cores, jobs, shares)
-    return NodePlan(shares, needed.late)
+    return shares
 
 
 def _promised(

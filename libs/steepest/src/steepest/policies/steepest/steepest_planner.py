@@ -140,7 +140,7 @@ class SteepestPlanner:
             )
             for name, one in facts.items()
         ]
-        shares = plan_node(cores, jobs, parameters).shares
+        shares = plan_node(cores, jobs, parameters)
         for name in facts:
             state.running[name].rate = shares[name].rate
         for name, part in gangs.items():
@@ -195,10 +195,11 @@ class SteepestPlanner:
         return limits
 
     def _is_young(self, job: Job, facts: JobFacts, young_s: float) -> bool:
-        """Whether it runs ahead of the others until its speed was measured, imports included."""
-        running = self.state.running[job.name]
-        measured = cpu_ms_per_step(job) is not None or running.used_before > 0.0
-        return not measured and running.is_fresh(young_s, facts.demand, self.state.now_s)
+        """Whether it runs ahead of the others until its speed and its demand were measured, imports included."""
+        running, now_s = self.state.running[job.name], self.state.now_s
+        paced = running.used_before > 0.0 or cpu_ms_per_step(job) is not None
+        measured = paced and (running.demand is not None or now_s - running.began_s >= young_s)
+        return not measured and running.is_fresh(young_s, facts.demand, now_s)
 
     def _is_moving(self, job: Job) -> bool:
         return job.plan is not None or self.state.concerns(job)
