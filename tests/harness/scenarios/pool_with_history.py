@@ -6,7 +6,7 @@ from tests.harness.scenarios.folded_pool import FoldedPool
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.gateway.pool.pictures import PastMoment
+from steepest.gateway.pool.pictures import PastMoment, queue_rows
 from steepest.gateway.pool.timeline import PoolTimeline, Window, timeline
 from steepest.read_models.pool_history import PoolHistory
 from steepest.view.cluster_view import ClusterView
@@ -37,7 +37,8 @@ class PoolWithHistory(FoldedPool):
         moment = PastMoment(
             self.view if at is None else self.view_at(at), self.now_ms if at is None else self._time(at)
         )
-        return timeline(moment, self.history, {}, Window(begin_ms=begin_ms, end_ms=end_ms, width=width, at=at))
+        window = Window(begin_ms=begin_ms, end_ms=end_ms, width=width, at=at)
+        return timeline(moment, queue_rows(moment.view), self.history, {}, window)
 
     def view_at(self, offset: int) -> ClusterView:
         """The view before the record of an offset."""

@@ -33,7 +33,7 @@ from steepest.gateway.openapi import (
     PoolQuery,
     TimelineQuery,
 )
-from steepest.gateway.pool.pictures import totals, whole
+from steepest.gateway.pool.pictures import queue_rows, totals, whole
 from steepest.gateway.pool.timeline import Window, timeline
 from steepest.gateway.pools import Served, ServedPool
 from steepest.gateway.shares import CallerShares, LargeAnswer, Looks
@@ -172,7 +172,8 @@ class Api:
             raise InputError(f"the timeline ends at {query.to}, before it begins at {query.begin}")
         feed, (moment, _) = self._pool(query).feed, await self._seen(request, query)
         window = Window(begin_ms=query.begin, end_ms=query.to, width=query.width, at=query.at)
-        return timeline(moment, feed.history, feed.story.jobs, window)
+        queue = feed.newest_queue() if query.at is None else queue_rows(moment.view)
+        return timeline(moment, queue, feed.history, feed.story.jobs, window)
 
     async def _get_compare(self, request: Request, query: CompareQuery) -> Any:  # noqa: ARG002
         first = self._pool(query)

@@ -279,6 +279,12 @@ class PoolFeed:
         """The queue, in its order."""
         return queue_rows(self.view)
 
+    def newest_queue(self) -> Sequence[QueueRow]:
+        """The queue as it was worked out last, which may be a second ago."""
+        if not self._queue_at:
+            self._queue, self._queue_at = self.queue(), asyncio.get_running_loop().time()
+        return self._queue
+
     def totals(self) -> Totals:
         """Numbers of the pool."""
         return totals(self.view, self._letters)

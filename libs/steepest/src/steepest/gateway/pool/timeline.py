@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from steepest.events.common import LARGEST
-from steepest.policies.placement.standing import standings
+from steepest.gateway.pool.changes import QueueRow
 from steepest.read_models.job_rows import PoolMoment, remaining
 from steepest.read_models.pool_history import (
     KEPT,
@@ -141,11 +141,18 @@ class PoolTimeline(msgspec.Struct, frozen=True, kw_only=True):
     more_runs: int
 
 
-def timeline(moment: PoolMoment, history: PoolHistory, stories: Mapping[str, JobStory], window: Window) -> PoolTimeline:
+def timeline(
+    moment: PoolMoment,
+    queue: Sequence[QueueRow],
+    history: PoolHistory,
+    stories: Mapping[str, JobStory],
+    window: Window,
+) -> PoolTimeline:
     """The timeline of a pool.
 
     Args:
         moment: The pool at the moment that the answer shows.
+        queue: Its queue then, for the reasons.
         history: What is remembered of it up to then, or longer.
         stories: The courses of its jobs.
         window: What is asked for.
@@ -153,8 +160,7 @@ def timeline(moment: PoolMoment, history: PoolHistory, stories: Mapping[str, Job
     answer = _Answer(moment, history, window)
     runs, more = answer.newest(history.runs())
     waits, _ = answer.newest(history.waits())
-    names = standings(moment.view) if len(moment.view.jobs.queue) else {}
-    reasons = {name: one.reason for name, one in names.items()}
+    reasons = {row.job: row.reason for row in queue}
     return PoolTimeline(
         offset=moment.view.position,
         begin_ms=answer.begin_ms,

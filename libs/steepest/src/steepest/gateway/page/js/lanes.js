@@ -143,7 +143,7 @@ export function answers(model, rows) {
     job.of = mine.length ? model.last[mine[0]] : 0;
   }
   running.sort(SORTS.ends);
-  const waiting = model.waiting.all.filter((one) => one.t1 === OPEN).map((one) => ({ ...one, name: view.jobs[one.job].job, since: 1000 * (model.now - one.t0), row: rows.get(view.jobs[one.job].job) }));
+  const waiting = model.waiting.all.filter((one) => one.t1 === OPEN).map((one) => ({ ...one, name: view.jobs[one.job].job, since: 1000 * (model.now - one.t0) }));
   const past = model.now - model.begin;
   const recent = past > 2400 ? 600 : [10, 30, 60, 300].findLast((one) => one < past / 1.5) ?? 10;
   const lately = (one) => (one.t1 ?? one.t) > model.now - recent;

@@ -82,7 +82,7 @@ export function Pool({ state, pool, token, at, live, scheme, narrow }) {
   };
   if (!state.jobs.size && !model.view.jobs.length) return html`<${Empty} model=${model} past=${at !== null} />`;
   const rows = html`<div class=${found.waiting.length && found.running.length ? "columns" : ""}>
-    <${found.running.length || found.waiting.length ? Running : Over} found=${found} model=${model} rows=${state.jobs} selected=${selected} select=${select} /><${Waiting} found=${found} selected=${selected} /></div>`;
+    <${found.running.length || found.waiting.length ? Running : Over} found=${found} model=${model} rows=${state.jobs} selected=${selected} select=${select} /><${Waiting} found=${found} queue=${state.queue} selected=${selected} /></div>`;
   return html`<${Answers} found=${found} model=${model} select=${select} />
     ${wrong ? html`<p role="alert">${text(wrong)}</p>` : ""}
     ${narrow ? rows : ""}
@@ -186,17 +186,19 @@ function Over({ model, rows }) {
 }
 
 /** A reason is said once, with all whom it holds up, first who is first in the queue. */
-function Waiting({ found, selected }) {
+function Waiting({ found, queue, selected }) {
   if (!found.waiting.length) return "";
-  const groups = new Map(), place = (one) => one.row?.queue_position ?? 1e9;
-  for (const one of [...found.waiting].sort((a, b) => place(a) - place(b))) {
-    const why = one.row?.waits_because || one.why || "no reason is known yet";
-    groups.set(why, [...(groups.get(why) ?? []), one]);
+  const groups = new Map(), standing = new Map(queue.map((row) => [row.job, row])), rows = found.waiting.map((one) => ({ ...one, at: standing.get(one.name) }));
+  rows.sort((a, b) => (a.at?.position ?? 1e9) - (b.at?.position ?? 1e9));
+  for (const one of rows) {
+    const why = one.at?.reason || one.why || "no reason is known yet";
+    if (!groups.has(why)) groups.set(why, []);
+    groups.get(why).push(one);
   }
   return html`<section aria-labelledby="waits"><h2 id="waits">Waiting <small>${found.waiting.length}</small></h2>
     <ol class="waiting">${[...groups].sort((a, b) => b[1].length - a[1].length).slice(0, REASONS).map(([why, mine]) => html`<li key=${why}><p class="why">${text(why, 200)} <small>${mine.length}</small></p>
       <ul>${mine.slice(0, OF_EACH).map((one) => html`<li key=${one.name} class=${one.name === selected ? "chosen" : ""}><i class=${one.suspended ? "sw hatched" : "sw queued"}></i><a href=${jobLink(one.name)}>${text(one.name, 63)}</a>
-        <small>${one.suspended ? "suspended" : "queued"}${one.row?.queue_position ? `, ${one.row.queue_position} of ${one.row.queue_length}` : ""}${one.row?.start_expected_ms != null ? `, may start in ${span(one.row.start_expected_ms)}` : ""}</small><span>${span(one.since)}</span></li>`)}</ul>
+        <small>${one.suspended ? "suspended" : "queued"}${one.at ? `, ${one.at.position} of ${queue.length}` : ""}${one.at?.start_ms != null ? `, may start in ${span(one.at.start_ms)}` : ""}</small><span>${span(one.since)}</span></li>`)}</ul>
       ${mine.length > OF_EACH ? html`<p class="small">and ${mine.length - OF_EACH} more</p>` : ""}</li>`)}</ol>
     ${groups.size > REASONS ? html`<p class="small">${groups.size - REASONS} more reasons are in <a href="#/jobs">Jobs</a>.</p>` : ""}</section>`;
 }

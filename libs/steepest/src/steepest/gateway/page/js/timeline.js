@@ -5,7 +5,7 @@ import { barAt, firstOf, laidOut, OPEN } from "./lanes.js";
 import { Badge } from "./parts.js";
 import { clock, CODES, ENDS, interval, jobLink, span, text, whole } from "./words.js";
 
-const AXIS = 24, GAP = 6, OPENED = 76, ROW = 15, FEW = 8;
+const AXIS = 24, GAP = 6, OPENED = 76, ROW = 15, FEW = 8, SETTLED_MS = 150;
 const HELP = "Arrows pan and choose a job, plus and minus zoom, 0 shows all, n goes to now, o makes the job's node taller, Enter opens the job. The same is in the table below.";
 
 /** Where each lane lies; a node that was opened gets the height that names need. */
@@ -62,15 +62,15 @@ export function Timeline({ model, colour, selected, select, past, follow, onWind
 
   useEffect(() => {
     const u = plot.current, [low, high] = state.window;
-    if (follow && !past) go(u, state, model.start, model.until, false);
-    else if (shift > 0 && low < model.now && high > model.now - shift) go(u, state, low + shift, high + shift, false);
+    if (follow && !past && !state.touched) go(u, state, model.start, model.until, false);
+    else if (shift > 0 && low < model.now && high > model.now - shift) go(u, state, low + shift, high + shift, state.touched);
     else u.redraw(false, true);
   }, [model, colour, selected, follow]);
 
   const keys = (event) => {
     const api = box.current.api, runs = model.view.runs;
     const does = {
-      ArrowLeft: () => api.pan(-0.15), ArrowRight: () => api.pan(0.15), "+": () => api.zoom(0.7), "=": () => api.zoom(0.7), "-": () => api.zoom(1.4), 0: api.all, n: () => onWindow(null),
+      ArrowLeft: () => api.pan(-0.15), ArrowRight: () => api.pan(0.15), "+": () => api.zoom(0.7), "=": () => api.zoom(0.7), "-": () => api.zoom(1.4), 0: api.all, n: () => { api.home(); onWindow(null); },
       ArrowDown: () => select(next(state, 1)), ArrowUp: () => select(next(state, -1)), Escape: () => select(null),
       o: () => chosen !== null && model.byJob[chosen].length && turn(runs.node[model.byJob[chosen].at(-1)]), Enter: () => { if (chosen !== null) location.hash = jobLink(selected); },
     }[event.key];
@@ -118,7 +118,9 @@ function go(u, state, low, high, told = true) {
   const from = Math.max(begin - width * 0.02, Math.min(low, state.furthest + width * 0.02 - width));
   state.window = [from, from + width];
   u.setScale("x", { min: from, max: from + width });
-  if (told) state.onWindow(state.window);
+  clearTimeout(state.timer);
+  state.touched = told;
+  if (told) state.timer = setTimeout(() => state.onWindow(state.window), SETTLED_MS);
 }
 
 function zoom(u, state, by, t) {
