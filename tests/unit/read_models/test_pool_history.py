@@ -17,6 +17,7 @@ from tests.harness.scenarios.folded_pool import (
 from tests.harness.scenarios.pool_with_history import PoolWithHistory, runs_of
 
 from steepest.events import cluster as c
+from steepest.events.registry import FLAGS, READS
 from steepest.read_models import pool_history
 from steepest.read_models.pool_history import STEPS_KEPT, MarkKind, RunEnd, StepCourse
 
@@ -41,23 +42,26 @@ def test_a_suspension_ends_a_run_and_begins_a_wait_that_says_for_whom() -> None:
     """It is over once the job has a place again."""
     pool = PoolWithHistory(n1=1_000)
     pool.run("a", "n1", cpu_m=1_000)
-    pool.feed(c.Tick(counted_ms=3_600_000), submitted("urgent", 1_000, priority=1))
-    pool.later(4)
+    pool.fold(submitted("urgent", 1_000, priority=1))
+    pool.tick(3_600_000)
+    now_ms = pool.now_ms - pool.history.began_ms
     pool.fold(transition("a", c.Transition.SUSPEND, ("n1",), room_for="urgent"))
     pool.carry_out("a")
-    suspended = pool.timeline()
+    suspended = pool.timeline(begin_ms=pool.now_ms - 1_000)
     pool.later(3)
     pool.fold(placement("a", "n1", incarnation=1))
     pool.carry_out("a")
-    found = pool.timeline()
+    found = pool.timeline(begin_ms=pool.now_ms - 4_000)
 
-    assert runs_of(suspended) == [("a", "n1", 0, 4_000, RunEnd.SUSPENDED)]
+    assert runs_of(suspended) == [("a", "n1", 0, now_ms, RunEnd.SUSPENDED)]
     waits = suspended.waits
     (mine,) = [place for place, job in enumerate(waits.job) if waits.suspended[place]]
-    assert (suspended.jobs[waits.job[mine]].job, waits.t0[mine], waits.t1[mine]) == ("a", 4_000, None)
+    assert (suspended.jobs[waits.job[mine]].job, waits.t0[mine], waits.t1[mine]) == ("a", now_ms, None)
     assert suspended.reasons[waits.why[mine]] == "made room for urgent"
-    assert [found.waits.t1[place] for place in range(len(found.waits.job)) if found.waits.suspended[place]] == [7_000]
-    assert runs_of(found)[1] == ("a", "n1", 7_000, None, RunEnd.OPEN)
+    assert [found.waits.t1[place] for place in range(len(found.waits.job)) if found.waits.suspended[place]] == [
+        now_ms + 3_000
+    ]
+    assert runs_of(found)[1] == ("a", "n1", now_ms + 3_000, None, RunEnd.OPEN)
     assert found.moves == []
 
 
@@ -165,6 +169,24 @@ def test_a_window_holds_what_touches_it_in_its_own_unit() -> None:
     assert [name for name, *_ in runs_of(found)] == ["j2", "j3", "j4"]
     assert (found.unit_ms, found.start, found.until, found.now) == (100, 2_500, 4_500, 10_000)
     assert pool.timeline().start == 0
+
+
+def test_a_finding_is_marked_where_its_job_runs() -> None:
+    """A job that waits has no place for one."""
+    pool = PoolWithHistory(n1=1_000)
+    pool.feed(c.PoolConfigured(reads=READS, flags=tuple(FLAGS)), submitted("b"))
+    pool.run("a", "n1")
+    pool.later(3)
+    kind = next(iter(c.FindingKind))
+    findings = [
+        c.FindingOpened(job=job, incarnation=pool.job(job).incarnation, kind=kind, why="it hangs") for job in ("a", "b")
+    ]
+    told = pool.feed(*findings)
+    found = pool.timeline()
+
+    places = {job.job: place for place, job in enumerate(found.jobs)}
+    marks = [(3_000, MarkKind.FINDING, places["a"], 0), (3_000, MarkKind.FINDING, places["b"], -1)]
+    assert found.marks == [mark for mark, counts in zip(marks, told, strict=True) if counts] != []
 
 
 def test_memory_is_bounded_and_what_goes_on_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

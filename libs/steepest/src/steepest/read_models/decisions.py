@@ -40,9 +40,10 @@ IMPORTANT = (
     c.JobSuspended,
     c.JobEnded,
     c.JobRejected,
+    c.FindingOpened,
     c.NodeLost,
 )
-"""What a list begins with: jobs that were placed, moved, suspended, resumed, are over or were rejected, and lost nodes."""
+"""The entries of a short list: placements, moves, suspensions, ends, rejections, findings and lost nodes."""
 
 
 class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

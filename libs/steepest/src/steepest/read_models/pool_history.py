@@ -44,11 +44,12 @@ class RunEnd(enum.IntEnum):
 
 
 class MarkKind(enum.IntEnum):
-    """What a mark says: a job has finished, a job has failed, a node was lost."""
+    """What a mark says: a job has finished or failed, a node was lost, something is wrong with a job."""
 
     FINISHED = 1
     FAILED = 2
     NODE_LOST = 3
+    FINDING = 4
 
 
 ENDS = {
@@ -208,6 +209,9 @@ class PoolHistory:
                 self._follow(view, self._on(view, node), received.offset)
             case _ if name := getattr(event, "job", ""):
                 self._follow(view, (name,), received.offset)
+                if isinstance(event, c.FindingOpened) and name in self._jobs:
+                    where = next(iter(self._running.get(name, {})), "")
+                    self._mark(received.offset, MarkKind.FINDING, self._jobs[name], where)
 
     # --- following the view ---------------------------------------------------------------------------------------------
 

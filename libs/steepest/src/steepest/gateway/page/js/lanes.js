@@ -153,7 +153,7 @@ export function answers(model, rows) {
     used: open.reduce((sum, one) => sum + one.lane.now * one.node.cpu_m, 0) / (open.reduce((sum, one) => sum + one.node.cpu_m, 0) || 1),
     most: [...running].sort(SORTS.share)[0], moved: model.moves.filter(lately),
     failed: model.marks.filter((mark) => mark.kind === FAILED), lost: view.nodes.filter((node) => node.gone && node.cpu_m),
-    lately, held: running.filter((job) => job.row?.limit_m && job.of < 0.06),
+    lately, findings: running.filter((job) => Object.keys(job.row?.findings ?? {}).length), held: running.filter((job) => job.row?.limit_m && job.of < 0.06),
     full: open.filter((one) => one.lane.now > 0.95).length, free: open.sort((a, b) => a.lane.now - b.lane.now)[0],
   };
 }

@@ -78,7 +78,10 @@ export function Pool({ state, pool, token, at, live, scheme, narrow }) {
   const select = (name) => setSelected((before) => (name === before ? null : name));
   const ready = (given) => {
     setApi(given);
-    requestAnimationFrame(() => { document.documentElement.dataset.drawn = "1"; });
+    requestAnimationFrame(() => { // for those who watch the page from outside
+      performance.mark("drawn");
+      document.documentElement.dataset.drawn = "1";
+    });
   };
   if (!state.jobs.size && !model.view.jobs.length) return html`<${Empty} model=${model} past=${at !== null} />`;
   const rows = html`<div class=${found.waiting.length && found.running.length ? "columns" : ""}>
@@ -114,14 +117,15 @@ function Answers({ found, model, select }) {
   const more = (list) => (list.length > 1 ? ` and ${list.length - 1} more` : "");
   const trouble = bad.length ? [`${bad.length} failed`, html`${link(view.jobs[bad.at(-1).job].job)}${more(bad)}`]
     : found.lost.length ? [`${found.lost.length} ${found.lost.length > 1 ? "nodes" : "node"} lost`, html`${text(found.lost[0].node, 40)}${more(found.lost)}`]
-      : found.held.length ? [`${found.held.length} held back`, html`${link(found.held[0].job)}${more(found.held)}`]
-        : ["none", found.failed.length ? `${found.failed.length} failed before that` : "nothing has failed"];
+      : found.findings.length ? [`${found.findings.length} with findings`, html`${link(found.findings[0].job)}: ${text(Object.values(found.findings[0].row.findings)[0], 100)}${more(found.findings)}`]
+        : found.held.length ? [`${found.held.length} held back`, html`${link(found.held[0].job)}${more(found.held)}`]
+          : ["none", found.failed.length ? `${found.failed.length} failed before that` : "nothing has failed"];
   const tiles = [
     ["Running", found.running.length, "", html`${whole(found.used)} of the pool in use${found.most ? html`; ${text(found.most.job, 24)} holds most, ${whole(found.most.share)}` : ""}`],
     ["Waiting", found.waiting.length, "", longest ? html`${link(longest.name)} for ${span(longest.since)}${longest.why ? `: ${text(longest.why, 100)}` : ""}` : "nobody waits"],
     ["Ends next", next ? `in ${span(next.left.p50)}` : "–", "", next ? html`${link(next.job)}${after ? html`, then ${link(after.job)} in ${span(after.left.p50)}` : ""}` : found.running.length ? "no end can be predicted yet" : "nothing runs"],
     [`Moved, last ${span(found.recent)}`, found.moved.length, "", move ? html`${link(view.jobs[move.job].job)} ${text(view.nodes[move.from].node, 20)} → ${text(view.nodes[move.to].node, 20)} ${span(1000 * (model.now - move.t1))} ago` : "nothing was moved"],
-    ["Trouble", trouble[0], trouble[0] === "none" || found.held.length && !bad.length && !found.lost.length ? "" : "bad", trouble[1]],
+    ["Trouble", trouble[0], bad.length || found.lost.length || found.findings.length ? "bad" : "", trouble[1]],
     ["Full nodes", `${found.full} of ${found.open}`, "", found.free ? `most room: ${text(found.free.node.node, 20)}, ${whole(1 - found.free.lane.now)} free` : ""],
   ];
   return html`<dl class="answers" aria-label="At a glance">${tiles.map(([what, much, kind, said]) => html`<div class=${kind}><dt>${what}</dt><dd class="much">${much}</dd><dd>${said}</dd></div>`)}</dl>`;
@@ -130,7 +134,7 @@ function Answers({ found, model, select }) {
 function Signs({ colour, dense }) {
   const swatch = (kind, words) => html`<li><i class="sw ${kind}"></i>${words}</li>`, glyph = (sign, words) => html`<li><i class="glyph">${sign}</i>${words}</li>`;
   return html`<ul class="legend" aria-label="Legend">${colour === "category" ? [1, 2, 3, 0].map((code) => swatch(`c${code}`, CODES[code][1])) : html`<li>a colour for each ${colour === "what" ? "model" : "queue"}</li>`}
-    ${swatch("hatched", "suspended")}${glyph("▸", "moved")}${swatch("fade", "predicted")}${dense ? "" : glyph("✓", "finished")}${glyph("✕", "failed")}${glyph("▲", "node lost")}</ul>`;
+    ${swatch("hatched", "suspended")}${glyph("▸", "moved")}${swatch("fade", "predicted")}${dense ? "" : glyph("✓", "finished")}${glyph("✕", "failed")}${glyph("▲", "finding, node lost")}</ul>`;
 }
 
 function Chosen({ model, selected, clear, narrow }) {
