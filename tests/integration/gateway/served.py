@@ -71,13 +71,13 @@ class ServedFolder:
         await log.append([new_record(layout.of_pool(pool), pool, event, SystemClock().now_ms())])
         await log.close()
 
-    def append(self, *events: c.ClusterEvent) -> int:
-        """Append events now; give the offset of the last one."""
-        return asyncio.run(self._append_all(events))
+    def append(self, *events: c.ClusterEvent, later_ms: int = 0) -> int:
+        """Append events as of now, or of later; give the offset of the last one."""
+        return asyncio.run(self._append_all(events, later_ms))
 
-    async def _append_all(self, events: Sequence[c.ClusterEvent]) -> int:
+    async def _append_all(self, events: Sequence[c.ClusterEvent], later_ms: int = 0) -> int:
         log = FileLog.open(self.folder.log)
-        now_ms = SystemClock().now_ms()
+        now_ms = SystemClock().now_ms() + later_ms
         try:
             offsets = await log.append([new_record(self._at, "default", event, now_ms) for event in events])
         finally:

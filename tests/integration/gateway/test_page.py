@@ -7,12 +7,12 @@ from tests.integration.gateway.browser import Browser
 from tests.integration.gateway.served import ServedFolder, measured, running, submitted
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 
 VIEWS = {
-    "cluster": "Newest decisions",
+    "cluster": "Full nodes",
     "jobs": "Filter",
     "job/a": "Decisions",
-    "queue": "Queue",
     "decisions": "Decisions",
     "compare": "Completion times",
     "letters": "Every record could be read.",
@@ -48,6 +48,9 @@ def test_it_follows_the_pool_and_survives_its_gateway(served: ServedFolder, brow
     address = filled(served)
     browser.driver.get(f"{address}/#/decisions")
     browser.shows("placed on n2")
+    assert "watched" not in browser.text()
+    browser.run("document.querySelector('main input[type=checkbox]').click()")
+    browser.shows("watched")
     last = served.append(*submitted("live"))
     browser.until(lambda: browser.position() == last + 1, "the page is where the log is")
     browser.shows("live")
@@ -78,6 +81,95 @@ def test_a_hostile_name_is_text(served: ServedFolder, browser: Browser) -> None:
     assert not [one for one in browser.complaints() if "Refused" in one or "violates" in one]
 
 
+POINT = """
+const over = document.querySelector('.u-over'), { left, width } = over.getBoundingClientRect();
+const lane = document.querySelectorAll('.gutter .lane')[1 + arguments[0]].getBoundingClientRect();
+const place = { clientX: left + width / 2, clientY: lane.bottom - 8, pointerId: 1, bubbles: true };
+for (const kind of arguments[1]) over.dispatchEvent(new PointerEvent(kind, place));
+"""
+PRESS = """
+const key = new KeyboardEvent('keydown', { key: arguments[0], bubbles: true });
+document.querySelector('.timeline').dispatchEvent(key);
+"""
+
+
+def drawn(served: ServedFolder, browser: Browser) -> str:
+    """The first view of a minute in which one job runs, one has finished and one waits."""
+    address = filled(served)
+    served.append(
+        *(
+            c.NodeUsage(node=node, used=Resources(cpu_m=3_000), jobs={job: 3_000})
+            for job, node in (("a", "n1"), ("b", "n2"))
+        )
+    )
+    stopped = c.ReplicaStopped(job="b", incarnation=1, node="n2", exit_status=0)
+    served.append(stopped, c.JobEnded(job="b", outcome=c.Outcome.FINISHED), later_ms=50_000)
+    last = served.append(c.Tick(counted_ms=60_000), later_ms=60_000)
+    browser.driver.get(f"{address}/#/")
+    browser.until(lambda: browser.position() == last + 1, "the page is where the log is")
+    browser.until(lambda: browser.run("return document.documentElement.dataset.drawn"), "it is drawn")
+    browser.shows("2 runs, 3 waits")
+    browser.until(lambda: "in use" in browser.text() and "75 %" in browser.text(), "the newest answer is drawn")
+    return address
+
+
+def test_the_timeline_shows_each_run_and_opens_its_job(served: ServedFolder, browser: Browser) -> None:
+    """On the canvas under the pointer, by keyboard, and in the table behind it; a click opens the job."""
+    drawn(served, browser)
+    browser.complaints()  # of the tests before
+    for lane, said in enumerate((("a", "watched", "75 % of the node"), ("b", "finished", "75 % of the node"))):
+        browser.run(POINT, lane, ["pointermove"])
+        card = browser.until(lambda: browser.run("return document.querySelector('.card')?.innerText"), "a card")
+        assert all(word in card for word in said), card
+        browser.run("document.querySelector('.u-over').dispatchEvent(new PointerEvent('pointerleave'))")
+    browser.run("document.querySelector('main details').open = true")
+    table = browser.until(
+        lambda: browser.run("return document.querySelector('main details table')?.innerText"), "a table"
+    )
+    rows = [line.split("\t") for line in table.splitlines()]
+    assert [[row[0], row[1], row[6]] for row in rows if len(row) > 6 and row[1] in {"n1", "n2"}] == [
+        ["a", "n1", "runs"],
+        ["b", "n2", "finished"],
+    ]
+    assert browser.violations() == []
+
+    browser.run(PRESS, "ArrowDown")
+    browser.shows("a ran 1 time on n1")
+    for key in ("+", "ArrowLeft", "-", "0", "n", "o", "o"):
+        browser.run(PRESS, key)
+    browser.run(PRESS, "Enter")
+    browser.until(lambda: browser.run("return location.hash") == "#/job/a", "the job is open")
+    browser.driver.back()
+    browser.shows("Full nodes")
+    browser.run(POINT, 1, ["pointerdown", "pointerup"])
+    browser.until(lambda: browser.run("return location.hash") == "#/job/b", "a click opens the job")
+    assert browser.complaints() == []
+
+
+def test_the_slider_moves_the_timeline_through_its_window(served: ServedFolder, browser: Browser) -> None:
+    """What was not known at the time is not there; at the beginning of the log there is no job."""
+    drawn(served, browser)
+    slide = "const s = document.querySelector('input[type=range]'); s.value = arguments[0];"
+    before_the_end = browser.position() - 3
+    browser.run(f"{slide} s.dispatchEvent(new Event('input', {{ bubbles: true }}));", before_the_end)
+    browser.until(lambda: "Running 2" in " ".join(browser.text().split()), "both run")
+    browser.run(f"{slide} s.dispatchEvent(new Event('input', {{ bubbles: true }}));", 3)
+    browser.shows("No job had been submitted by then")
+    browser.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))")
+    browser.shows("2 runs, 3 waits")
+
+
+def test_an_empty_pool_says_how_to_submit_a_first_job(served: ServedFolder, browser: Browser) -> None:
+    """And shows the job once it is submitted."""
+    browser.driver.get(f"{served.start()}/#/")
+    browser.shows("2 nodes are ready")
+    browser.shows("steepest submit -- python train.py")
+    assert browser.violations() == []
+    served.append(*running("first", "n1"))
+    browser.shows("first")
+    browser.shows("Full nodes")
+
+
 def test_the_slider_shows_the_past(served: ServedFolder, browser: Browser) -> None:
     """At the beginning of the log there is no job; back at its end they are there again. By keyboard alone."""
     address = filled(served)
@@ -91,8 +183,8 @@ def test_the_slider_shows_the_past(served: ServedFolder, browser: Browser) -> No
     browser.shows("3 of 3 jobs")
 
     browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '3', bubbles: true }))")
-    browser.shows("waits for")
-    assert browser.run("return location.hash") == "#/queue"
+    browser.shows("with plans, limits and categories")
+    assert browser.run("return location.hash") == "#/decisions"
 
 
 def test_a_page_that_needs_a_token_asks_for_it(served: ServedFolder, browser: Browser) -> None:
@@ -127,4 +219,7 @@ def test_two_thousand_jobs_stay_usable(served: ServedFolder, browser: Browser) -
     last = served.append(measured("job-1999", 1, 0.125))
     browser.until(lambda: browser.position() == last + 1, "the page is where the log is")
     browser.driver.get(f"{address}/#/cluster")
-    browser.shows("and 190 more")  # a node has at most 250 replicas; the others wait
+    browser.shows("all 500")  # a node has at most 250 replicas; the others wait
+    browser.shows("and 1492 more")
+    last = served.append(measured("job-1999", 2, 0.125))
+    browser.until(lambda: browser.position() == last + 1, "the page is where the log is")

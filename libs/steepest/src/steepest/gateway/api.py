@@ -31,8 +31,10 @@ from steepest.gateway.openapi import (
     LogQuery,
     Operation,
     PoolQuery,
+    TimelineQuery,
 )
-from steepest.gateway.pool.pictures import totals, whole
+from steepest.gateway.pool.pictures import queue_rows, totals, whole
+from steepest.gateway.pool.timeline import Window, timeline
 from steepest.gateway.pools import Served, ServedPool
 from steepest.gateway.shares import CallerShares, LargeAnswer, Looks
 from steepest.gateway.sse import LOGS_MOST, STREAMS_MOST, StreamResponse, Streams
@@ -164,6 +166,14 @@ class Api:
         if query.at is None:
             return feed.changes()
         return whole(feed.name, moment, entries, totals(moment.view, 0), up=False)
+
+    async def _get_timeline(self, request: Request, query: TimelineQuery) -> Any:
+        if query.begin is not None and query.to is not None and query.begin > query.to:
+            raise InputError(f"the timeline ends at {query.to}, before it begins at {query.begin}")
+        feed, (moment, _) = self._pool(query).feed, await self._seen(request, query)
+        window = Window(begin_ms=query.begin, end_ms=query.to, width=query.width, at=query.at)
+        queue = feed.newest_queue() if query.at is None else queue_rows(moment.view)
+        return timeline(moment, queue, feed.history, feed.timeline.jobs, window)
 
     async def _get_compare(self, request: Request, query: CompareQuery) -> Any:  # noqa: ARG002
         first = self._pool(query)

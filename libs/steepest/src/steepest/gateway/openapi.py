@@ -16,6 +16,7 @@ from steepest.gateway import answers as a
 from steepest.gateway.access import AccessRole
 from steepest.gateway.answers import Answer, Submission
 from steepest.gateway.pool.changes import PoolChanges
+from steepest.gateway.pool.timeline import PoolTimeline
 from steepest.gateway.reading import PAGE_MOST
 from steepest.read_models.comparison import RunComparison
 from steepest.read_models.job_rows import JobRow
@@ -26,6 +27,8 @@ Limit = Annotated[int, msgspec.Meta(ge=1, le=PAGE_MOST)]
 Rank = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
 Incarnation = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Lines = Annotated[int, msgspec.Meta(ge=0, le=PAGE_MOST)]
+Millis = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Pixels = Annotated[int, msgspec.Meta(ge=100, le=10_000)]
 Phases = Annotated[
     str, msgspec.Meta(pattern=r"^(waiting|suspended|running|stopped|ended|finished|failed|cancelled)$(?!\n)")
 ]
@@ -77,6 +80,20 @@ class EventsQuery(PoolQuery, frozen=True, kw_only=True):
 
     since: Offset | None = None
     limit: Limit = 100
+
+
+class TimelineQuery(ListQuery, frozen=True, kw_only=True):
+    """Of the timeline.
+
+    Attributes:
+        begin: Wall clock in milliseconds, named ``from``; without it, as far back as suits the lengths of the runs.
+        to: Likewise its end; without it, now.
+        width: Pixels that it is drawn on: finer steps are joined.
+    """
+
+    begin: Millis | None = msgspec.field(name="from", default=None)
+    to: Millis | None = None
+    width: Pixels = 1_200
 
 
 class LogQuery(PoolQuery, frozen=True, kw_only=True):
@@ -167,6 +184,12 @@ OPERATIONS: Sequence[Operation] = (
         answer=a.EventPage,
         query=EventsQuery,
         streams=True,
+    ),
+    Operation(
+        path="/timeline",
+        summary="Who ran where, and who waited, within a time",
+        answer=PoolTimeline,
+        query=TimelineQuery,
     ),
     Operation(path="/picture", summary="Everything that the live page shows", answer=PoolChanges, query=ListQuery),
     Operation(

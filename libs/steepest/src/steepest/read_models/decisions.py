@@ -32,6 +32,20 @@ ENTRIES = (
 """The events that are entries: those of the terminal's view, and requests."""
 
 
+IMPORTANT = (
+    c.JobPlaced,
+    c.MigrationFinished,
+    c.MigrationFailed,
+    c.TransitionFinished,
+    c.JobSuspended,
+    c.JobEnded,
+    c.JobRejected,
+    c.FindingOpened,
+    c.NodeLost,
+)
+"""The entries of a short list: placements, moves, suspensions, ends, rejections, findings and lost nodes."""
+
+
 class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry.
 
@@ -43,6 +57,7 @@ class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         node: The node that it is about, or that a job goes to; empty where there is none.
         sentence: The event in words.
         rule: The algorithm and branch that decided; empty where nothing was decided.
+        important: Whether it is one of :data:`IMPORTANT`, and had an effect.
         void: Why it had no effect; empty where it had one.
     """
 
@@ -54,6 +69,7 @@ class DecisionEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     jobs: tuple[str, ...] = ()
     node: str = ""
     rule: str = ""
+    important: bool = False
     void: str = ""
     refusal: str | None = None
 
@@ -75,6 +91,7 @@ def decision(view: ClusterView, received: Received[c.ClusterEvent], *, accepted:
         jobs=tuple(limit.job for limit in getattr(event, "limits", ())),
         node=getattr(event, "target", "") or getattr(event, "node", ""),
         rule=because.rule if because else "",
+        important=isinstance(event, IMPORTANT) and not void,
         void=void,
         refusal=view.refused if void else None,
     )

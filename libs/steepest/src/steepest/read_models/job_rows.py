@@ -152,7 +152,7 @@ def job_row(
         loss=progress.loss if progress else job.progress.loss,
         cpu_ms=job.progress.cpu_ms,
         cpu_ms_left=cpu_ms_left(job),
-        remaining_ms=None if stopped else _time_left(pool, job),
+        remaining_ms=None if stopped else remaining(pool, job),
         job=job.name,
         model=job.spec.model,
         what=_what(job.spec.model, command),
@@ -227,8 +227,8 @@ def running_ms(job: Job, now_ms: int) -> int | None:
     return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
 
 
-def _time_left(pool: PoolMoment, job: Job) -> TimeLeft | None:
-    """PickyMan's prediction if it plans, else the estimate from the job's pace."""
+def remaining(pool: PoolMoment, job: Job) -> TimeLeft | None:
+    """The time until a job's end: PickyMan's prediction if it plans, else the estimate from the job's pace."""
     from steepest.policies.pickyman.running import predicted_left  # noqa: PLC0415 - few commands need it
 
     if pool.view.parameters.pickyman.on and (predicted := predicted_left(job, pool.view.counted_ms)) is not None:

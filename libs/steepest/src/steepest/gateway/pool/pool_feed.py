@@ -26,6 +26,7 @@ from steepest.logger import Logger
 from steepest.read_models.decisions import DecisionEntry, decision
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow, node_row
+from steepest.read_models.pool_history import PoolHistory
 from steepest.read_models.run_timeline import RunTimeline
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS
@@ -61,6 +62,7 @@ class PoolFeed:
         name: The pool's name.
         at: Its partition.
         timeline: The pool, with the courses of its jobs.
+        history: Its runs, waits and moves.
         decisions: The newest entries, oldest first.
         letters: The newest dead letters of the installation.
         ring: What listeners are sent.
@@ -92,6 +94,7 @@ class PoolFeed:
         self.name = name
         self.at = at
         self.timeline = RunTimeline() if begin is None else RunTimeline.resumed(begin, 0)
+        self.history = PoolHistory()
         self.decisions: deque[DecisionEntry] = deque(maxlen=DECISIONS_KEPT)
         self.letters: deque[DeadLetter] = deque(maxlen=LETTERS_KEPT)
         self.ring = Ring()
@@ -188,6 +191,7 @@ class PoolFeed:
                     self._letters += 1
                 continue
             self.timeline.fold(event)
+            self.history.note(self.view, event, accepted=self.timeline.accepted)
             entry = decision(self.view, event, accepted=self.timeline.accepted)
             if entry is not None:
                 entries.append(entry)
@@ -274,6 +278,12 @@ class PoolFeed:
     def queue(self) -> list[QueueRow]:
         """The queue, in its order."""
         return queue_rows(self.view)
+
+    def newest_queue(self) -> Sequence[QueueRow]:
+        """The queue as it was worked out last, which may be a second ago."""
+        if not self._queue_at:
+            self._queue, self._queue_at = self.queue(), asyncio.get_running_loop().time()
+        return self._queue
 
     def totals(self) -> Totals:
         """Numbers of the pool."""

@@ -2,15 +2,16 @@
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { Compare } from "./compare.js";
 import { JobView } from "./job.js";
+import { Pool } from "./pool.js";
 import { Slider } from "./slider.js";
 import { empty, merged } from "./store.js";
 import { ask, follow } from "./stream.js";
-import { AllDecisions, Cluster, Jobs, Letters, Queue } from "./views.js";
+import { AllDecisions, Jobs, Letters } from "./views.js";
 import { text } from "./words.js";
 
-const VIEWS = [["cluster", "Cluster"], ["jobs", "Jobs"], ["queue", "Queue"], ["decisions", "Decisions"], ["compare", "Compare"], ["letters", "Dead letters"]];
+const VIEWS = [["cluster", "Pool"], ["jobs", "Jobs"], ["decisions", "Decisions"], ["compare", "Compare"], ["letters", "Dead letters"]];
 const DRAW_MS = 60;
-const KEYS = [["1 – 6", "the views, from left to right"], ["/", "the filter"], ["← →", "on the slider: back and forth in the log"], ["Esc", "to the end of the log"], ["?", "these keys"]];
+const KEYS = [["1 – 5", "the views, from left to right"], ["/", "the filter"], ["← →", "on the slider: back and forth in the log"], ["← → + − 0 n", "on the timeline: pan, zoom, all of it, now"], ["↑ ↓ Enter", "on the timeline: from job to job, and open it"], ["Esc", "to the end of the log"], ["?", "these keys"]];
 const TOKEN = "steepest-token";
 
 function route() {
@@ -36,15 +37,15 @@ function useRoute() {
   return at;
 }
 
-function useScheme() {
-  const query = matchMedia("(prefers-color-scheme: dark)");
-  const [dark, setDark] = useState(query.matches);
+function useMedia(words) {
+  const query = matchMedia(words);
+  const [is, set] = useState(query.matches);
   useEffect(() => {
-    const changed = (event) => setDark(event.matches);
+    const changed = (event) => set(event.matches);
     query.addEventListener("change", changed);
     return () => query.removeEventListener("change", changed);
   }, []);
-  return dark;
+  return is;
 }
 
 /** The live state; many batches that come at once are drawn once. */
@@ -92,7 +93,7 @@ function usePast(pool, at, token) {
 
 function App() {
   const { view, name } = useRoute();
-  const dark = useScheme();
+  const dark = useMedia("(prefers-color-scheme: dark)"), narrow = useMedia("(max-width: 46rem)");
   const [token, setToken] = useState(sessionStorage.getItem(TOKEN) ?? "");
   const [pools, setPools] = useState(null);
   const [locked, setLocked] = useState(false);
@@ -120,7 +121,7 @@ function App() {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";
       if (event.key === "Escape") { setAt(null); setHelp(false); event.target.blur?.(); }
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const place = "123456".indexOf(event.key);
+      const place = "12345".indexOf(event.key);
       if (place >= 0) location.hash = `#/${VIEWS[place][0]}`;
       else if (event.key === "?") setHelp((shown) => !shown);
       else if (event.key === "/") {
@@ -141,7 +142,7 @@ function App() {
 
   if (locked || link === "token") return html`<${TokenForm} use=${(given) => { sessionStorage.setItem(TOKEN, given); setToken(given); setLocked(false); }} />`;
   const info = pools?.pools.find((one) => one.pool === pool);
-  const shared = { state, pool, token, at, scheme: dark };
+  const shared = { state, pool, token, at, scheme: dark, narrow };
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>
     <header class="top">
@@ -165,16 +166,15 @@ function shown(view, name, shared, more) {
   switch (view) {
     case "job": return html`<${JobView} key=${name} name=${name} ...${shared} />`;
     case "jobs": return html`<${Jobs} ...${shared} filter=${more.filter} setFilter=${more.setFilter} />`;
-    case "queue": return html`<${Queue} ...${shared} />`;
     case "decisions": return html`<${AllDecisions} ...${shared} />`;
     case "compare": return html`<${Compare} pools=${more.pools} offset=${more.offset} token=${shared.token} scheme=${shared.scheme} />`;
     case "letters": return html`<${Letters} ...${shared} />`;
-    default: return html`<${Cluster} ...${shared} />`;
+    default: return html`<${Pool} key=${shared.pool} ...${shared} live=${more.offset} />`;
   }
 }
 
 function badge(id, state) {
-  const counts = { jobs: state.totals?.jobs, queue: state.queue.length, letters: state.totals?.dead_letters };
+  const counts = { jobs: state.totals?.jobs, letters: state.totals?.dead_letters };
   return counts[id] ? html` <small class="count">${counts[id]}</small>` : "";
 }
 

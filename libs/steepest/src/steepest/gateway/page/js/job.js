@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useState } from "./html.js";
 import { Chart } from "./chart.js";
 import { Category } from "./parts.js";
 import { ask } from "./stream.js";
-import { clock, limit, number, percent, span, text } from "./words.js";
+import { clock, interval, limit, number, percent, span, text } from "./words.js";
 
 const MARKS = {
   MigrationPlanned: ["move", "--planned"],
@@ -89,7 +89,7 @@ function drawn(curve, story, job, now) {
   let left = "";
   if (job?.remaining_ms && !job.outcome && times.length) {
     const { p50, low, high } = job.remaining_ms;
-    left = `${span(p50)} (${span(low)} – ${span(high)})`;
+    left = `${span(p50)} (${interval(job.remaining_ms)})`;
     bands.push({ from: (now + low) / 1000, to: (now + high) / 1000, colour: "--text" });
     marks.push({ at: (now + p50) / 1000, label: "predicted end", colour: "--text" });
     data[0].push((now + high) / 1000);

@@ -1,6 +1,6 @@
 // Small parts that several views share.
 import { html, useState } from "./html.js";
-import { CATEGORIES, LETTERS, category, clock, jobLink, limit, text } from "./words.js";
+import { CATEGORIES, CODES, LETTERS, category, clock, jobLink, limit, text } from "./words.js";
 
 export function Category({ job }) {
   const of = category(job);
@@ -8,14 +8,10 @@ export function Category({ job }) {
   return html`<span class="badge ${of}" title=${words}>${LETTERS[of]}<span class="hidden"> ${words}</span></span>`;
 }
 
-export function JobChip({ job, name, arriving }) {
-  if (!job) return html`<a class="chip" href=${jobLink(name)}>${text(name, 63)}</a>`;
-  const moving = arriving || job.plan;
-  return html`<a class="chip ${category(job)} ${moving ? "moving" : ""} ${job.limit_m ? "limited" : ""}" href=${jobLink(job.job)}>
-    <b aria-hidden="true">${LETTERS[category(job)]}</b> ${text(job.job, 63)}${arriving ? " ←" : ""}
-    ${job.limit_m ? html`<small> ≤ ${job.limit_m}m</small>` : ""}
-    <span class="hidden">, ${CATEGORIES[category(job)] ?? "not measured"}${moving ? ", a plan is in flight" : ""}</span>
-  </a>`;
+/** A category as the timeline counts it. */
+export function Badge({ code }) {
+  const [of, words] = CODES[code];
+  return html`<span class="badge ${of}" title=${words}>${LETTERS[of]}<span class="hidden"> ${words}</span></span>`;
 }
 
 export function Legend() {
@@ -25,8 +21,6 @@ export function Legend() {
     <li><span class="badge CC" aria-hidden="true">C</span> converged</li>
     <li><span class="badge unknown" aria-hidden="true">?</span> growth unknown</li>
     <li><span class="badge new" aria-hidden="true">·</span> not measured yet</li>
-    <li><span class="chip moving sample">dashed</span> a plan is in flight</li>
-    <li><span class="chip limited sample">≤ 120m</span> CPU limited</li>
   </ul>`;
 }
 

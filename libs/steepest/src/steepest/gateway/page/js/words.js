@@ -29,6 +29,14 @@ export function percent(share) {
   return `${(100 * share).toFixed(share < 0.1 ? 2 : 0)} %`;
 }
 
+/** The bounds of an estimate; one of them where they read the same. */
+export function interval({ low, high }) {
+  return span(low) === span(high) ? span(low) : `${span(low)} – ${span(high)}`;
+}
+
+/** A share of a whole without decimals. */
+export const whole = (share) => `${Math.round(100 * share)} %`;
+
 export function number(value, digits = 4) {
   return value === null || value === undefined ? "" : String(Number(value.toPrecision(digits)));
 }
@@ -40,6 +48,12 @@ export function category(job) {
 
 /** One letter beside the colour, so that the colour is never the only sign. */
 export const LETTERS = { PC: "P", WC: "W", CC: "C", unknown: "?", new: "·" };
+
+/** Categories as the timeline counts them, in words. */
+export const CODES = [["new", "not measured yet"], ["PC", "progressing"], ["WC", "watched"], ["CC", "converged"], ["unknown", "growth unknown"]];
+
+/** How a run ended, as the timeline counts it. */
+export const ENDS = ["", "moved away", "suspended", "finished", "failed", "cancelled", "lost with its node", "its process stopped"];
 
 export function limit(job) {
   if (!job.limited) return "";
