@@ -39,7 +39,7 @@ APART_PX = 6
 
 LEAST_MS = 60_000
 RUNS_SHOWN = 12
-"""The first window of a long log has so many times the length of its usual run."""
+"""The first window of a long log is this many usual runs long."""
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
