@@ -41,15 +41,15 @@ def ended(policy: str = "steepest", **seconds: float) -> RunTimeline:
 
 
 async def test_a_recording_is_compared_with_fair_sharing_and_says_how_well_it_is_simulated() -> None:
-    """The demo under SpeCon and FlowCon: its simulation is near the run, and fair sharing differs."""
-    found = await recorded("limits")
+    """The demo under SpeCon: its simulation is near the run, and fair sharing differs."""
+    found = await recorded("moves")
     figures = {figure.name: figure for figure in found.figures}
 
-    assert (found.why_not, found.policy) == ("", "SpeCon and FlowCon")
+    assert (found.why_not, found.policy) == ("", "SpeCon")
     assert found.error is not None
-    assert 0 < found.error <= 0.16
+    assert 0 < found.error <= 0.12
     assert set(figures) == {"completion_s", "median_s", "makespan_s", "t90_s"}
-    assert figures["completion_s"].again_s == pytest.approx(figures["completion_s"].measured_s, rel=0.05)
+    assert figures["completion_s"].again_s == pytest.approx(figures["completion_s"].measured_s, rel=0.06)
     assert abs(figures["completion_s"].change) > 0.01
     assert all(figure.error >= found.error for figure in found.figures)
     assert found.late is not None
