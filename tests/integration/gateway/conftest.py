@@ -38,8 +38,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser of the size of a phone, in the dark."""
+    """A browser of the size of a phone, in the dark; a window is no narrower than 500 pixels, but what it shows is."""
     refuse_without_browser()
     one = Browser(tmp_path_factory.mktemp("phone"), width=500, height=850, dark=True)
+    size = {"width": 420, "height": 850, "deviceScaleFactor": 1, "mobile": False}
+    one.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     yield one
     one.quit()

@@ -25,7 +25,7 @@ from tests.unit.gateway.test_page_files import gzipped_sizes
 APPENDS = 20
 
 PICTURED = Path("tests/golden/moves")
-PICTURED_AT = 1_450
+PICTURED_AT = 2_600
 
 ANSWERED = """
 const asked = performance.getEntriesByType('resource').find((one) => one.name.includes('/timeline?'));

@@ -218,6 +218,16 @@ def test_a_course_is_bounded_and_ends_with_the_newest_value() -> None:
     assert course.within(0, 10_000, 5_000)[-1][1] == 9_999 % 997
 
 
+def test_a_clock_behind_the_log_shows_all_of_the_log() -> None:
+    """The gateway may run on another machine than the writers."""
+    pool = PoolWithHistory(n1=1_000)
+    pool.run("a", "n1")
+    pool.now_ms -= 5_000
+    found = pool.timeline()
+
+    assert (found.now, runs_of(found)) == (0, [("a", "n1", 0, None, RunEnd.OPEN)])
+
+
 def test_a_view_that_others_have_folded_begins_with_what_runs() -> None:
     """A gateway that goes on from a snapshot knows no earlier time, but who runs."""
     pool = PoolWithHistory(n1=1_000)

@@ -62,6 +62,8 @@ ENDS = {
 class StepCourse:
     """A number over time: pairs of a time in milliseconds and the value from then on, one after the other."""
 
+    __slots__ = ("_flat", "_least")
+
     def __init__(self, least: int = 1) -> None:
         self._least = least
         self._flat = array("q")
@@ -106,8 +108,8 @@ class HistoryJob(msgspec.Struct, kw_only=True):
     what: str
     queue: str
     categories: StepCourse
-    left: list[tuple[str, int]] = []
-    newest: list[HistoryRun] = []
+    left: tuple[tuple[str, int], ...] = ()
+    newest: tuple[HistoryRun, ...] = ()
 
 
 class HistoryRun(msgspec.Struct, kw_only=True):
@@ -259,7 +261,7 @@ class PoolHistory:
         targets = [node for node in nodes if node not in before]
         for (source, left_ms), target in zip(left, targets, strict=False):
             self.moves.append(HistoryMove(offset, job, source, target, left_ms, self.now_ms))
-        job.left = []
+        job.left = ()
 
     def _stop(self, view: ClusterView, job: HistoryJob, state: Job, gone: list[HistoryRun], offset: int) -> None:
         plan = view.plan_of(state)
@@ -269,10 +271,10 @@ class PoolHistory:
             run.ended, run.ended_ms, run.settled = offset, self.now_ms, offset
             run.end = _how(view, state, run.node, kind)
             if run.end is RunEnd.MOVED:
-                job.left = [*job.left, (run.node, self.now_ms)]
+                job.left += ((run.node, self.now_ms),)
             self._over.append(run)
             del runs[run.node]
-        job.newest = gone
+        job.newest = tuple(gone)
         if not runs:
             del self._running[job.name]
 

@@ -184,7 +184,7 @@ class _Answer:
 
     def __init__(self, moment: PoolMoment, history: PoolHistory, window: Window) -> None:
         self._at = window.at
-        self.now_ms = max(moment.now_ms, history.began_ms)
+        self.now_ms = max(moment.now_ms, history.now_ms if window.at is None else history.began_ms)
         self.begin_ms = history.began_ms or self.now_ms
         self.end_ms = self.now_ms if window.end_ms is None else min(max(window.end_ms, self.begin_ms), self.now_ms)
         start_ms = self._first_start(history.runs()) if window.begin_ms is None else window.begin_ms

@@ -84,7 +84,7 @@ function bars(u, state, at) {
       if (!tall || !mine) continue;
       lines[key].push(x0, top, x1 - x0, dpr);
       if (t0[k] === model.begun(run[k])) lines[key].push(x0, top, dpr, foot - top);
-      chained(chains, run[k], x0, x1, top, foot, 12 * dpr);
+      chained(chains, run[k], x0, x1, top, foot, 8 * dpr);
     }
   }
   const fill = (lists, tints) => lists.forEach((list, k) => {
@@ -129,9 +129,10 @@ function chained(chains, run, x0, x1, top, foot, least) {
 
 function names(ctx, { model, colours: c }, { dpr }, chains, spots) {
   if (chains.size >= LABELS) return;
-  ctx.font = font(dpr); ctx.textBaseline = "middle"; ctx.textAlign = "left"; ctx.fillStyle = c.ink;
+  ctx.textBaseline = "middle"; ctx.textAlign = "left"; ctx.fillStyle = c.ink;
   for (const [run, { best }] of chains) {
     if (!best) continue;
+    ctx.font = font(dpr, best.foot - best.top < 12 * dpr ? 9 : 11);
     const y = (best.top + best.foot) / 2 + 0.5 * dpr;
     let x = best.x0;
     for (const spot of spots) if (Math.abs(spot.y - y) < 11 * dpr && spot.x > x - 7 * dpr && spot.x < x + 60 * dpr) x = spot.x + 5 * dpr;
@@ -157,11 +158,12 @@ function fitted(ctx, name, room) {
   return letters >= 4 ? `${name.slice(0, letters)}…` : "";
 }
 
-/** The middle of a job's bar on a node where it ends or begins; else that of the lane. */
+/** The middle of a job's bar on a node at a time, which may be its last moment; else that of the lane. */
 function middle({ model, lanes }, at, node, job, t, ends) {
-  const lane = lanes[node];
+  const lane = lanes[node], near = 1e-6;
   for (let k = 0; k < lane.t0.length; k++) {
-    if (model.view.runs.job[lane.run[k]] === job && Math.abs((ends ? lane.t1 : lane.t0)[k] - t) < 1e-6) return at.bottom(node) - (lane.y0[k] + lane.y1[k]) / 2 * at.inside(node);
+    const covers = ends ? lane.t0[k] < t - near && lane.t1[k] >= t - near : lane.t0[k] <= t + near && lane.t1[k] > t + near;
+    if (covers && model.view.runs.job[lane.run[k]] === job) return at.bottom(node) - (lane.y0[k] + lane.y1[k]) / 2 * at.inside(node);
   }
   return at.bottom(node) - at.inside(node) / 2;
 }

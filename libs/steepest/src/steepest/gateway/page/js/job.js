@@ -10,9 +10,11 @@ const MARKS = {
   TransitionPlanned: ["transition", "--planned"],
   JobSuspended: ["suspended", "--bad"],
   JobPlaced: ["placed", "--text"],
-  LimitsApplied: ["limit", "--WC"],
   JobEnded: ["end", "--text"],
 };
+
+/** What is shown on request: what is done step by step, and what changes every second. */
+const isFolded = (one) => one.step || /^(Limits|CategoryChanged)/.test(one.type);
 
 export function JobView({ name, state, pool, token, at, scheme }) {
   const [found, setFound] = useState({ curve: null, story: null, wrong: "" });
@@ -34,7 +36,7 @@ export function JobView({ name, state, pool, token, at, scheme }) {
   const chart = useMemo(() => drawn(found.curve, found.story, job, state.at_ms), [found]);
   if (found.wrong) return html`<section><h2>${text(name, 63)}</h2><p role="alert">${text(found.wrong)}</p></section>`;
   const entries = found.story?.entries ?? [];
-  const steps = entries.filter((one) => one.step).length;
+  const folded = entries.filter(isFolded).length;
   return html`<section aria-labelledby="job" class="job">
     <h2 id="job">${text(name, 63)} ${job ? html`<${Category} job=${job} />` : ""}</h2>
     ${job ? html`<${Facts} job=${job} />` : ""}
@@ -44,8 +46,8 @@ export function JobView({ name, state, pool, token, at, scheme }) {
     ${chart ? html`<${Chart} label=${chart.label} data=${chart.data} series=${chart.series} bands=${chart.bands} marks=${chart.marks} scheme=${scheme} />
       <p class="small">Behind the curve: <span class="badge PC">P</span> progressing, <span class="badge WC">W</span> watched,${" "}<span class="badge CC">C</span> converged. ${chart.left ? `Predicted end: in ${chart.left}; the grey band is its interval.` : "The end cannot be predicted yet, or is over."}</p>` : ""}
     <h3>Decisions</h3>
-    <label class="filter"><input type="checkbox" checked=${verbose} onChange=${(event) => setVerbose(event.target.checked)} /> with ${steps} steps</label>
-    <ol class="story">${entries.filter((one) => verbose || !one.step).map((one) => html`<${Entry} key=${one.offset} one=${one} />`)}</ol>
+    <label class="filter"><input type="checkbox" checked=${verbose} onChange=${(event) => setVerbose(event.target.checked)} /> with ${folded} steps, limits and categories</label>
+    <ol class="story">${entries.filter((one) => verbose || !isFolded(one)).map((one) => html`<${Entry} key=${one.offset} one=${one} />`)}</ol>
   </section>`;
 }
 

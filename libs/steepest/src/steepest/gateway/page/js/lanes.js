@@ -1,6 +1,6 @@
 // From the server's answer to what is drawn: for each node, bars that are stacked to the node's height. It knows no screen.
 const STOP = 0, START = 1, SHARE = 2, CATEGORY = 3;
-const MANY_NODES = 16, WAIT_ROWS = 6;
+const MANY_NODES = 16, WAIT_ROWS = 6, HELD = 0.06; // of a node: a job with so low a limit is held back
 export const OPEN = Infinity;
 export const FINISHED = 1, FAILED = 2, LOST = 3;
 
@@ -141,6 +141,7 @@ export function answers(model, rows) {
     job.nodes = mine.map((r) => view.nodes[view.runs.node[r]].node);
     job.share = mine.reduce((sum, r) => sum + model.last[r] * view.nodes[view.runs.node[r]].cpu_m, 0) / capacity;
     job.of = mine.length ? model.last[mine[0]] : 0;
+    job.room = mine.length ? view.nodes[view.runs.node[mine[0]]].cpu_m : 0;
   }
   running.sort(SORTS.ends);
   const waiting = model.waiting.all.filter((one) => one.t1 === OPEN).map((one) => ({ ...one, name: view.jobs[one.job].job, since: 1000 * (model.now - one.t0) }));
@@ -153,7 +154,7 @@ export function answers(model, rows) {
     used: open.reduce((sum, one) => sum + one.lane.now * one.node.cpu_m, 0) / (open.reduce((sum, one) => sum + one.node.cpu_m, 0) || 1),
     most: [...running].sort(SORTS.share)[0], moved: model.moves.filter(lately),
     failed: model.marks.filter((mark) => mark.kind === FAILED), lost: view.nodes.filter((node) => node.gone && node.cpu_m),
-    lately, findings: running.filter((job) => Object.keys(job.row?.findings ?? {}).length), held: running.filter((job) => job.row?.limit_m && job.of < 0.06),
+    lately, findings: running.filter((job) => Object.keys(job.row?.findings ?? {}).length), held: running.filter((job) => job.row?.limit_m && job.row.limit_m < HELD * job.room),
     full: open.filter((one) => one.lane.now > 0.95).length, free: open.sort((a, b) => a.lane.now - b.lane.now)[0],
   };
 }
