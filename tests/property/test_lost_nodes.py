@@ -28,6 +28,7 @@ from steepest.policies.monitor.facts import Facts
 from steepest.policies.named import under
 from steepest.policies.pickyman.profiler import Profiler
 from steepest.policies.specon.categorizer import Categorizer
+from steepest.policies.watch.watcher import Watcher
 from steepest.view.state import Job, Phase
 
 NODE_M = 1_000
@@ -286,10 +287,10 @@ def undisturbed(policy: str) -> World:
 
 
 def test_every_decider_decides_here() -> None:
-    """Under one policy or another: else losing a node would prove nothing about it."""
+    """Under one policy or another: else losing a node would prove nothing about it. No job hangs here for the watcher."""
     deciders = {decider for policy in POLICIES for decider in undisturbed(policy).made}
 
-    assert deciders == {*CLUSTER_DECIDERS, *STREAM_DECIDERS}
+    assert deciders == {*CLUSTER_DECIDERS, *STREAM_DECIDERS} - {Watcher.name}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
