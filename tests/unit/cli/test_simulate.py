@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -261,12 +262,11 @@ def test_what_is_guessed_of_a_recording_is_said_and_how_much_guesses_differ(tmp_
     shutil.copytree(RECORDING, folder)
     for file in folder.rglob("*.jsonl"):
         lines = file.read_bytes().splitlines(keepends=True)
-        file.write_bytes(b"".join(lines[: len(lines) * 7 // 20]))
+        file.write_bytes(b"".join(lines[: len(lines) // 2]))
     result = run("--from", folder, "--seed", "0-2")
-    mean_jct = result.stdout.splitlines()[1].partition("36/36")[2].split()[:3]
+    spreads = re.findall(r"± (\d+)", result.stdout.splitlines()[1])
 
-    assert mean_jct[1] == "±"
-    assert float(mean_jct[2]) > 0
+    assert any(map(int, spreads)), result.stdout
     assert "assumed: ends are guessed from fitted curves: " in result.stderr
 
 
