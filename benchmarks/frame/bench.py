@@ -49,7 +49,7 @@ def options(doc: str | None, more: Callable[[argparse.ArgumentParser], object] |
         one, several = values[1], isinstance(values[1], tuple)
         words = f"[default: {values[1]}; smallest: {values[0]}; full: {values[2]}]"
         kind, number = type(one[0] if several else one), "+" if several else None
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, nargs=number, help=words)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, nargs=number, help=words.replace("%", "%%"))
     if more is not None:
         more(parser)
     asked = parser.parse_args()

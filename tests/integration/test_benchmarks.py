@@ -16,6 +16,16 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
+def test_its_help_names_each_size(name: str) -> None:
+    """Whatever the sizes are: a case may have a per cent sign in its name."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", "--help"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--smallest" in done.stdout
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_smallest_size_prints_figures(name: str, tmp_path: Path) -> None:
     """It says what it does, prints a JSON object for each figure, and skips only for lack of a component, which it names."""
     state = ("--state", str(tmp_path)) if name == "real_pairs" else ()
