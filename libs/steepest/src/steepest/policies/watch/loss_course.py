@@ -62,6 +62,10 @@ GIVEN_BACK = 0.5
 
 BLOCKS_LEAST = 8
 THINNED_AFTER, THINNED_BY = 256, 16
+
+SAID_MOST = 100
+"""Findings of a job after which nothing more is said of its losses: each stays in the log, and a job can print anything."""
+
 NOISE_OVER, CLIPPED_FROM = 16, 5
 _TO_SIGMA = 1.13
 """Mean difference of neighbours, in standard deviations."""
@@ -101,6 +105,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         noise: Typical difference of neighbours.
         above: Values above the start, less two for each below; since ``above_since``, the ``above_at``-th value.
         open: What was found and is not over.
+        said: How many findings so far.
         ordinary: A value below this waits to be averaged with ``held`` others of sum ``held_total``.
     """
 
@@ -118,6 +123,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
     spike: LossSpike | None = None
     blocks: RunBlocks = msgspec.field(default_factory=RunBlocks)
     open: dict[FindingKind, None] = {}
+    said: int = 0
     ordinary: float | None = None
     held: int = 0
     held_total: float = 0.0
@@ -171,8 +177,9 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
             self._thin()
 
     def _opens(self, kind: FindingKind, since: float, why: str, **figures: float) -> Iterator[LossChange]:
-        if kind not in self.open:
+        if kind not in self.open and self.said < SAID_MOST:
             self.open = {**self.open, kind: None}
+            self.said += 1
             yield LossChange(kind, since, why, figures)
 
     def _ends(self, kind: FindingKind, step: float, why: str) -> Iterator[LossChange]:
