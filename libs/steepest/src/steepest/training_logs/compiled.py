@@ -145,7 +145,7 @@ class CompiledShape:
             return False  # a header announced another epoch
         waits = waits or (self.is_fraction and one.bar is not None and not one.bar[2])  # for the bar's place
         return self.version == version and not (
-            waits or one.code or (one.phase and not self.is_named and not self.is_place)
+            waits or one.code or (one.phase and not (self.is_named and self.ends_phase) and not self.is_place)
         )
 
     def run(self, numbers: Sequence[str], line: int, end: int, records: list[LossRecord]) -> bool:
