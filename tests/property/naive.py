@@ -108,7 +108,9 @@ class NaiveRebalancer(Rebalancer):
         converged = [
             job
             for job in view.jobs
-            if job.phase is Phase.RUNNING and job.category is c.Category.CONVERGED and not job.rebalanced
+            if job.phase is Phase.RUNNING
+            and job.category is c.Category.CONVERGED
+            and not (job.unknown or job.rebalanced)
         ]
         for job in sorted(converged, key=lambda job: (-job.converged_counted_ms, job.name)):
             source = view.nodes[job.nodes[0]] if job.nodes else None
