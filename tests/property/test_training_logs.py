@@ -348,7 +348,9 @@ def test_the_short_way_reads_what_the_long_way_reads(
     shapes: list[str], others: list[tuple[int, str]], values: list[str], stride: int, end: str
 ) -> None:
     """Lines of settled shapes, among any others, give the records and the series that taking each line apart gives."""
-    if len(shapes) > 1:  # a known fault: after such a header, lines of another shape keep the step that the long way forgets
+    if (
+        len(shapes) > 1
+    ):  # a known fault: after such a header, lines of another shape keep the step that the long way forgets
         others = [(at, other) for at, other in others if other != "Validation:"]
     log = ""
     for step in range(120):
