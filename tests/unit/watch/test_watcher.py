@@ -15,6 +15,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.growth import FindingKind, Reaction, Reactions
 from steepest.policies.placement.placer import Placer
+from steepest.policies.watch import watcher
 from steepest.policies.watch.watcher import Watcher
 from steepest.view.state import Phase
 
@@ -177,3 +178,15 @@ def test_by_default_a_finding_only_notifies(events: Sequence[Reaction]) -> None:
     pool.trains(*[1.0] * 40)
     assert [type(each) for each in pool.passes(300, cpu_m=0)] == [c.FindingOpened]
     assert pool.job("a").alive
+
+
+def test_more_jobs_than_are_remembered_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node's own jobs may push each other out; that stops nothing."""
+    monkeypatch.setattr(watcher, "RHYTHMS_KEPT", 1)
+    pool = Pool()
+    pool.uses(900)
+    pool.fold(submitted("b"))
+    pool.carry_out("b")
+    pool.fold(c.NodeUsage(node="w1", used=Resources(), jobs={"a": 0, "b": 0}))
+
+    assert list(pool.watcher.state.rhythms) == ["b"]

@@ -11,7 +11,7 @@ import click
 
 from steepest.app.settings import amounts
 from steepest.app.settings.amounts import Quantity
-from steepest.policies.names import PolicyName
+from steepest.policies.names import PolicyName, ReactionName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -130,7 +130,7 @@ CPU = Amount(amounts.CPU)
 MEMORY = Amount(amounts.MEMORY)
 """Memory in MiB."""
 
-REACTIONS = ("notify", "restart", "fail")
+REACTIONS = get_args(ReactionName)
 """What may be done about a finding."""
 
 GPUS = Amount(amounts.GPUS)

@@ -31,3 +31,6 @@ PlacementName = Literal["spread", "flowcon2"]
 
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 """Those of :mod:`steepest.policies.queueing.ranks`."""
+
+ReactionName = Literal["notify", "restart", "fail"]
+"""Those of :class:`steepest.events.growth.Reaction`."""

@@ -22,7 +22,7 @@ from steepest.events.common import Count, Name
 from steepest.log.base import RETENTION_MS
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.mqtt.settings import MqttSettings
-from steepest.policies.names import PlacementName, PolicyName, QueuePolicyName
+from steepest.policies.names import PlacementName, PolicyName, QueuePolicyName, ReactionName
 
 MOST_PROCESSES = 64
 """The settings of one service."""
@@ -201,15 +201,15 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         means("How often a job may be suspended; of a new pool: 5.", flag="--max-suspensions"),
     ] = None
     on_hung: Annotated[
-        Literal["notify", "restart", "fail"] | None,
+        ReactionName | None,
         means("The reaction to a job that hangs; of a new pool: notify.", flag="--on-hung"),
     ] = None
     on_diverged: Annotated[
-        Literal["notify", "restart", "fail"] | None,
+        ReactionName | None,
         means("The reaction to a job whose loss diverges; of a new pool: notify.", flag="--on-diverged"),
     ] = None
     on_idle: Annotated[
-        Literal["notify", "restart", "fail"] | None,
+        ReactionName | None,
         means("The reaction to a job that uses nothing for long; of a new pool: notify.", flag="--on-idle"),
     ] = None
     queue_limits: Annotated[

@@ -263,10 +263,10 @@ class Categorizer:
         if not -LARGEST_VALUE <= value <= LARGEST_VALUE:
             self.state.ignored.oversized += 1
             return NOTHING
-        intervals = job.intervals
+        intervals, judged = job.intervals, -value if job.rises else value
         if intervals is None:
             job.intervals = Intervals.begin(at_ms, value, job.parameters.interval_ms)
-            return _watched(job, report, -value if job.rises else value, report.total)
+            return _watched(job, report, judged, report.total)
         decided = NOTHING
         if at_ms > intervals.end_ms:
             if intervals.count:
@@ -276,11 +276,9 @@ class Categorizer:
             intervals.begin_again(at_ms, job.parameters.interval_ms)
             job.trend = None
         intervals.add(at_ms, value)
-        if job.rises:
-            value = -value
-        if job.course is not None and job.course.passes(value):  # nearly every value
+        if job.course is not None and job.course.passes(judged):  # nearly every value
             return decided
-        found = _watched(job, report, value, report.total)
+        found = _watched(job, report, judged, report.total)
         return [*decided, *found] if found else decided
 
 

@@ -136,9 +136,9 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
             value: NaN and infinities included.
             total: The steps of the whole training, if they are known.
         """
+        if self.passes(value):
+            return []
         if self.ordinary is not None and value < self.ordinary:
-            if self.passes(value):
-                return []
             value, self.held, self.held_total = (self.held_total + value) / THINNED_BY, 0, 0.0
         return list(self._judge(step, value, total))
 

@@ -53,21 +53,24 @@ class Watcher:
         return ()
 
     def _judge(self, view: ClusterView, usage: c.NodeUsage) -> Iterator[c.ClusterEvent]:
-        running = {name: job for name in usage.jobs if (job := view.jobs.get(name)) is not None}
-        for name, job in running.items():
+        watched: list[tuple[Job, JobRhythm]] = []
+        for name, cpu_m in usage.jobs.items():
+            job = view.jobs.get(name)
+            if job is None:
+                continue
             rhythm = self._rhythm(job, view.counted_ms)
             if job.phase is Phase.RUNNING and job.alive and job.plan is None:
-                limit_m = None if job.limit is None else job.limit.in_force_m
-                rhythm.use(usage.jobs[name], limit_m, view.counted_ms)
+                rhythm.use(cpu_m, None if job.limit is None else job.limit.in_force_m, view.counted_ms)
+                watched.append((job, rhythm))
             else:
                 rhythm.pass_over(view.counted_ms)
         for found in usage.progress:
             known = self.state.rhythms.get(found.job)
             if known is not None and known.incarnation == found.incarnation:
                 known.hear(found.step, (found.epoch, found.loss))
-        for name, job in running.items():
-            if job.phase is Phase.RUNNING and job.alive and job.plan is None and not self.state.awaits("job", name):
-                yield from self._found(job, self.state.rhythms[name], view.parameters.watch)
+        for job, rhythm in watched:
+            if not self.state.awaits("job", job.name):
+                yield from _found(job, rhythm, view.parameters.watch)
 
     def _rhythm(self, job: Job, now_ms: int) -> JobRhythm:
         rhythms = self.state.rhythms
@@ -80,27 +83,29 @@ class Watcher:
             rhythm.restart(job.incarnation, now_ms)
         return rhythm
 
-    def _found(self, job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
-        total = total_steps(job)
-        is_done = total is not None and rhythm.step >= total
-        idle, hung = _idle(rhythm, is_done=is_done), "" if is_done else _hung(rhythm)
-        for kind, why in ((c.FindingKind.HUNG, hung), (c.FindingKind.IDLE, idle)):
-            if why and kind not in job.findings:
-                figures = {"silent_ms": float(round(rhythm.silent_ms)), "unused_ms": float(rhythm.unused_ms)}
-                if kind is c.FindingKind.HUNG:
-                    figures["allowed_ms"] = float(round(rhythm.allowed_ms))
-                since = max(0, rhythm.at_ms - int(rhythm.silent_ms if kind is c.FindingKind.HUNG else rhythm.unused_ms))
-                yield c.FindingOpened(
-                    job=job.name, incarnation=job.incarnation, kind=kind, since_ms=since, why=why, figures=figures
-                )
-            elif not why and kind in job.findings:
-                over = "it makes steps again" if kind is c.FindingKind.HUNG else "it uses the CPU again"
-                yield c.FindingEnded(job=job.name, incarnation=job.incarnation, kind=kind, why=over)
-            elif why and (reaction := _reaction(job, job.findings[kind], parameters)) is not None:
-                yield reaction
-        diverged = job.findings.get(c.FindingKind.DIVERGED)
-        if diverged is not None and (reaction := _reaction(job, diverged, parameters)) is not None:
-            yield reaction
+
+def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
+    total = total_steps(job)
+    is_done = total is not None and rhythm.step >= total
+    hung, idle = "" if is_done else _hung(rhythm), _idle(rhythm, is_done=is_done)
+    for kind, why, lasts_ms, over in (
+        (c.FindingKind.HUNG, hung, int(rhythm.silent_ms), "it makes steps again"),
+        (c.FindingKind.IDLE, idle, rhythm.unused_ms, "it uses the CPU again"),
+    ):
+        if why and kind not in job.findings:
+            figures = {"silent_ms": float(round(rhythm.silent_ms)), "unused_ms": float(rhythm.unused_ms)}
+            if kind is c.FindingKind.HUNG:
+                figures["allowed_ms"] = float(round(rhythm.allowed_ms))
+            since = max(0, rhythm.at_ms - lasts_ms)
+            yield c.FindingOpened(
+                job=job.name, incarnation=job.incarnation, kind=kind, since_ms=since, why=why, figures=figures
+            )
+        elif not why and kind in job.findings:
+            yield c.FindingEnded(job=job.name, incarnation=job.incarnation, kind=kind, why=over)
+        elif why:
+            yield from _reaction(job, job.findings[kind], parameters)
+    if (diverged := job.findings.get(c.FindingKind.DIVERGED)) is not None:
+        yield from _reaction(job, diverged, parameters)
 
 
 def _hung(rhythm: JobRhythm) -> str:
@@ -121,16 +126,16 @@ def _idle(rhythm: JobRhythm, *, is_done: bool) -> str:
     return ""
 
 
-def _reaction(job: Job, found: c.FindingOpened, parameters: WatchParameters) -> c.ReactionPlanned | None:
+def _reaction(job: Job, found: c.FindingOpened, parameters: WatchParameters) -> Iterator[c.ReactionPlanned]:
     if job.reaction or job.cancel:
-        return None
+        return
     wanted: c.Reaction = getattr(job.spec.reactions, found.kind.value) or getattr(parameters, found.kind.value)
     if wanted is c.Reaction.NOTIFY:
-        return None
+        return
     restarts = wanted is c.Reaction.RESTART and job.restarted < parameters.restarts
     if restarts and found.kind is c.FindingKind.DIVERGED:
         restarts = job.checkpoint is None or job.checkpoint.step < (found.since or 0)
-    return c.ReactionPlanned(
+    yield c.ReactionPlanned(
         job=job.name,
         incarnation=job.incarnation,
         kind=found.kind,
