@@ -29,7 +29,7 @@ from steepest_lab.simulated.model import Says
 
 CORES_M = 8_000
 WORK_S = 60.0
-"""What a job takes alone; of mixed sizes, their scale."""
+"""Seconds that a job runs if it has a node to itself; where sizes differ, the scale of their distribution."""
 
 LOAD = 1.5
 A_NODE = 12
@@ -107,12 +107,12 @@ def measure(
     truth, job = workload(seed, nodes, usable, others, sizes)
     fair = ends(truth, spec, "spread", seed, {})
     first = fair.first_nodes
-    told = ends(truth, spec, "steepest", seed, first)
-    found = {"truth": (100 * (told.jct_s[job] / fair.jct_s[job] - 1), _latest(told, fair, job))}
+    honest = ends(truth, spec, "steepest", seed, first)
+    found = {"truth": (100 * (honest.jct_s[job] / fair.jct_s[job] - 1), _latest(honest, fair, job))}
     for name in deviations:
         jobs = [msgspec.structs.replace(one, **DEVIATIONS[name]) if one.name == job else one for one in truth.jobs]
         after = ends(msgspec.structs.replace(truth, jobs=jobs), spec, "steepest", seed, first)
-        found[name] = (100 * (after.jct_s[job] / told.jct_s[job] - 1), _latest(after, fair, job))
+        found[name] = (100 * (after.jct_s[job] / honest.jct_s[job] - 1), _latest(after, fair, job))
     return found
 
 

@@ -139,7 +139,7 @@ def table(mutants: Mapping[Path, Hunted], first: int) -> str:
     found = [one.seeds for one in mutants.values() if one.what]
     lines = [f"{len(found)} of {len(mutants)} are found, within {max(found, default=0):,} seeds from {first} on:", ""]
     lines += [
-        "| What the patch does | found after seeds | of these, seeds where it acts differently |",
+        "| fault of the patch | seeds until it is found | of these, seeds in which it changes a run |",
         "|---|---|---|",
     ]
     lines += [
