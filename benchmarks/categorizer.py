@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.frame.record_cost import FOLD_JOBS, Deed, bare_update, measure
+from benchmarks.frame.record_cost import FOLD_JOBS, Action, bare_update, measure
 
 from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
@@ -64,7 +64,7 @@ def received(raw: Raw, offset: int) -> Received[Any]:
     return Received(event=LOSS.decode(value), topic="loss", partition=0, offset=offset, at_ms=at_ms, headers=headers)
 
 
-def fold(count: int) -> tuple[int, Deed, Deed]:
+def fold(count: int) -> tuple[int, Action, Action]:
     """Records to decode, with and without the categorizer."""
     rounds = range(count // FOLD_JOBS)
     raws = [*watches(FOLD_JOBS), *reports(FOLD_JOBS, rounds, FOLD_EVERY_MS, flattening)]
@@ -81,12 +81,12 @@ def fold(count: int) -> tuple[int, Deed, Deed]:
     return len(raws), decode, take_in
 
 
-def scale(jobs: int, count: int) -> tuple[int, Callable[[], tuple[Deed, Deed]]]:
+def scale(jobs: int, count: int) -> tuple[int, Callable[[], tuple[Action, Action]]]:
     """Records of this many jobs."""
     rounds = range(SCALE_WARM_UP, SCALE_WARM_UP + 2 * max(1, count // (2 * jobs)))
     records = [received(raw, 0) for raw in reports(jobs, rounds, SCALE_EVERY_MS, swinging)]
 
-    def prepare() -> tuple[Deed, Deed]:
+    def prepare() -> tuple[Action, Action]:
         categorizer = Categorizer()
         for raw in (*watches(jobs), *reports(jobs, range(SCALE_WARM_UP), SCALE_EVERY_MS, swinging)):
             categorizer.step(received(raw, 0))

@@ -42,9 +42,9 @@ def jobs_of(count: int, rng: random.Random) -> list[JobOnNode]:
     ]
 
 
-def median_ms(deed: Callable[[], object]) -> float:
+def median_ms(action: Callable[[], object]) -> float:
     """Milliseconds of the processor, by the median of some runs."""
-    return 1_000 * statistics.median(cpu_s(deed) for _ in range(RUNS))
+    return 1_000 * statistics.median(cpu_s(action) for _ in range(RUNS))
 
 
 def measure(count: int) -> None:

@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.frame.record_cost import FOLD_JOBS, Deed, bare_update, measure
+from benchmarks.frame.record_cost import FOLD_JOBS, Action, bare_update, measure
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -148,7 +148,7 @@ def begun(life: Life) -> ClusterView:
     return view
 
 
-def fold(count: int) -> tuple[int, Deed, Deed]:
+def fold(count: int) -> tuple[int, Action, Action]:
     """Records to decode, with and without the view."""
     life = Life(FOLD_JOBS)
     raws = [*life.beginning(), *itertools.islice(life.days(), count)]
@@ -165,10 +165,10 @@ def fold(count: int) -> tuple[int, Deed, Deed]:
     return len(raws), decode, take_in
 
 
-def scale(jobs: int, count: int) -> tuple[int, Callable[[], tuple[Deed, Deed]]]:
+def scale(jobs: int, count: int) -> tuple[int, Callable[[], tuple[Action, Action]]]:
     """Records of this many jobs."""
 
-    def prepare() -> tuple[Deed, Deed]:
+    def prepare() -> tuple[Action, Action]:
         life = Life(jobs)
         view = begun(life)
         raws = list(itertools.islice(life.days(), count))

@@ -20,7 +20,7 @@ from steepest.events.received import Received
 
 FOLD_JOBS = 100
 
-Deed = Callable[[], object]
+Action = Callable[[], object]
 
 
 class Plain:
@@ -50,8 +50,8 @@ def bare_update(names: Iterable[str], records: Sequence[Received[Any]]) -> Calla
 def measure(
     doc: str | None,
     *,
-    fold: Callable[[int], tuple[int, Deed, Deed]],
-    scale: Callable[[int, int], tuple[int, Callable[[], tuple[Deed, Deed]]]],
+    fold: Callable[[int], tuple[int, Action, Action]],
+    scale: Callable[[int, int], tuple[int, Callable[[], tuple[Action, Action]]]],
 ) -> None:
     """Measure what the command line asks for.
 

@@ -46,8 +46,8 @@ class Retention:
                 await self._work()
 
     async def _work(self) -> None:
-        lanes = self._layout.of_topic("loss")
-        await self._log.append([NewRecord(to=at, key="", value=UNREADABLE, at_ms=0) for at in lanes])
+        partitions = self._layout.of_topic("loss")
+        await self._log.append([NewRecord(to=at, key="", value=UNREADABLE, at_ms=0) for at in partitions])
         async for _ in record(self._log, self._recording):
             pass
         # The last recorded record stays: it identifies the log when the recording continues.

@@ -18,7 +18,7 @@ import msgspec
 from tests.faults.fault_kinds import FAULT_KINDS, POLICIES_DRAWN, STEP_S, Cast, seconds
 from tests.faults.judge import ALONE, LATE, RESTATED
 from tests.faults.processes import TOPOLOGIES
-from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule, When
+from tests.faults.schedule import ENDLESS_STEPS, Action, Schedule, When
 from tests.faults.world import LIMITED
 
 JOBS = 30
@@ -90,10 +90,10 @@ MADE_BY = {
     "migrate": "move", "suspend": "suspend", "scale": "scale", "shed": "shed", "move": "gang-move",
     "cancel": "cancel", "clear": "crash",
 }  # fmt: skip
-"""Kind of plan to the deed that makes one."""
+"""Kind of plan to the action that makes one."""
 
 MADE = 0.7
-"""Probability that a fault at a step comes with a deed that makes such a plan; others are made anyway."""
+"""Probability that a fault at a step comes with an action that makes such a plan; others are made anyway."""
 
 TOPOLOGY_LOTS = {"embedded": 6, "split": 2, "doubled": 1, "shared": 1}
 """How often each is drawn: in the time of one with replicas two others are played, which find more."""
@@ -141,33 +141,35 @@ def drawn(seed: int) -> Schedule:
     world = _world(rng, seed, topology, pools)
     jobs = [f"j{number}" for number in range(1, JOBS + 1)]
     gangs = [job for job in jobs if rng.random() < 0.2] or jobs[:1]
-    deeds = [_job(rng, job, is_gang=job in gangs, pools=pools) for job in jobs]
+    actions = [_job(rng, job, is_gang=job in gangs, pools=pools) for job in jobs]
     if at_steps:
-        deeds[0] = _pliable(rng)
+        actions[0] = _pliable(rng)
         gangs += jobs[:1] if jobs[0] not in gangs else []
-    deeds += [_operation(rng, rng.choice(OPERATION_KINDS), jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
+    actions += [_operation(rng, rng.choice(OPERATION_KINDS), jobs, gangs, list(nodes)) for _ in range(OPERATIONS)]
     cast, kinds = Cast(jobs, list(nodes), list(TOPOLOGIES[topology])), _kinds(rng)
     for _ in range(FAULTS):
-        deeds.append(fault := _fault(rng, rng.choice(kinds), cast, at_steps=at_steps))
+        actions.append(fault := _fault(rng, rng.choice(kinds), cast, at_steps=at_steps))
         wanted = MADE_BY.get(fault.when.point.partition(".")[0])
         if wanted is not None and at_steps:
-            deeds.append(_made_for(rng, fault, wanted))
+            actions.append(_made_for(rng, fault, wanted))
         elif wanted is not None and rng.random() < MADE:
-            deeds.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
+            actions.append(_operation(rng, wanted, jobs, gangs, list(nodes)))
     if rng.random() < WITH_ENDLESS:
-        deeds += _endless(rng)
-    deeds = [_late(rng, deed) if "interval-ms" in deed.options else deed for deed in deeds]
-    is_told = any("interval-ms" in deed.options for deed in deeds)
-    if is_told or any(deed.number("by", 0) <= FAR_BACK_MS for deed in deeds):
+        actions += _endless(rng)
+    actions = [_late(rng, action) if "interval-ms" in action.options else action for action in actions]
+    is_told = any("interval-ms" in action.options for action in actions)
+    if is_told or any(action.number("by", 0) <= FAR_BACK_MS for action in actions):
         steps = LASTING_STEPS if is_told else OUTLASTING_STEPS
-        deeds[1] = msgspec.structs.replace(deeds[1], options={**deeds[1].options, "steps": steps})
-    if any(deed.verb in REMOVING for deed in deeds):
+        actions[1] = msgspec.structs.replace(actions[1], options={**actions[1].options, "steps": steps})
+    if any(action.verb in REMOVING for action in actions):
         world["snapshots"] = rng.choice(("10", "20"))
     if at_steps:
-        deeds = _with_rare_cases(rng, deeds, world, cast)
-    deeds = _limited(seed, deeds, world)
+        actions = _with_rare_cases(rng, actions, world, cast)
+    actions = _limited(seed, actions, world)
     return Schedule(
-        world, nodes, tuple(sorted(deeds, key=lambda deed: (bool(deed.when.nth), deed.when.from_s or deed.when.at_s)))
+        world,
+        nodes,
+        tuple(sorted(actions, key=lambda one: (bool(one.when.nth), one.when.from_s or one.when.at_s))),
     )
 
 
@@ -186,46 +188,46 @@ def _world(rng: random.Random, seed: int, topology: str, pools: Sequence[str]) -
     return world
 
 
-def _limited(seed: int, deeds: Sequence[Deed], world: dict[str, str]) -> list[Deed]:
-    """The same deeds; in a world where a queue has a limit, half of the jobs are in it, and the limit changes once.
+def _limited(seed: int, actions: Sequence[Action], world: dict[str, str]) -> list[Action]:
+    """The same actions; in a world where a queue has a limit, half of the jobs are in it, and the limit changes once.
 
     It is no less than the largest job asks for, so that all jobs end. Its lots are its own, so that others stay as they are.
     """
     rng = random.Random(f"limits-{seed}")
     if rng.random() >= LIMITED_WORLDS:
-        return list(deeds)
+        return list(actions)
     world["limit"] = rng.choice(LIMITS_M)
-    chosen = [deed.verb == "submit" and rng.random() < LIMITED_JOBS for deed in deeds]
+    chosen = [action.verb == "submit" and rng.random() < LIMITED_JOBS for action in actions]
     limited = [
-        msgspec.structs.replace(deed, options={**deed.options, "queue": LIMITED}) if is_chosen else deed
-        for deed, is_chosen in zip(deeds, chosen, strict=True)
+        msgspec.structs.replace(action, options={**action.options, "queue": LIMITED}) if is_chosen else action
+        for action, is_chosen in zip(actions, chosen, strict=True)
     ]
-    return [*limited, Deed(_time(rng), "configure", "", {"limit": rng.choice(LIMITS_M)})]
+    return [*limited, Action(_time(rng), "configure", "", {"limit": rng.choice(LIMITS_M)})]
 
 
-def _with_rare_cases(rng: random.Random, deeds: Sequence[Deed], world: dict[str, str], cast: Cast) -> list[Deed]:
-    """The same deeds, and in a few schedules what chance alone brings about least of all."""
-    deeds = list(deeds)
+def _with_rare_cases(rng: random.Random, actions: Sequence[Action], world: dict[str, str], cast: Cast) -> list[Action]:
+    """The same actions, and in a few schedules what chance alone brings about least of all."""
+    actions = list(actions)
     if rng.random() < SELDOM:
-        deeds += _node_gone_before_gang_starts(rng, cast)
-        deeds += _starts_behind_its_end(rng)
+        actions += _node_gone_before_gang_starts(rng, cast)
+        actions += _starts_behind_its_end(rng)
     if world["topology"] != "embedded" and rng.random() < SELDOM:
         # None are lost of a log that was trimmed.
-        deeds = [*(deed for deed in deeds if deed.verb not in REMOVING), *_last_power_loss(rng, world)]
+        actions = [*(action for action in actions if action.verb not in REMOVING), *_last_power_loss(rng, world)]
     if world["topology"] in ALONE and rng.random() < SELDOM:
-        deeds += _refused_although_it_runs(rng)
-    return deeds
+        actions += _refused_although_it_runs(rng)
+    return actions
 
 
 def _time(rng: random.Random) -> When:
     return When(round(rng.uniform(BEGIN_S, END_S), 3))
 
 
-def _late(rng: random.Random, deed: Deed) -> Deed:
-    return msgspec.structs.replace(deed, when=When(round(rng.uniform(*TOLD_S), 3)))
+def _late(rng: random.Random, action: Action) -> Action:
+    return msgspec.structs.replace(action, when=When(round(rng.uniform(*TOLD_S), 3)))
 
 
-def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -> Deed:
+def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -> Action:
     options = {
         "steps": str(rng.randint(2, 12)),
         "cpu": str(rng.choice((100, 200, 300))),
@@ -247,27 +249,27 @@ def _job(rng: random.Random, job: str, *, is_gang: bool, pools: Sequence[str]) -
         options |= {"exit": "1", "retries": "2"}
     if (pool := rng.choice(pools)) != pools[0]:
         options["pool"] = pool
-    return Deed(When(round(rng.uniform(0.1, END_S * 0.6), 3)), "submit", job, options)
+    return Action(When(round(rng.uniform(0.1, END_S * 0.6), 3)), "submit", job, options)
 
 
-def _pliable(rng: random.Random) -> Deed:
+def _pliable(rng: random.Random) -> Action:
     """A gang about which every kind of plan can be made, so that each schedule has one for long."""
     options = {"steps": "20", "cpu": "100", "mode": "on-request", "replicas": "3", "fewest": "1", "loose": "yes"}
-    return Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "j1", options)
+    return Action(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "j1", options)
 
 
-def _endless(rng: random.Random) -> Sequence[Deed]:
+def _endless(rng: random.Random) -> Sequence[Action]:
     """A job without end, and its cancel, which a cluster refuses several times that says what is there."""
     at_s = round(rng.uniform(4.0, 14.0), 3)
-    refused = Deed(When(0.0, "cancel.stop", from_s=at_s), "call-refused", "migrator", {"n": "6", "acts": "yes"})
-    submitted = Deed(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "endless", ENDLESS)
-    return submitted, Deed(When(at_s), "cancel", "endless"), refused
+    refused = Action(When(0.0, "cancel.stop", from_s=at_s), "call-refused", "migrator", {"n": "6", "acts": "yes"})
+    submitted = Action(When(round(rng.uniform(0.1, 2.0), 3)), "submit", "endless", ENDLESS)
+    return submitted, Action(When(at_s), "cancel", "endless"), refused
 
 
-def _node_gone_before_gang_starts(rng: random.Random, cast: Cast) -> Sequence[Deed]:
+def _node_gone_before_gang_starts(rng: random.Random, cast: Cast) -> Sequence[Action]:
     """A node that is gone before a gang that moved starts: few gangs are left by then, so that two wishes are for it."""
     about, options = FAULT_KINDS["node-gone"](rng, cast)
-    gone = Deed(
+    gone = Action(
         When(0.0, "move.start", from_s=round(rng.uniform(*SOONER_OR_LATER["node-gone"]), 3)),
         "node-gone",
         about,
@@ -276,29 +278,29 @@ def _node_gone_before_gang_starts(rng: random.Random, cast: Cast) -> Sequence[De
     return gone, *(_made_for(rng, gone, "gang-move") for _ in range(2))
 
 
-def _starts_behind_its_end(rng: random.Random) -> Sequence[Deed]:
+def _starts_behind_its_end(rng: random.Random) -> Sequence[Action]:
     """A job without end whose cancel comes before its START takes effect, which nothing waits for any more."""
     at_s = round(rng.uniform(0.5, 14.0), 3)
-    late = Deed(
+    late = Action(
         When(0.0, "place.start", from_s=at_s), "call-zombie", "migrator", {"for": seconds(rng), "starts": "unborn"}
     )
-    cancelled = Deed(When(round(at_s + rng.uniform(0.02, 0.3), 3)), "cancel", "unborn")
-    return Deed(When(at_s), "submit", "unborn", ENDLESS), cancelled, late
+    cancelled = Action(When(round(at_s + rng.uniform(0.02, 0.3), 3)), "cancel", "unborn")
+    return Action(When(at_s), "submit", "unborn", ENDLESS), cancelled, late
 
 
-def _refused_although_it_runs(rng: random.Random) -> Sequence[Deed]:
+def _refused_although_it_runs(rng: random.Random) -> Sequence[Action]:
     """A job whose migrator dies with its START, which may take effect, and is refused when it makes the START again."""
     at_s = round(rng.uniform(1.0, END_S / 2), 3)
-    dies = Deed(
+    dies = Action(
         When(0.0, "place.start", from_s=at_s),
         "call-dies",
         "migrator",
         {"for": "1", "refused": "1", "starts": "refused"},
     )
-    return Deed(When(at_s), "submit", "refused", {"steps": "40", "cpu": "100", "mode": "none"}), dies
+    return Action(When(at_s), "submit", "refused", {"steps": "40", "cpu": "100", "mode": "none"}), dies
 
 
-def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed]:
+def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Action]:
     """A short job whose START is lost has ended before the machines are back, and nothing that starts then starts again.
 
     What watches the nodes comes back first, so that the job's end is reported before it has a plan again.
@@ -308,16 +310,16 @@ def _last_power_loss(rng: random.Random, world: dict[str, str]) -> Sequence[Deed
     short = {"steps": str(rng.randint(2, 4)), "cpu": "100", "mode": "none"}
     options = {"down": str(down_s), "later": STEP_S, "exactly": str(rng.randint(4, 8)), "starts": "cut-off"}
     started = When(round(rng.uniform(0.05, 0.2), 3), "place.start", from_s=at_s)
-    return Deed(When(at_s), "submit", "cut-off", short), Deed(started, "power-loss", "", options)
+    return Action(When(at_s), "submit", "cut-off", short), Action(started, "power-loss", "", options)
 
 
-def _made_for(rng: random.Random, fault: Deed, verb: str) -> Deed:
+def _made_for(rng: random.Random, fault: Action, verb: str) -> Action:
     """What makes the plan for whose step a fault waits, of any job for which it is valid."""
     kind, _, step = fault.when.step.partition(".")
     options = {"pick": str(rng.randrange(JOBS))} | ({"saves": "yes"} if step == "checkpoint" else {})
     options |= {"how": "failed"} if kind == "clear" else _lateness(rng, 0.15)
     from_s = fault.when.from_s + COMES_AFTER_S.get(fault.verb, 0.0)
-    return Deed(When(round(from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
+    return Action(When(round(from_s + rng.uniform(0.05, 2.0), 3)), verb, "", options)
 
 
 OPERATION_KINDS = ("move", "move", "suspend", "suspend", "scale", "scale", "gang-move", "gang-move", "shed", "cancel")
@@ -326,7 +328,7 @@ WISHES = frozenset(OPERATION_KINDS)
 """What operators and users do that is no fault."""
 
 
-def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str], nodes: list[str]) -> Deed:
+def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str], nodes: list[str]) -> Action:
     job = rng.choice(gangs if verb in {"scale", "shed", "gang-move", "crash"} else jobs)
     to = ",".join(rng.choice(nodes) for _ in range(4))
     options = {
@@ -335,7 +337,7 @@ def _operation(rng: random.Random, verb: str, jobs: list[str], gangs: list[str],
         "shed": {"count": str(rng.randint(1, 3))},
         "crash": {"how": "failed", "replica": str(rng.choice((0, 1)))},
     }
-    return Deed(
+    return Action(
         _time(rng), verb, job, options.get(verb, {"to": to} if verb == "gang-move" else {}) | _lateness(rng, 0.4)
     )
 
@@ -360,7 +362,7 @@ def _kinds(rng: random.Random) -> Sequence[str]:
     return tuple(kind for kind in kinds if kind not in left_out)
 
 
-def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Deed:
+def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Action:
     about, options = FAULT_KINDS[kind](rng, cast)
     verb = kind.partition("/")[0]
     when = _next(rng) if at_steps else _when(rng)
@@ -369,7 +371,7 @@ def _fault(rng: random.Random, kind: str, cast: Cast, *, at_steps: bool) -> Deed
         when = msgspec.structs.replace(when, from_s=round(rng.uniform(first_s, last_s), 3))
     if when.step and verb in OF_THE_STEP and rng.random() < 0.7:
         about = OF_THE_STEP[verb]
-    return Deed(when, verb, about, options)
+    return Action(when, verb, about, options)
 
 
 OF_THE_STEP = {

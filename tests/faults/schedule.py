@@ -1,4 +1,4 @@
-"""A schedule: what users, operators and misfortune do to an installation, and when. It is text, one deed a line.
+"""A schedule: what users, operators and misfortune do to an installation, and when. It is text, one action a line.
 
 ::
 
@@ -9,7 +9,7 @@
     migrate.stop@2.5+0.02 kill migrator    likewise after the first one that begins from 2.5 s on
     migrate.stop.over@2.5+0 kill migrator  when the outcome of a STOP stands in the log, and none has read it
 
-It owns the form. What a verb does is in :mod:`tests.faults.deeds`.
+It owns the form. What a verb does is in :mod:`tests.faults.actions`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class When(msgspec.Struct, frozen=True):
         return f"{self.point}#{self.nth}+{self.at_s:g}" if self.nth else f"{self.point}@{self.from_s:g}+{self.at_s:g}"
 
 
-class Deed(msgspec.Struct, frozen=True):
+class Action(msgspec.Struct, frozen=True):
     """One line of a schedule.
 
     Attributes:
@@ -79,26 +79,26 @@ class Schedule(msgspec.Struct, frozen=True):
     Attributes:
         world: How the installation is made.
         nodes: The options of each node, by its name.
-        deeds: What happens, in any order.
+        actions: What happens, in any order.
     """
 
     world: Mapping[str, str]
     nodes: Mapping[str, Mapping[str, str]]
-    deeds: Sequence[Deed]
+    actions: Sequence[Action]
 
     @property
     def seed(self) -> int:
         """Seed of what no line states: how long a call takes."""
         return int(self.world.get("seed", "0"))
 
-    def with_deeds(self, deeds: Iterable[Deed]) -> Schedule:
-        """The same world with other deeds."""
-        return msgspec.structs.replace(self, deeds=tuple(deeds))
+    def with_actions(self, actions: Iterable[Action]) -> Schedule:
+        """The same world with other actions."""
+        return msgspec.structs.replace(self, actions=tuple(actions))
 
     def __str__(self) -> str:
         lines = [" ".join(("world", *_words(self.world)))]
         lines += [" ".join(("node", name, *_words(options))) for name, options in self.nodes.items()]
-        return "\n".join([*lines, *map(str, self.deeds), ""])
+        return "\n".join([*lines, *map(str, self.actions), ""])
 
 
 def parsed(text: str) -> Schedule:
@@ -109,7 +109,7 @@ def parsed(text: str) -> Schedule:
     """
     world: Mapping[str, str] = {}
     nodes: dict[str, Mapping[str, str]] = {}
-    deeds: list[Deed] = []
+    actions: list[Action] = []
     for line in text.splitlines():
         first, *words = line.split() or ("#",)
         if first.startswith("#"):
@@ -121,10 +121,10 @@ def parsed(text: str) -> Schedule:
         elif first == "node" and len(plain) == 1:
             nodes[plain[0]] = options
         elif plain and len(plain) <= 2:
-            deeds.append(Deed(_when(first), plain[0], "".join(plain[1:]), options))
+            actions.append(Action(_when(first), plain[0], "".join(plain[1:]), options))
         else:
             raise ValueError(f"no line of a schedule: {line!r}")
-    return Schedule(world, nodes, tuple(deeds))
+    return Schedule(world, nodes, tuple(actions))
 
 
 def _when(word: str) -> When:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from tests.faults.schedule import Deed, Schedule
+from tests.faults.schedule import Action, Schedule
 
 CAUSE = 40
 """Letters of a finding by which it is known again; names and numbers differ between two schedules."""
@@ -18,28 +18,28 @@ def causes(broken: Sequence[str]) -> list[str]:
 
 def shrunk(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
     """The schedule without the lines that it breaks without; ``breaks`` plays one."""
-    deeds, parts = list(schedule.deeds), 2
-    while len(deeds) >= 2:
-        size = -(-len(deeds) // parts)
-        without = (deeds[:begin] + deeds[begin + size :] for begin in range(0, len(deeds), size))
-        shorter = next((rest for rest in without if breaks(schedule.with_deeds(rest))), None)
+    actions, parts = list(schedule.actions), 2
+    while len(actions) >= 2:
+        size = -(-len(actions) // parts)
+        without = (actions[:begin] + actions[begin + size :] for begin in range(0, len(actions), size))
+        shorter = next((rest for rest in without if breaks(schedule.with_actions(rest))), None)
         if shorter is not None:
-            deeds, parts = shorter, max(parts - 1, 2)
-        elif parts >= len(deeds):
+            actions, parts = shorter, max(parts - 1, 2)
+        elif parts >= len(actions):
             break
         else:
-            parts = min(parts * 2, len(deeds))
-    return _without_times(schedule.with_deeds(deeds), breaks)
+            parts = min(parts * 2, len(actions))
+    return _without_times(schedule.with_actions(actions), breaks)
 
 
 def _without_times(schedule: Schedule, breaks: Callable[[Schedule], bool]) -> Schedule:
     """With options left out wherever the default does as well."""
-    for place, deed in enumerate(schedule.deeds):
-        for name in deed.options:
-            now: Deed = schedule.deeds[place]
+    for place, action in enumerate(schedule.actions):
+        for name in action.options:
+            now: Action = schedule.actions[place]
             rest = {key: value for key, value in now.options.items() if key != name}
-            shorter = Deed(now.when, now.verb, now.about, rest)
-            tried = schedule.with_deeds([*schedule.deeds[:place], shorter, *schedule.deeds[place + 1 :]])
+            shorter = Action(now.when, now.verb, now.about, rest)
+            tried = schedule.with_actions([*schedule.actions[:place], shorter, *schedule.actions[place + 1 :]])
             if breaks(tried):
                 schedule = tried
     return schedule

@@ -84,7 +84,9 @@ def test_each_process_of_every_topology_is_struck(schedules: list[Schedule]) -> 
     """Replicas among them, by themselves."""
     named: dict[str, dict[str, None]] = {topology: {} for topology in TOPOLOGIES}
     for schedule in schedules:
-        faults = [deed.about for deed in schedule.deeds if deed.verb in {"kill", "pause", "clock", "upgrade", "stop"}]
+        faults = [
+            action.about for action in schedule.actions if action.verb in {"kill", "pause", "clock", "upgrade", "stop"}
+        ]
         named[schedule.world["topology"]] |= dict.fromkeys(faults)
 
     assert {name: sorted(found) for name, found in named.items()} == {
@@ -94,7 +96,7 @@ def test_each_process_of_every_topology_is_struck(schedules: list[Schedule]) -> 
 
 def test_replay_is_judged_of_half_of_the_worlds(schedules: list[Schedule]) -> None:
     """So many have no fault after which the log may be decided again to something else; the others have more of them."""
-    verbs = [[deed.verb for deed in schedule.deeds if deed.verb in RESTATING] for schedule in schedules]
+    verbs = [[action.verb for action in schedule.actions if action.verb in RESTATING] for schedule in schedules]
 
     assert sum(not found for found in verbs) >= len(schedules) / 2
     assert sum(map(len, verbs)) > len(schedules)

@@ -1,7 +1,7 @@
 """A world: one installation in virtual time, to which a schedule happens; then it is healed, and judged.
 
-It owns the order: begin, let the deeds happen, heal, wait until everything is over, stop. What a deed does is in
-:mod:`tests.faults.deeds`, what must hold in :mod:`tests.faults.judge`.
+It owns the order: begin, let the actions happen, heal, wait until everything is over, stop. What an action does is in
+:mod:`tests.faults.actions`, what must hold in :mod:`tests.faults.judge`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.faults.groups import Group
 from tests.faults.loop import run_seeded
 from tests.faults.processes import SHARING, TOPOLOGIES, Process, Site
 from tests.faults.reports import Reported
-from tests.faults.schedule import ENDLESS_STEPS, Deed, Schedule
+from tests.faults.schedule import ENDLESS_STEPS, Action, Schedule
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.virtual_time import VirtualClock
 
@@ -123,7 +123,7 @@ class World:
         topology = TOPOLOGIES[name]
         self.processes = {name: Process(name, services, site) for name, services in topology.items()}
         self._begin_s = self.clock.monotonic()
-        self._at_points: dict[tuple[str, int], list[Deed]] = {}
+        self._at_points: dict[tuple[str, int], list[Action]] = {}
         self._points: Counter[str] = Counter()
         self._plans: dict[str, str] = {}
         self._begun: dict[tuple[str, str], int] = {}
@@ -198,7 +198,7 @@ class World:
         return tuple(steps)
 
     def has_struck(self) -> bool:
-        """Whether the deed that asks has done something."""
+        """Whether the action that asks has done something."""
         task = asyncio.current_task()
         return task is not None and self._doing[task]
 
@@ -225,20 +225,20 @@ class World:
 
     # --- from beginning to end ---------------------------------------------------------------------------------------
 
-    async def play(self, do: Deeds) -> None:
+    async def play(self, do: Actions) -> None:
         """Begin, let everything happen, heal, and wait until all is over."""
         await self._open()
         for process in self.processes.values():
             process.start()
         loop, begin_s, last_s = asyncio.get_running_loop(), self.clock.monotonic(), 1.0
-        for deed in self.schedule.deeds:
-            if deed.when.nth:
-                self._at_points.setdefault((deed.when.point, deed.when.nth), []).append(deed)
+        for action in self.schedule.actions:
+            if action.when.nth:
+                self._at_points.setdefault((action.when.point, action.when.nth), []).append(action)
             else:
-                from_s = deed.when.from_s if deed.when.point else deed.when.at_s
+                from_s = action.when.from_s if action.when.point else action.when.at_s
                 last_s = max(last_s, from_s)
-                loop.call_at(begin_s + from_s, self._do, do, deed)
-        self._deeds = do
+                loop.call_at(begin_s + from_s, self._do, do, action)
+        self._actions = do
         await asyncio.sleep(last_s + float(self.schedule.world.get("more", "3")))
         await self._heal()
         await self._until_over()
@@ -289,10 +289,10 @@ class World:
 
     async def _cancel_endless(self) -> None:
         """Users ask once more for the end of jobs that have none, if the request was lost, or came before the job."""
-        for deed in self.schedule.deeds:
-            if deed.verb != "submit" or deed.number("steps", 0) < ENDLESS_STEPS:
+        for action in self.schedule.actions:
+            if action.verb != "submit" or action.number("steps", 0) < ENDLESS_STEPS:
                 continue
-            pool, job = deed.options.get("pool", self.layout.pools[0]), deed.about
+            pool, job = action.options.get("pool", self.layout.pools[0]), action.about
             # A submission may still be on its way to a broker that was stuck; time is virtual.
             while (newest := await self._newest_wish(pool, job)) is None and job in self.submitted[pool]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
@@ -342,17 +342,17 @@ class World:
 
     # --- what happens when -------------------------------------------------------------------------------------------
 
-    def _do(self, do: Deeds, deed: Deed) -> None:
+    def _do(self, do: Actions, action: Action) -> None:
         if self.healed:
             return
-        task = asyncio.ensure_future(do(self, deed))
+        task = asyncio.ensure_future(do(self, action))
         self._doing[task] = False
         task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._doing[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.complain(f"a deed failed: {error!r}")
+            self.complain(f"an action failed: {error!r}")
 
     def _note_steps(self, records: Sequence[NewRecord]) -> None:
         """Count the beginnings of steps, and do what waits for one."""
@@ -401,8 +401,8 @@ class World:
         for waiter in self._reached.pop(point, ()):
             if not waiter.done():
                 waiter.set_result(job)
-        for deed in self._at_points.pop((point, self._points[point]), ()):
-            asyncio.get_running_loop().call_later(deed.when.at_s, self._do, self._deeds, deed)
+        for action in self._at_points.pop((point, self._points[point]), ()):
+            asyncio.get_running_loop().call_later(action.when.at_s, self._do, self._actions, action)
 
     def _nodes_of(self, pool: str) -> FakeNodes:
         mine = {
@@ -460,12 +460,12 @@ def readable(records: Iterable[Record]) -> Iterator[Received[Any]]:
             yield received(record)
 
 
-Deeds = Callable[["World", Deed], Awaitable[None]]
+Actions = Callable[["World", Action], Awaitable[None]]
 """Does what a line of a schedule says."""
 
 
 async def _played(schedule: Schedule) -> Outcome:
-    from tests.faults.deeds import do  # noqa: PLC0415 - deeds are done to a world
+    from tests.faults.actions import do  # noqa: PLC0415 - actions are done to a world
     from tests.faults.judge import judge  # noqa: PLC0415 - likewise
     from tests.faults.spared import what_repeats_is_spared  # noqa: PLC0415 - it spares the judge something, too
 

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 from tests.harness.examples import scaled
 from tests.harness.scenarios import folded_pool as pool_events
 from tests.harness.system.fake_cluster import When
-from tests.harness.system.faulty_log import FaultyLog, LogDeed, MortalSnapshots
+from tests.harness.system.faulty_log import FaultyLog, LogHook, MortalSnapshots
 from tests.harness.system.life import Life
 from tests.harness.system.rig import AT, POOL, events_of, read_all
 from tests.harness.virtual_time import START_MS, VirtualClock, run_virtually
@@ -119,7 +119,7 @@ class Stage:
             self.snapshots = MemorySnapshots()
         runtime = Runtime(
             [self._service],
-            log=FaultyLog(self.log.reopen(), life, self._deed(life)),
+            log=FaultyLog(self.log.reopen(), life, self._hook(life)),
             layout=LAYOUT,
             snapshots=MortalSnapshots(self.snapshots, life),
             clock=VirtualClock(),
@@ -127,8 +127,8 @@ class Stage:
         stop = asyncio.Event()
         self._runs.append((runtime, asyncio.ensure_future(runtime.run(stop)), stop))
 
-    def _deed(self, life: Life) -> LogDeed:
-        async def deed(call: str, when: When, _records: Sequence[NewRecord]) -> None:
+    def _hook(self, life: Life) -> LogHook:
+        async def hook(call: str, when: When, _records: Sequence[NewRecord]) -> None:
             match self._trouble(next(self._calls), call, when):
                 case "kill":
                     self._killed = True
@@ -136,7 +136,7 @@ class Stage:
                 case "fail":
                     raise LogUnavailableError("a test's log fails")
 
-        return deed
+        return hook
 
     @property
     def runtime(self) -> Runtime:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.harness.system.fake_cluster import When
-from tests.harness.system.faulty_log import LogDeed
+from tests.harness.system.faulty_log import LogHook
 from tests.harness.system.rig import Rig, RigProcess
 from tests.harness.waiting import until
 
@@ -90,13 +90,13 @@ class Scene:
             assert {node.name: node.replicas for node in view.nodes if node.count} == {}
 
 
-def at_append(wanted: bytes, moment: When, deed: Callable[[], object]) -> LogDeed:
-    """A deed done once, at the first append of a record that holds these bytes."""
+def at_append(wanted: bytes, moment: When, action: Callable[[], object]) -> LogHook:
+    """Call this once, at the first append of a record that holds these bytes."""
     done = [False]
 
     async def at(call: str, when: When, records: Sequence[NewRecord]) -> None:
         if (call, when) == ("append", moment) and not done[0] and any(wanted in record.value for record in records):
             done[0] = True
-            deed()
+            action()
 
     return at

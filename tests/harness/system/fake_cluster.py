@@ -3,12 +3,12 @@
 It owns what a test does to a call before or after it takes effect; :mod:`tests.harness.system.fake_nodes` owns the
 nodes' state.
 
-A :data:`Deed` meets a call at one of two moments: before it takes effect, or after. The deed may raise an error for the
+A :data:`Hook` meets a call at one of two moments: before it takes effect, or after. The hook may raise an error for the
 caller, wait, or kill the caller::
 
-    cluster.meet("start", When.AFTER, uncertain)       # it took effect, and the caller gets no answer
+    cluster.hook("start", When.AFTER, uncertain)       # it took effect, and the caller gets no answer
     gate = Gate()
-    cluster.meet("stop", When.BEFORE, gate)            # held just before it acts, until gate.open()
+    cluster.hook("stop", When.BEFORE, gate)            # held just before it acts, until gate.open()
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class When(enum.Enum):
     AFTER = "after"
 
 
-Deed = Callable[[], Awaitable[None]]
+Hook = Callable[[], Awaitable[None]]
 """What a test does to a call."""
 
-EveryDeed = Callable[[str, When], Awaitable[None]]
+EveryHook = Callable[[str, When], Awaitable[None]]
 """What a test does to every call; it gets the call's name."""
 
 
@@ -102,18 +102,18 @@ class FakeCluster(SimulatedCluster):
         clock: Clock,
         *,
         heartbeat_s: float = 1.0,
-        every: EveryDeed | None = None,
+        every: EveryHook | None = None,
         life: Life | None = None,
     ) -> None:
         super().__init__(nodes, nodes.witness, pool, clock, heartbeat_s=heartbeat_s)
         self.nodes = nodes
         self._every = every
         self._life = life or Life()
-        self._deeds: dict[tuple[str, When], deque[Deed]] = {}
+        self._hooks: dict[tuple[str, When], deque[Hook]] = {}
 
-    def meet(self, call: str, when: When, *deeds: Deed) -> None:
+    def hook(self, call: str, when: When, *hooks: Hook) -> None:
         """Do these to the next calls of that name, one each."""
-        self._deeds.setdefault((call, when), deque()).extend(deeds)
+        self._hooks.setdefault((call, when), deque()).extend(hooks)
 
     async def start(
         self, replica: ReplicaId, incarnation: int, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
@@ -174,16 +174,16 @@ class FakeCluster(SimulatedCluster):
         await self._call("forget", lambda: super(FakeCluster, self).forget(job))
 
     async def _call(self, name: str, effect: Callable[[], Awaitable[T]]) -> T:
-        await self._meet(name, When.BEFORE)
+        await self._run_hooks(name, When.BEFORE)
         done = await effect()
-        await self._meet(name, When.AFTER)
+        await self._run_hooks(name, When.AFTER)
         return done
 
-    async def _meet(self, name: str, when: When) -> None:
+    async def _run_hooks(self, name: str, when: When) -> None:
         await self._life.go()
         if self._every is not None:
             await self._every(name, when)
-        deeds = self._deeds.get((name, when))
-        if deeds:
-            await deeds.popleft()()
+        hooks = self._hooks.get((name, when))
+        if hooks:
+            await hooks.popleft()()
         await self._life.go()

@@ -13,7 +13,7 @@ from tests.harness.system.life import Life
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
 
-LogDeed = Callable[[str, When, Sequence[NewRecord]], Awaitable[None]]
+LogHook = Callable[[str, When, Sequence[NewRecord]], Awaitable[None]]
 """What a test does to every call: its name, the moment, and what is appended. It may raise, wait, pause or kill."""
 
 
@@ -24,21 +24,21 @@ async def _nothing(_call: str, _when: When, _records: Sequence[NewRecord]) -> No
 class FaultyLog:
     """A :class:`~steepest.log.base.Log` over another one."""
 
-    def __init__(self, log: Log, life: Life | None = None, deed: LogDeed = _nothing) -> None:
+    def __init__(self, log: Log, life: Life | None = None, hook: LogHook = _nothing) -> None:
         self._log = log
         self._life = life or Life()
-        self.deed = deed
+        self.hook = hook
 
     async def append(self, records: Sequence[NewRecord]) -> Sequence[int]:
         """See ``Log.append``."""
-        await self.meet("append", When.BEFORE, records)
+        await self.run_hook("append", When.BEFORE, records)
         offsets = await self._log.append(records)
-        await self.meet("append", When.AFTER, records)
+        await self.run_hook("append", When.AFTER, records)
         return offsets
 
     async def end(self, at: TopicPartition) -> int:
         """See ``Log.end``."""
-        await self.meet("end", When.BEFORE)
+        await self.run_hook("end", When.BEFORE)
         return await self._log.end(at)
 
     async def begin(self, at: TopicPartition) -> int:
@@ -61,10 +61,10 @@ class FaultyLog:
         """See ``Log.close``."""
         await self._log.close()
 
-    async def meet(self, call: str, when: When, records: Sequence[NewRecord] = ()) -> None:
-        """Let the test do its deed, and go on if the process lives."""
+    async def run_hook(self, call: str, when: When, records: Sequence[NewRecord] = ()) -> None:
+        """Run the test's hook, and go on if the process lives."""
         await self._life.go()
-        await self.deed(call, when, records)
+        await self.hook(call, when, records)
         await self._life.go()
 
 
@@ -77,9 +77,9 @@ class FaultyReader:
 
     async def poll(self, *, max_records: int = 1000, timeout_s: float = 1.0) -> Sequence[Record]:
         """See ``Reader.poll``."""
-        await self._log.meet("poll", When.BEFORE)
+        await self._log.run_hook("poll", When.BEFORE)
         records = await self._reader.poll(max_records=max_records, timeout_s=timeout_s)
-        await self._log.meet("poll", When.AFTER)
+        await self._log.run_hook("poll", When.AFTER)
         return records
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.harness.system.fake_cluster import EveryDeed, FakeCluster
+from tests.harness.system.fake_cluster import EveryHook, FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.system.fake_training import PROGRAM
 from tests.harness.system.faulty_log import FaultyLog, MortalSnapshots
@@ -82,7 +82,7 @@ class RigProcess:
     """Some services as one process.
 
     Attributes:
-        log: The log as this process sees it; set ``log.deed`` to make it fail.
+        log: The log as this process sees it; set ``log.hook`` to make it fail.
         cluster: The nodes as this process sees them.
         runtime: What runs.
     """
@@ -177,7 +177,7 @@ class Rig:
         self,
         *services: str | Service,
         snapshots: SnapshotStore | None = None,
-        every: EveryDeed | None = None,
+        every: EveryHook | None = None,
     ) -> RigProcess:
         """Start a process of these services, by name or as they are.
 

@@ -15,7 +15,7 @@ from typing import Any
 from tests.harness.system.running_system import RunningSystem
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
-from steepest.cluster.kubernetes.sight import pod_of
+from steepest.cluster.kubernetes.pod_observer import pod_of
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from tools.kubernetes_lab.lab import KubernetesLab

@@ -18,7 +18,7 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.kubernetes import KubernetesCluster
 from steepest.cluster.kubernetes.manifest import CLUSTER
-from steepest.cluster.kubernetes.sight import PodRecord, pod_of
+from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
 from steepest.testing.contracts import contract_job

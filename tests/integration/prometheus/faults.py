@@ -126,7 +126,7 @@ async def loop_stuck(scene: Scene) -> str:
 
     process, address = scene.watched("rebalancer")
     await until(process.runtime.health.is_ready, "the process to catch up")
-    process.log.deed = hang_at_poll
+    process.log.hook = hang_at_poll
     return address
 
 
@@ -139,7 +139,7 @@ async def lagging(scene: Scene) -> str:
 
     process, address = scene.watched("rebalancer")
     await until(process.runtime.health.is_ready, "the process to catch up")
-    process.log.deed = slow_poll
+    process.log.hook = slow_poll
     await scene.rig.append(*(c.Tick(counted_ms=number) for number in range(1, 20_000)))
     return address
 
@@ -153,7 +153,7 @@ async def log_unavailable(scene: Scene) -> str:
 
     process, address = scene.watched("rebalancer")
     await until(process.runtime.health.is_ready, "the process to catch up")
-    process.log.deed = fail
+    process.log.hook = fail
     return address
 
 
@@ -220,7 +220,7 @@ async def moves_failing(scene: Scene) -> str:
         for number in count():
             job = f"job-{number}"
             await scene.run_job(process, job)
-            process.cluster.meet("checkpoint", When.BEFORE, refuse, refuse)
+            process.cluster.hook("checkpoint", When.BEFORE, refuse, refuse)
             await scene.move(process, job, "n1", "n2", f"move-{number}")
             await scene.rig.cancel(job)
 

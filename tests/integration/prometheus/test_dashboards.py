@@ -119,7 +119,7 @@ async def let_everything_happen(pool: Pool) -> None:
     )
     await pool.plan(pool.move("a", "n1", "n2", "move-1", c.MoveKind.REALLOCATION), "finished")
     await pool.plan(pool.move("a", "n2", "n1", "move-2", c.MoveKind.REBALANCE), "finished")
-    pool.process.cluster.meet("checkpoint", When.BEFORE, refuse, refuse)
+    pool.process.cluster.hook("checkpoint", When.BEFORE, refuse, refuse)
     await pool.plan(pool.move("b", "n1", "n2", "move-3", c.MoveKind.REALLOCATION), "failed")
     suspension = c.TransitionPlanned(
         plan="suspend-1",

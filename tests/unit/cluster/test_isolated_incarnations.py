@@ -19,7 +19,7 @@ from steepest.cluster.folders.replica_roster import ResourceUse, Roster
 from steepest.cluster.kubernetes import kubernetes_background
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
-from steepest.cluster.kubernetes.sight import PodRecord, record_of
+from steepest.cluster.kubernetes.pod_observer import PodRecord, record_of
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import UncertainError
@@ -130,7 +130,7 @@ def on_kubernetes(settings: AdapterSettings, story: Story, monkeypatch: pytest.M
         """Nothing is left."""
 
     monkeypatch.setattr(background, "answers", lambda _: True)
-    monkeypatch.setattr(background.sight, "observe", observe)
+    monkeypatch.setattr(background.observer, "observe", observe)
     monkeypatch.setattr(background, "_follow", lambda folder, _: story.meet(folder))
     monkeypatch.setattr(background, "complete_output", complete)
     monkeypatch.setattr(background._usage, "measure_pods", lambda _: None)

@@ -28,8 +28,8 @@ from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackgrou
 from steepest.cluster.kubernetes.nodes.usage import NODES_A_SECOND, PodUsage
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.output import ContainerOutput
+from steepest.cluster.kubernetes.pod_observer import PodRecord
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector, WatchEvent
-from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.cluster.observation import Observation
 from steepest.cluster.output_copy import OutputCopy
 from steepest.cluster.port import ReplicaId, ReplicaSpec
@@ -130,13 +130,13 @@ async def test_a_pod_that_changes_is_the_only_one_observed(cluster: KubernetesCl
     background._net, background._net_made_s = [], math.inf  # the safety net looks at all in turn, and is not meant here
     await background.look()
     observed: Counter[str] = Counter()
-    observe = background.sight.observe
+    observe = background.observer.observe
 
     async def counted(folder: IncarnationFolder) -> Observation:
         observed[folder.replica.job] += 1
         return await observe(folder)
 
-    background.sight.observe = counted  # type: ignore[method-assign]
+    background.observer.observe = counted  # type: ignore[method-assign]
     name = next(each for each in stub.objects["pods"] if each.startswith("job-7-"))
     changed = stub.objects["pods"][name]
     changed["status"] = {**changed["status"], "message": "it is as it was"}

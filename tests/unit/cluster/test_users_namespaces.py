@@ -29,7 +29,7 @@ from steepest.cluster.kubernetes.kinds.marks import marks
 from steepest.cluster.kubernetes.manifest import VARIABLE, labels_of_job
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import GATE, Pod
-from steepest.cluster.kubernetes.sight import PodRecord, pod_of
+from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, job_name
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, RefusedError, UncertainError
@@ -235,7 +235,7 @@ async def test_a_namespace_that_is_not_named_is_not_asked_about(installed: Insta
     folder.path.mkdir(parents=True)
     folder.write(folder.path / "pod.json", PodRecord(name="mine-1", uid="u", namespace="other"))
     with pytest.raises(UncertainError, match="none of the installation's any more"):
-        await installed.cluster._sight.observe(folder)
+        await installed.cluster._observer.observe(folder)
 
     assert not [path for path in installed.stub.paths if "/namespaces/other/" in path]
     assert ("jobs", "other/mine") not in installed.changed

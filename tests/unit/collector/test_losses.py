@@ -198,7 +198,7 @@ async def test_an_incarnation_waits_for_the_one_before_it(rig: Rig) -> None:
         if (call, when) == ("append", When.BEFORE) and is_old:
             await rig.clock.sleep(3)
 
-    process.log.deed = slow
+    process.log.hook = slow
     await rig.migrate("a", "n1", "n2")
     await over(rig, process, "a")
     order = [one.event.incarnation for one in await losses(rig) if isinstance(one.event, LossReported | JobWatched)]

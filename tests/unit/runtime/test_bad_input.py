@@ -20,7 +20,7 @@ from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE
 from steepest.events.registry import TOPICS, encode
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.runtime.dead_letters import LETTER_BYTES
+from steepest.runtime.dead_letters import DEAD_LETTER_BYTES
 from steepest.runtime.decode import received
 from steepest.runtime.layout import DEAD_LETTERS, Layout
 
@@ -164,7 +164,7 @@ async def test_what_cannot_be_read_is_a_letter_with_the_reason(rig: Rig, topic: 
         await rig.clock.sleep(0.01)
     (letter,) = await letters(rig, topic)
 
-    assert (letter.partition, letter.offset, letter.key, letter.value) == (at, offset, "a", value[:LETTER_BYTES])
+    assert (letter.partition, letter.offset, letter.key, letter.value) == (at, offset, "a", value[:DEAD_LETTER_BYTES])
     assert f"topic {topic}" in letter.reason
     assert why in letter.reason
 

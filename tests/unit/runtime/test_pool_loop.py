@@ -31,12 +31,12 @@ async def read_on(process: RigProcess, rig: Rig) -> None:
 
 
 class Meeting:
-    """A deed that does something at the first append that holds an event of a type."""
+    """A hook that acts at the first append that holds an event of a type."""
 
-    def __init__(self, wanted: type, when: When, deed: Callable[[], object]) -> None:
+    def __init__(self, wanted: type, when: When, action: Callable[[], object]) -> None:
         self.appends: list[list[str]] = []
         self.polls = 0
-        self._wanted, self._when, self._deed = f'"type":"{wanted.__name__}"'.encode(), when, deed
+        self._wanted, self._when, self._action = f'"type":"{wanted.__name__}"'.encode(), when, action
         self._met = False
 
     async def __call__(self, call: str, when: When, records: Sequence[NewRecord]) -> None:
@@ -48,7 +48,7 @@ class Meeting:
             self.appends.append([record.headers.get(ID, "") for record in records])
         if when is self._when and not self._met and any(self._wanted in record.value for record in records):
             self._met = True
-            waits = self._deed()
+            waits = self._action()
             if hasattr(waits, "__await__"):
                 await waits
 
@@ -76,7 +76,7 @@ class Witness(Effector):
 async def test_a_batch_appends_once_in_the_order_of_its_causes(rig: Rig) -> None:
     """What follows from all records of a batch is appended in one call, first cause first."""
     process = rig.start("placer")
-    process.log.deed = meeting = Meeting(c.JobAdmitted, When.AFTER, lambda: None)
+    process.log.hook = meeting = Meeting(c.JobAdmitted, When.AFTER, lambda: None)
     await read_on(process, rig)
     meeting.appends.clear()
     await rig.append(*[c.JobSubmitted(job=job, request=job, spec=c.JobSpec(command=("x",))) for job in "abc"])
@@ -91,7 +91,7 @@ async def test_nothing_is_read_before_the_outputs_are_kept(rig: Rig) -> None:
     """While the log takes nothing the loop reads nothing, so no queue grows."""
     gate = Gate()
     process = rig.start("placer")
-    process.log.deed = meeting = Meeting(c.JobAdmitted, When.BEFORE, gate)
+    process.log.hook = meeting = Meeting(c.JobAdmitted, When.BEFORE, gate)
     await rig.submit("a")
     await gate.reached.wait()
     polls = meeting.polls
@@ -109,7 +109,7 @@ async def test_a_loop_that_hangs_is_stuck(rig: Rig) -> None:
     """An append that never returns is found out, although nothing else was left to read."""
     process = rig.start("placer")
     await read_on(process, rig)
-    process.log.deed = Meeting(c.JobAdmitted, When.BEFORE, Gate())
+    process.log.hook = Meeting(c.JobAdmitted, When.BEFORE, Gate())
     assert process.runtime.health.is_alive()
     await rig.submit("a")
     await until(lambda: not process.runtime.health.is_alive(), within_s=3_600)
@@ -122,7 +122,7 @@ async def test_a_stop_in_the_middle_of_a_batch_loses_nothing(rig: Rig) -> None:
     """Asked to stop while it appends, the loop completes the batch, and the next process repeats nothing."""
     gate, snapshots = Gate(), MemorySnapshots()
     process = rig.start("placer", snapshots=snapshots)
-    process.log.deed = Meeting(c.JobAdmitted, When.BEFORE, gate)
+    process.log.hook = Meeting(c.JobAdmitted, When.BEFORE, gate)
     await rig.submit("a")
     await gate.reached.wait()
     process._stop.set()
@@ -182,7 +182,7 @@ async def test_history_is_over_at_the_start_of_the_process(rig: Rig) -> None:
         if (call, when) == ("poll", When.BEFORE) and next(polls) == 2:
             await rig.submit("b")
 
-    process.log.deed = meanwhile
+    process.log.hook = meanwhile
     await read_on(process, rig)
 
     assert witness.calls == ["caught up to 1", 1]
@@ -198,7 +198,7 @@ async def test_after_a_failure_effectors_catch_up_again(rig: Rig, when: When) ->
 
     process = rig.start("placer", Service(name="witness", effectors=lambda _: (witness,)))
     await read_on(process, rig)
-    process.log.deed = Meeting(c.JobAdmitted, when, fail)
+    process.log.hook = Meeting(c.JobAdmitted, when, fail)
     await rig.submit("a")
     await until(lambda: len(witness.calls) > 2)
     await read_on(process, rig)

@@ -18,7 +18,7 @@ from steepest.runtime.service import Service
 
 
 class Outage:
-    """A deed: while it lasts the log takes and gives nothing."""
+    """A hook: while it lasts the log takes and gives nothing."""
 
     def __init__(self) -> None:
         self.lasts = True
@@ -49,7 +49,7 @@ async def test_a_process_waits_for_a_log_that_is_away(rig: Rig) -> None:
     """Whether the log is away at the start or later, the process waits, is not ready, lives, and goes on."""
     process = rig.start("placer", "categorizer")
     for outage in (Outage(), Outage()):
-        process.log.deed = outage
+        process.log.hook = outage
         await rig.submit(f"j{id(outage)}")
         await rig.clock.sleep(600)
         assert not process.runtime.health.is_ready()
@@ -65,7 +65,7 @@ async def test_attempts_become_rare_but_never_stop(rig: Rig) -> None:
     """The waits between two attempts grow, up to a few seconds and no further."""
     process = rig.start("placer")
     await until(process.runtime.health.is_ready)
-    process.log.deed = outage = Outage()
+    process.log.hook = outage = Outage()
     await rig.clock.sleep(100)
     first = outage.calls
     await rig.clock.sleep(1_000)
@@ -76,12 +76,12 @@ async def test_attempts_become_rare_but_never_stop(rig: Rig) -> None:
 async def test_after_a_time_of_peace_attempts_are_quick_again(rig: Rig) -> None:
     """A loop that has worked for a while is not made to wait for what went wrong last week."""
     process = rig.start("placer")
-    process.log.deed = long = Outage()
+    process.log.hook = long = Outage()
     await rig.clock.sleep(600)
     long.lasts = False
     await until(process.runtime.health.is_ready)
     await rig.clock.sleep(2 * LONGEST_WAIT_S)
-    process.log.deed = short = Outage()
+    process.log.hook = short = Outage()
     await until(lambda: not process.runtime.health.is_ready())
     short.lasts = False
     began = rig.clock.monotonic()
@@ -94,7 +94,7 @@ async def test_a_process_can_be_stopped_while_its_log_is_away(rig: Rig) -> None:
     """Nothing is lost by giving up: what is in the log stays there."""
     process = rig.start("placer", "categorizer")
     await until(process.runtime.health.is_ready)
-    process.log.deed = Outage()
+    process.log.hook = Outage()
     await rig.clock.sleep(60)
     await process.stop()
 
@@ -104,7 +104,7 @@ async def test_reports_of_effectors_wait_for_the_log(rig: Rig) -> None:
     reporter = Reporter()
     process = rig.start(Service(name="reporter", effectors=lambda _: (reporter,)))
     await until(process.runtime.health.is_ready)
-    process.log.deed = outage = Outage()
+    process.log.hook = outage = Outage()
     await rig.clock.sleep(0)
     outage.lasts = False
     await until(lambda: reporter.done)

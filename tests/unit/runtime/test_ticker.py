@@ -84,7 +84,7 @@ async def test_an_outage_of_the_log_expires_nothing(rig: Rig, ticking: RigProces
             await outage()
 
     await until(lambda: ticking.view.counted_ms >= 3 * PERIOD_MS)
-    ticking.log.deed = away
+    ticking.log.hook = away
     await outage.reached.wait()
     await rig.clock.sleep(3_600)
     outage.open()

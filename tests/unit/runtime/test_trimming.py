@@ -88,9 +88,9 @@ async def test_the_one_that_is_furthest_behind_counts(rig: Rig) -> None:
             await rig.submit(f"{job}-{late}")
         await stop(await run(rig, *(name for name in NAMES if name != late)))
         assert await needed(rig) <= before + 1
-        # A lane keeps a snapshot at the end only where it has gone on.
-        lanes = [new_record(at, "x", JobUnwatched(job="x"), 1) for at in rig.layout.of_topic("loss")]
-        await rig.log.append(lanes)
+        # A partition's loop keeps a snapshot at the end only where it has gone on.
+        records = [new_record(at, "x", JobUnwatched(job="x"), 1) for at in rig.layout.of_topic("loss")]
+        await rig.log.append(records)
         await stop(await run(rig, *NAMES))
 
 

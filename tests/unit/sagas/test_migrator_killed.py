@@ -32,43 +32,43 @@ def begun(step: Step) -> bytes:
     return f'"step":"{step.value}"'.encode()
 
 
-def before_begun(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
+def before_begun(process: RigProcess, step: Step, action: Callable[[], object]) -> None:
     """Do it before the step's ``StepBegun`` is appended."""
-    process.log.deed = at_append(begun(step), When.BEFORE, deed)
+    process.log.hook = at_append(begun(step), When.BEFORE, action)
 
 
-def after_begun(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
+def after_begun(process: RigProcess, step: Step, action: Callable[[], object]) -> None:
     """Do it after it is appended, and before it can be read back."""
-    process.log.deed = at_append(begun(step), When.AFTER, deed)
+    process.log.hook = at_append(begun(step), When.AFTER, action)
 
 
-def before_act(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
+def before_act(process: RigProcess, step: Step, action: Callable[[], object]) -> None:
     """Do it after it was read back, and before the cluster does anything."""
-    process.cluster.meet(CALLS[step], When.BEFORE, _as_deed(deed))
+    process.cluster.hook(CALLS[step], When.BEFORE, _as_hook(action))
 
 
-def after_act(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
+def after_act(process: RigProcess, step: Step, action: Callable[[], object]) -> None:
     """Do it after the cluster did the step, and before it answers."""
-    process.cluster.meet(CALLS[step], When.AFTER, _as_deed(deed))
+    process.cluster.hook(CALLS[step], When.AFTER, _as_hook(action))
 
 
-def before_outcome(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
+def before_outcome(process: RigProcess, step: Step, action: Callable[[], object]) -> None:
     """Do it before the step's outcome is appended."""
-    process.log.deed = at_append(OUTCOMES[step], When.BEFORE, deed)
+    process.log.hook = at_append(OUTCOMES[step], When.BEFORE, action)
 
 
-def after_outcome(process: RigProcess, step: Step, deed: Callable[[], object]) -> None:
+def after_outcome(process: RigProcess, step: Step, action: Callable[[], object]) -> None:
     """Do it after the step's outcome is appended."""
-    process.log.deed = at_append(OUTCOMES[step], When.AFTER, deed)
+    process.log.hook = at_append(OUTCOMES[step], When.AFTER, action)
 
 
 Point = Callable[[RigProcess, Step, Callable[[], object]], None]
 POINTS: list[Point] = [before_begun, after_begun, before_act, after_act, before_outcome, after_outcome]
 
 
-def _as_deed(deed: Callable[[], object]) -> Callable[[], Awaitable[None]]:
+def _as_hook(action: Callable[[], object]) -> Callable[[], Awaitable[None]]:
     async def done() -> None:
-        deed()
+        action()
 
     return done
 
@@ -115,7 +115,7 @@ async def test_a_migrator_that_was_there_before_takes_over(scene: Scene, step: S
         if (call, when) == ("append", When.BEFORE):
             await scene.rig.clock.sleep(0.05)
 
-    scene.migrator.log.deed = be_late
+    scene.migrator.log.hook = be_late
     await scene.move()
     end = await scene.conclusion()
 
@@ -151,7 +151,7 @@ async def test_a_migrator_that_wakes_up_late_starts_nothing(scene: Scene, step: 
     """Paused inside a call of the cluster while another one finishes the move, it wakes up and changes nothing."""
     await scene.begin("--steps", "100", "--step-s", "1")
     first, gate = scene.migrator, Gate()
-    first.cluster.meet(CALLS[step], when, gate)
+    first.cluster.hook(CALLS[step], when, gate)
     await scene.move()
     await gate.reached.wait()
     first.pause()
@@ -177,12 +177,12 @@ async def test_a_stop_that_comes_after_its_move_has_failed_ends_no_job(scene: Sc
     """
     await scene.begin("--steps", "100", "--step-s", "1")
     first, gate = scene.migrator, Gate()
-    first.cluster.meet("stop", When.BEFORE, gate)
+    first.cluster.hook("stop", When.BEFORE, gate)
     await scene.move()
     await gate.reached.wait()
     first.pause()
     second = scene.start_migrator()
-    second.cluster.meet("stop", When.BEFORE, *[refuse] * 20)
+    second.cluster.hook("stop", When.BEFORE, *[refuse] * 20)
     end = await scene.conclusion()
     gate.open()
     first.wake()

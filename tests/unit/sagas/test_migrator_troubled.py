@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.harness.scenarios.move_scene import CALLS, LIMITS, Scene
-from tests.harness.system.fake_cluster import Deed, When, hang, refuse, stumble, uncertain
+from tests.harness.system.fake_cluster import Hook, When, hang, refuse, stumble, uncertain
 from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
@@ -24,15 +24,15 @@ ALIVE = [
 """The moments at which a process of the job runs."""
 
 
-def meanwhile(scene: Scene, step: Step, when: When, deed: Callable[[], Awaitable[object] | None]) -> None:
+def meanwhile(scene: Scene, step: Step, when: When, action: Callable[[], Awaitable[object] | None]) -> None:
     """Do something at that moment of the move."""
 
     async def do() -> None:
-        waits = deed()
+        waits = action()
         if waits is not None:
             await waits
 
-    scene.migrator.cluster.meet(CALLS[step], when, do)
+    scene.migrator.cluster.hook(CALLS[step], when, do)
 
 
 # --- crossed by others ------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ async def test_a_full_target_makes_a_plan_void(scene: Scene) -> None:
 
 # --- failing ----------------------------------------------------------------------------------------------------------
 
-FAULTS: dict[str, tuple[When, Deed]] = {
+FAULTS: dict[str, tuple[When, Hook]] = {
     "refused": (When.BEFORE, refuse),
     "uncertain, and it did not happen": (When.BEFORE, uncertain),
     "uncertain, and it happened": (When.AFTER, uncertain),
@@ -110,10 +110,10 @@ FAULTS: dict[str, tuple[When, Deed]] = {
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("step", STEPS)
-async def test_a_step_that_fails_once_is_tried_again(scene: Scene, step: Step, fault: tuple[When, Deed]) -> None:
+async def test_a_step_that_fails_once_is_tried_again(scene: Scene, step: Step, fault: tuple[When, Hook]) -> None:
     """One failure of any kind costs time and nothing else: the move is done, or was found to be done already."""
     await scene.begin("--steps", "100", "--step-s", "1")
-    scene.migrator.cluster.meet(CALLS[step], *fault)
+    scene.migrator.cluster.hook(CALLS[step], *fault)
     await scene.move()
     end = await scene.conclusion()
     await scene.end()
@@ -126,12 +126,12 @@ async def test_a_step_that_fails_once_is_tried_again(scene: Scene, step: Step, f
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_move_that_cannot_be_done_leaves_the_job_running(
-    scene: Scene, step: Step, fault: tuple[When, Deed]
+    scene: Scene, step: Step, fault: tuple[When, Hook]
 ) -> None:
     """A step that fails as often as it is tried ends the move with a reason, or was done all the same; the job goes on."""
     await scene.begin("--steps", "120", "--step-s", "1")
-    when, deed = fault
-    scene.migrator.cluster.meet(CALLS[step], when, *[deed] * LIMITS.tries)
+    when, hook = fault
+    scene.migrator.cluster.hook(CALLS[step], when, *[hook] * LIMITS.tries)
     await scene.move()
     end = await scene.conclusion()
     await until(lambda: scene.job.alive and bool(scene.rig.nodes.running("a")), "the job to run again", within_s=200)
@@ -171,7 +171,7 @@ async def test_a_job_that_dies_at_its_target_goes_back(scene: Scene) -> None:
 async def test_a_job_whose_way_back_fails_waits_for_a_place(scene: Scene) -> None:
     """Where neither its target nor its source takes it, the job is placed again like one that waits."""
     await scene.begin("--steps", "100", "--step-s", "1")
-    scene.migrator.cluster.meet("start", When.BEFORE, *[refuse] * (2 * LIMITS.tries))
+    scene.migrator.cluster.hook("start", When.BEFORE, *[refuse] * (2 * LIMITS.tries))
     await scene.move()
     end = await scene.conclusion()
 
@@ -186,7 +186,7 @@ async def test_a_job_whose_way_back_fails_waits_for_a_place(scene: Scene) -> Non
 async def test_a_job_trains_on_as_soon_as_its_move_is_given_up(scene: Scene) -> None:
     """A process that waits after its checkpoint is released, long before its hold is over."""
     await scene.begin("--steps", "100", "--step-s", "1")
-    scene.migrator.cluster.meet("stop", When.BEFORE, *[refuse] * LIMITS.tries)
+    scene.migrator.cluster.hook("stop", When.BEFORE, *[refuse] * LIMITS.tries)
     await scene.move()
     end = await scene.conclusion()
     step = scene.training.step or 0
@@ -204,7 +204,7 @@ async def test_a_new_migrator_releases_what_an_older_one_held(scene: Scene) -> N
     meanwhile(scene, Step.STOP, When.BEFORE, scene.migrator.kill)
     await scene.move()
     await until(lambda: not scene.migrator._life.is_awake)
-    scene.start_migrator().cluster.meet("stop", When.BEFORE, *[refuse] * LIMITS.tries)
+    scene.start_migrator().cluster.hook("stop", When.BEFORE, *[refuse] * LIMITS.tries)
     await scene.conclusion()
     step = scene.training.step or 0
     began = scene.rig.clock.monotonic()
@@ -218,10 +218,10 @@ async def test_a_lookup_that_fails_settles_nothing(scene: Scene) -> None:
     await scene.begin("--steps", "100", "--step-s", "1")
 
     async def lose_both_answers() -> None:
-        scene.migrator.cluster.meet("lookup", When.BEFORE, uncertain)
+        scene.migrator.cluster.hook("lookup", When.BEFORE, uncertain)
         await uncertain()
 
-    scene.migrator.cluster.meet("start", When.AFTER, lose_both_answers)
+    scene.migrator.cluster.hook("start", When.AFTER, lose_both_answers)
     await scene.move()
     end = await scene.conclusion()
     failed = [event for event in await scene.rig.of_type(c.StepFailed) if event.step is Step.START]
@@ -256,10 +256,10 @@ async def test_what_ended_unseen_is_forgotten_too(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("fault", [refuse, hang, stumble])
-async def test_tidying_up_ends_nothing(scene: Scene, fault: Deed) -> None:
+async def test_tidying_up_ends_nothing(scene: Scene, fault: Hook) -> None:
     """A cluster that cannot forget, or does not answer, leaves the migrator at work."""
     await scene.begin()
-    scene.migrator.cluster.meet("forget", When.BEFORE, fault)
+    scene.migrator.cluster.hook("forget", When.BEFORE, fault)
     await scene.end()
     await scene.rig.clock.sleep(3 * FORGET_AFTER_MS / 1000)
     await scene.rig.submit("b", "--steps", "3", "--step-s", "1")
@@ -275,7 +275,7 @@ async def test_many_moves_go_side_by_side(scene: Scene) -> None:
         await scene.rig.submit(job, "--steps", "100", "--step-s", "1", node="n2", cpu_m=50)
     jobs = scene.others.view.jobs
     await until(lambda: all(job in jobs and jobs[job].alive and jobs[job].declared_mode for job in ("b", "c")))
-    scene.migrator.cluster.meet("checkpoint", When.BEFORE, lambda: asyncio.sleep(4))
+    scene.migrator.cluster.hook("checkpoint", When.BEFORE, lambda: asyncio.sleep(4))
     await scene.move()
     await scene.rig.migrate("b", "n2", "n1", plan="move-2")
     await until(lambda: jobs["b"].moves == 1)

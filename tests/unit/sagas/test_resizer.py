@@ -81,7 +81,7 @@ async def test_what_nobody_knows_is_asked_for_again(
     scene: Scene, resizer: RigProcess, trouble: object, when: When
 ) -> None:
     """An answer of unknown effect is reported as such, and the limit is set again until it is surely in force."""
-    resizer.cluster.meet("limit", when, trouble, trouble)  # type: ignore[arg-type]
+    resizer.cluster.hook("limit", when, trouble, trouble)  # type: ignore[arg-type]
     await plan(scene, 70)
     await in_force(scene, 70)
     refusals = await scene.rig.of_type(c.LimitsRefused)
@@ -93,7 +93,7 @@ async def test_what_nobody_knows_is_asked_for_again(
 
 async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: RigProcess) -> None:
     """The resizer waits for an engine for LIMIT_S at most."""
-    resizer.cluster.meet("limit", When.BEFORE, hang)
+    resizer.cluster.hook("limit", When.BEFORE, hang)
     await plan(scene, 70)
     await until(lambda: scene.job.limit is not None and bool(limit_of(scene).unclear), within_s=LIMIT_S + 5)
 
@@ -102,7 +102,7 @@ async def test_what_hangs_is_given_up_in_time(scene: Scene, resizer: RigProcess)
 
 async def test_a_definite_refusal_is_reported_and_left_to_the_planner(scene: Scene, resizer: RigProcess) -> None:
     """A definite refusal is not retried; the same limit in a new plan is."""
-    resizer.cluster.meet("limit", When.BEFORE, refuse)
+    resizer.cluster.hook("limit", When.BEFORE, refuse)
     await plan(scene, 70)
     await until(lambda: scene.job.limit is not None and limit_of(scene).answered)
     await scene.rig.clock.sleep(15)
@@ -133,7 +133,7 @@ async def test_a_resizer_killed_in_the_act_loses_nothing(scene: Scene, resizer: 
         resizer.kill()
         await hang()
 
-    resizer.cluster.meet("limit", When.AFTER, die)
+    resizer.cluster.hook("limit", When.AFTER, die)
     await plan(scene, 70)
     await until(lambda: scene.training.limit_m == 70)
     scene.rig.start("resizer")
@@ -143,7 +143,7 @@ async def test_a_resizer_killed_in_the_act_loses_nothing(scene: Scene, resizer: 
 async def test_a_resizer_that_was_held_up_is_overruled(scene: Scene, resizer: RigProcess) -> None:
     """One that sets an older limit after a newer one says so, and the newer one is set again."""
     gate = Gate()
-    resizer.cluster.meet("limit", When.BEFORE, gate)
+    resizer.cluster.hook("limit", When.BEFORE, gate)
     await plan(scene, 70)
     await gate.reached.wait()
     scene.rig.start("resizer")
@@ -180,7 +180,7 @@ async def test_a_limit_of_a_job_that_ends_meanwhile_harms_nobody(scene: Scene, r
     async def end() -> None:
         scene.training.exit(0)
 
-    resizer.cluster.meet("limit", When.BEFORE, end)
+    resizer.cluster.hook("limit", When.BEFORE, end)
     await plan(scene, 70)
     await until(lambda: scene.job.phase is Phase.ENDED)
     with pytest.raises(RefusedError):

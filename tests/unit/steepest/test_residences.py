@@ -13,7 +13,7 @@ from steepest.events import cluster as c
 from steepest.policies.steepest.residences import Residence, Residences, Resident
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
-DEEDS = st.lists(
+ACTIONS = st.lists(
     st.tuples(
         st.sampled_from(["join", "lose", "hear", "start", "end", "replace", "remove", "look"]),
         st.sampled_from(NAMES),
@@ -42,14 +42,14 @@ def names(residences: Sequence[Residence]) -> list[str]:
     return [one.name for one in residences]
 
 
-@given(DEEDS)
-def test_the_orders_are_those_of_a_scan(deeds: list[tuple[str, str, list[float]]]) -> None:
+@given(ACTIONS)
+def test_the_orders_are_those_of_a_scan(actions: list[tuple[str, str, list[float]]]) -> None:
     """Also where nodes join, are lost, come back, fill and empty, and for a planner that was restored meanwhile."""
     pool, kept = FoldedPool(n1=4_000, n2=4_000), dict[str, Residence]()
     followed, started = Residences(kept), 0
-    for deed, name, lefts in [*deeds, ("look", "n1", [])]:
+    for action, name, lefts in [*actions, ("look", "n1", [])]:
         node = pool.view.nodes.get(name)
-        match deed:
+        match action:
             case "join":
                 pool.fold(joined(name, 4_000))
             case "lose" if node is not None:

@@ -133,7 +133,7 @@ def letters(pool: ServedPool) -> a.LetterPage:
                 reason=one.reason,
                 bytes=len(one.value),
             )
-            for one in pool.feed.letters
+            for one in pool.feed.dead_letters
         ]
     )
 

@@ -11,7 +11,7 @@ from steepest.clock import Clock
 from steepest.events.dead_letter import DeadLetter
 from steepest.log.base import NewRecord
 from steepest.mqtt.payload import RefusedMessageError
-from steepest.runtime.dead_letters import LETTER_BYTES
+from steepest.runtime.dead_letters import DEAD_LETTER_BYTES
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import DEAD_LETTERS
 
@@ -45,9 +45,9 @@ class MessageDeadLetters:
             topic=TOPIC,
             partition=0,
             offset=_name(topic, payload),
-            key=topic[:LETTER_BYTES],
+            key=topic[:DEAD_LETTER_BYTES],
             reason=str(refused)[:2000],
-            value=payload[:LETTER_BYTES],
+            value=payload[:DEAD_LETTER_BYTES],
         )
         return [new_record(DEAD_LETTERS, TOPIC, letter, self._clock.now_ms())]
 

@@ -15,7 +15,7 @@ from steepest.events.registry import TOPICS, encode
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.replay.compare import Decided, Difference, Report, compare, readable
-from steepest.runtime.dead_letters import LETTER_BYTES
+from steepest.runtime.dead_letters import DEAD_LETTER_BYTES
 from steepest.runtime.decision_stream import DecisionStream, MintedDecision
 from steepest.runtime.decode import received
 from steepest.runtime.engine import PoolEngine
@@ -135,7 +135,7 @@ class Replay:
 
     def _event(self, record: Record) -> Any:
         """The record's event; None where live readers passed it over, or would have to."""
-        if (record.at.topic, record.at.partition, record.offset, record.value[:LETTER_BYTES]) in self._refused:
+        if (record.at.topic, record.at.partition, record.offset, record.value[:DEAD_LETTER_BYTES]) in self._refused:
             return None
         if record.damage:
             self._altered.append(

@@ -23,7 +23,7 @@ logger = Logger()
 WRITER = "reader"
 """Name in the place of the decider in a letter's id."""
 
-LETTER_BYTES = 64 * 1024
+DEAD_LETTER_BYTES = 64 * 1024
 """A letter keeps this much of its record's value, key and headers."""
 
 
@@ -61,10 +61,10 @@ def _letter(record: Record, error: UndecodableError, headers: Mapping[str, str])
         topic=record.at.topic,
         partition=record.at.partition,
         offset=record.offset,
-        key=record.key[:LETTER_BYTES],
-        headers=_first(record.headers, LETTER_BYTES),
+        key=record.key[:DEAD_LETTER_BYTES],
+        headers=_first(record.headers, DEAD_LETTER_BYTES),
         reason=str(error)[:2000],
-        value=record.value[:LETTER_BYTES],
+        value=record.value[:DEAD_LETTER_BYTES],
     )
     return new_record(DEAD_LETTERS, record.at.topic, letter, record.at_ms, headers)
 

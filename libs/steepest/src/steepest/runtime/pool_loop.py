@@ -77,8 +77,8 @@ class PoolLoop:
         self._metrics = metrics
         self._health = health
         self._clock = clock
-        self._letters = DeadLetters(metrics)
-        self._letters_from = 0
+        self._dead_letters = DeadLetters(metrics)
+        self._dead_letters_from = 0
         self._saved = 0
         self._saved_at = 0.0
         self._live_from = 0
@@ -131,11 +131,11 @@ class PoolLoop:
             last_ids=snapshot.last_ids if snapshot else None,
         )
         self._saved, self._saved_at = self.view.position, self._clock.monotonic()
-        self._letters_from = snapshot.letters_from if snapshot else 0
+        self._dead_letters_from = snapshot.dead_letters_from if snapshot else 0
         self._check_reaches(begin)
-        start = {self.at: self.view.position, DEAD_LETTERS: self._letters_from}
+        start = {self.at: self.view.position, DEAD_LETTERS: self._dead_letters_from}
         found = await scan(self._log, start, self._report_scan)
-        self._letters.fence(found)
+        self._dead_letters.fence(found)
         self.engine.fence(found)
         self._live_from = await self._log.end(self.at)
 
@@ -196,7 +196,7 @@ class PoolLoop:
             if type(event.event) is LogOpened:
                 check_opening(event.event, self.view.state.epoch)
         except UndecodableError as error:
-            out.extend(self._letters.about(record, error, self.view.state.epoch))
+            out.extend(self._dead_letters.about(record, error, self.view.state.epoch))
             self.engine.skip(record.offset)
         else:
             self._take_in(event, out)
@@ -216,16 +216,16 @@ class PoolLoop:
         for stream in self.engine.streams:
             # The next scan starts at the position, and finds what is beyond it.
             stream.passed(position, self.view.state.epoch)
-        if self._letters.passed(self.at, position):
-            self._letters_from = await self._log.end(DEAD_LETTERS)
+        if self._dead_letters.passed(self.at, position):
+            self._dead_letters_from = await self._log.end(DEAD_LETTERS)
         snapshot = PoolSnapshot(
             view=self.view.state,
             deciders={decider.name: state_of(decider) for decider in self.engine.deciders},
             last_ids=self.engine.last_ids,
-            letters_from=self._letters_from,
+            dead_letters_from=self._dead_letters_from,
         )
         # All that the deciders have made stands before the end, and must be there with the snapshot.
-        stands_for = {self.at: await self._log.end(self.at), DEAD_LETTERS: self._letters_from}
+        stands_for = {self.at: await self._log.end(self.at), DEAD_LETTERS: self._dead_letters_from}
         await keep_pool_snapshot(self._snapshots, self._log, self.at, snapshot, stands_for=stands_for)
         self._saved = position
         self._metrics.snapshots.labels(self.name).inc()

@@ -55,12 +55,12 @@ SNAPSHOT_EVERY = 100_000
 """Records of a partition between two snapshots; a restart decides about at most as many again, in about a second."""
 
 
-class PartitionLoop(msgspec.Struct):
+class FollowedPartition(msgspec.Struct):
     """One partition: its decider, its position, and what the decider has made of it.
 
     Attributes:
         saved: The position of the newest snapshot; 0 where there is none.
-        saved_at: When it was kept, or the lane begun, by the monotonic clock.
+        saved_at: When it was kept, or the partition begun, by the monotonic clock.
         scan_from: Where to look, in each output partition, for what the decider has made beyond the last snapshot.
         restate_at: The position from which on the decider states again what still holds: another logic may have decided
             otherwise, or about records that are lost.
@@ -79,13 +79,13 @@ class PartitionLoop(msgspec.Struct):
 
 
 class DueSnapshot(msgspec.Struct):
-    """A lane's snapshot, to be kept after the outputs that it covers are in the log.
+    """A partition's snapshot, to be kept after the outputs that it covers are in the log.
 
     Attributes:
         is_settled: Whether it is beyond all that a scan has found, so that the next scan need not look for that again.
     """
 
-    lane: PartitionLoop
+    partition: FollowedPartition
     snapshot: StreamSnapshot
     is_settled: bool
 
@@ -116,8 +116,8 @@ class StreamLoop:
         self._metrics = metrics
         self._health = health
         self._clock = clock
-        self._letters = DeadLetters(metrics)
-        self._lanes: dict[TopicPartition, PartitionLoop] = {}
+        self._dead_letters = DeadLetters(metrics)
+        self._partitions: dict[TopicPartition, FollowedPartition] = {}
         self._share = share
         self._lag = LagMeter(log)
         self._keeping: asyncio.Task[None] | None = None
@@ -142,9 +142,9 @@ class StreamLoop:
         """Report that there is nothing to follow, which is no fault."""
         self._health.progress(self.name, 0, 0, ready=True)
 
-    async def _follow(self, partitions: Sequence[TopicPartition], stop: asyncio.Event) -> None:
-        await self._begin(partitions)
-        reader = self._log.reader({at: lane.position for at, lane in self._lanes.items()})
+    async def _follow(self, assigned: Sequence[TopicPartition], stop: asyncio.Event) -> None:
+        await self._begin(assigned)
+        reader = self._log.reader({at: partition.position for at, partition in self._partitions.items()})
         stopped = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
@@ -157,35 +157,37 @@ class StreamLoop:
             await self._give_up()
             await reader.close()
 
-    async def _begin(self, partitions: Sequence[TopicPartition]) -> None:
-        self._lanes = {at: await self._lane(at) for at in partitions}
-        lanes = self._lanes.values()
-        start = {to: min(lane.scan_from[str(to)] for lane in lanes) for to in self._outputs}
+    async def _begin(self, assigned: Sequence[TopicPartition]) -> None:
+        self._partitions = {at: await self._partition(at) for at in assigned}
+        partitions = self._partitions.values()
+        start = {to: min(partition.scan_from[str(to)] for partition in partitions) for to in self._outputs}
         found = await scan(self._log, start, self._report_scan)
-        self._letters.fence(found)
-        for lane in lanes:
-            lane.stream.fence(found)
-            lane.stream.fence_ahead(lane.position, self._outputs)
-            if lane.position and not lane.epoch:
+        self._dead_letters.fence(found)
+        for partition in partitions:
+            partition.stream.fence(found)
+            partition.stream.fence_ahead(partition.position, self._outputs)
+            if partition.position and not partition.epoch:
                 # Where nothing was decided either, any name will do that another process would give it as well.
-                lane.epoch = epoch_in(found, self._kind.name, lane.at) or f"from-{lane.position}"
-            if lane.stream.is_found:
-                epoch = lane.epoch or await epoch_of(self._log, lane.at)
-                cause = lane.stream.newest_cause(epoch)
-                is_truncated = cause is not None and not await holds(self._log, lane.at, cause)
-                lane.restate_at = lane.stream.restate_at(epoch, is_truncated=is_truncated)
+                partition.epoch = epoch_in(found, self._kind.name, partition.at) or f"from-{partition.position}"
+            if partition.stream.is_found:
+                epoch = partition.epoch or await epoch_of(self._log, partition.at)
+                cause = partition.stream.newest_cause(epoch)
+                is_truncated = cause is not None and not await holds(self._log, partition.at, cause)
+                partition.restate_at = partition.stream.restate_at(epoch, is_truncated=is_truncated)
 
     def _report_scan(self, lag: int) -> None:
-        self._health.progress(self.name, sum(lane.position for lane in self._lanes.values()), lag, ready=False)
+        self._health.progress(
+            self.name, sum(partition.position for partition in self._partitions.values()), lag, ready=False
+        )
 
-    async def _lane(self, at: TopicPartition) -> PartitionLoop:
+    async def _partition(self, at: TopicPartition) -> FollowedPartition:
         kept = snapshot = await read_stream_snapshot(self._snapshots, self._log, self._kind.name, at)
         deciders = restored([self._kind], {self._kind.name: snapshot.decider}) if snapshot else None
         if snapshot is None or deciders is None:
             # The position belongs to the decider's state: with a new decider, all is read again.
             snapshot, deciders = None, [self._kind()]
         (decider,) = deciders
-        lane = PartitionLoop(
+        partition = FollowedPartition(
             at=at,
             decider=decider,
             stream=DecisionStream(
@@ -200,18 +202,20 @@ class StreamLoop:
             epoch=kept.epoch if kept else "",
         )
         if snapshot:
-            lane.position = lane.saved = snapshot.position
-        self._pass_over_removed(lane, await self._log.begin(at))
-        lane.live_from = await self._log.end(at)
-        return lane
+            partition.position = partition.saved = snapshot.position
+        self._pass_over_removed(partition, await self._log.begin(at))
+        partition.live_from = await self._log.end(at)
+        return partition
 
-    def _pass_over_removed(self, lane: PartitionLoop, begin: int) -> None:
+    def _pass_over_removed(self, partition: FollowedPartition, begin: int) -> None:
         """Begin behind the removed records, about which nothing can be decided any more."""
-        missed = begin - lane.position
+        missed = begin - partition.position
         if missed > 0:
             self._metrics.missed.labels(self.name).inc(missed)
-            logger.warning("records were removed before they were read", at=str(lane.at), missed=missed, begin=begin)
-            lane.position = begin
+            logger.warning(
+                "records were removed before they were read", at=str(partition.at), missed=missed, begin=begin
+            )
+            partition.position = begin
 
     async def _next(self, reader: Reader, stopped: asyncio.Task[Any]) -> Sequence[Record]:
         """The next records. Wait first for running appends, unless records are already there."""
@@ -229,7 +233,7 @@ class StreamLoop:
         while records:
             count += len(records)
             for at, its in groupby(records, attrgetter("at")):
-                self._decide(self._lanes[at], its, out)
+                self._decide(self._partitions[at], its, out)
             records = await reader.poll(max_records=CHUNK, timeout_s=0) if count < BATCH else ()
         await self._kept()
         snapshots = self._due(SNAPSHOT_EVERY)
@@ -239,8 +243,8 @@ class StreamLoop:
         if count < BATCH:
             await self._kept()
         self._metrics.records.labels(self.name).inc(count)
-        for lane in self._lanes.values():
-            count_decisions(self._metrics, lane.stream)
+        for partition in self._partitions.values():
+            count_decisions(self._metrics, partition.stream)
         await self._report()
 
     async def _keep(
@@ -249,14 +253,14 @@ class StreamLoop:
         """Append the outputs of a batch that begins with ``first``, and then keep the snapshots that cover them."""
         if out:
             await self._log.append(out)
-            if first is not None and first.offset >= self._lanes[first.at].live_from:
+            if first is not None and first.offset >= self._partitions[first.at].live_from:
                 measure_latency(self._metrics, self._clock, self.name, first, out[0])
         ends = {to: await self._log.end(to) for to in self._outputs} if snapshots else {}
         for due in snapshots:
             if due.is_settled:
                 # The ends were read after the append: all that the snapshot stands for is before them.
-                due.lane.scan_from = due.snapshot.scan_from = {str(to): end for to, end in ends.items()}
-            at = due.lane.at
+                due.partition.scan_from = due.snapshot.scan_from = {str(to): end for to, end in ends.items()}
+            at = due.partition.at
             stands_for = {**ends, at: due.snapshot.position}
             await keep_stream_snapshot(
                 self._snapshots, self._log, self._kind.name, at, due.snapshot, stands_for=stands_for
@@ -280,50 +284,51 @@ class StreamLoop:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
 
-    def _decide(self, lane: PartitionLoop, records: Iterable[Record], out: list[NewRecord]) -> None:
-        """Add what these records of a lane make. It is one loop, because calls are what costs most in it."""
-        step, pools = lane.decider.step, self._pools
+    def _decide(self, partition: FollowedPartition, records: Iterable[Record], out: list[NewRecord]) -> None:
+        """Add what these records of a partition make. It is one loop, because calls are what costs most in it."""
+        step, pools = partition.decider.step, self._pools
         for record in records:
-            lane.position = record.offset + 1
+            partition.position = record.offset + 1
             try:
                 event = received(record)
                 if type(event.event) is LogOpened:
-                    check_opening(event.event, lane.epoch)
-                    lane.epoch = event.event.epoch
+                    check_opening(event.event, partition.epoch)
+                    partition.epoch = event.event.epoch
                     continue
             except UndecodableError as error:
-                out.extend(self._letters.about(record, error, lane.epoch))
+                out.extend(self._dead_letters.about(record, error, partition.epoch))
                 continue
             if decisions := step(event):
                 made = [(to, one.pool, one.event) for one in decisions if (to := pools.get(one.pool))]
-                out.extend(map(minted_record, lane.stream.mint(lane.epoch, event, made)))
-        if lane.restate_at is not None and lane.position >= lane.restate_at:
-            lane.restate_at = None
-            lane.decider.restate()
+                out.extend(map(minted_record, partition.stream.mint(partition.epoch, event, made)))
+        if partition.restate_at is not None and partition.position >= partition.restate_at:
+            partition.restate_at = None
+            partition.decider.restate()
 
     async def _report(self) -> None:
-        lag = await self._lag.lag({at: lane.position for at, lane in self._lanes.items()})
+        lag = await self._lag.lag({at: partition.position for at, partition in self._partitions.items()})
         self._metrics.lag.labels(self.name).set(lag)
-        ready = all(lane.position >= lane.live_from for lane in self._lanes.values())
-        position = sum(lane.position for lane in self._lanes.values())
+        ready = all(partition.position >= partition.live_from for partition in self._partitions.values())
+        position = sum(partition.position for partition in self._partitions.values())
         self._health.progress(self.name, position, lag, ready=ready)
 
     def _due(self, after: int) -> list[DueSnapshot]:
-        """Snapshots, as of now, of the lanes whose last one is old or ``after`` records behind."""
+        """Snapshots, as of now, of the partitions whose last one is old or ``after`` records behind."""
         due, now = [], self._clock.monotonic()
-        for lane in self._lanes.values():
-            if lane.position - lane.saved < after and now - lane.saved_at < SNAPSHOT_AFTER_S:
+        for partition in self._partitions.values():
+            if partition.position - partition.saved < after and now - partition.saved_at < SNAPSHOT_AFTER_S:
                 continue
             # Before it has passed both, some of what is decided again is in the log already: the next start must find it.
-            is_settled = lane.stream.passed(lane.position, lane.epoch) and self._letters.passed(lane.at, lane.position)
+            position, stream = partition.position, partition.stream
+            is_settled = stream.passed(position, partition.epoch) and self._dead_letters.passed(partition.at, position)
             snapshot = StreamSnapshot(
-                epoch=lane.epoch,
-                position=lane.position,
-                decider=state_of(lane.decider),
-                last_ids=dict(lane.stream.last_ids),
-                scan_from=lane.scan_from,
-                truncations=lane.stream.truncations,
+                epoch=partition.epoch,
+                position=position,
+                decider=state_of(partition.decider),
+                last_ids=dict(stream.last_ids),
+                scan_from=partition.scan_from,
+                truncations=stream.truncations,
             )
-            due.append(DueSnapshot(lane, snapshot, is_settled))
-            lane.saved, lane.saved_at = lane.position, now
+            due.append(DueSnapshot(partition, snapshot, is_settled))
+            partition.saved, partition.saved_at = position, now
         return due

@@ -47,13 +47,13 @@ def list_(settings: Settings, *, topic: str | None, as_json: bool) -> None:
 
     from steepest.describe import one_line
 
-    letters = asyncio.run(_all(settings, topic))
-    for letter in letters:
+    found = asyncio.run(_all(settings, topic))
+    for letter in found:
         if as_json:
             give({"record": name(letter), **msgspec.to_builtins(letter)})
         else:
             tell(f"{name(letter)}  {one_line(letter.key) or '(no key)'}  {one_line(letter.reason)}")
-    if not letters and not as_json:
+    if not found and not as_json:
         tell("no dead letters")
 
 
@@ -129,10 +129,10 @@ async def _one(settings: Settings, record: str) -> DeadLetter:
     return _found(await _all(settings, None), record)
 
 
-def _found(letters: list[DeadLetter], record: str) -> DeadLetter:
+def _found(dead_letters: list[DeadLetter], record: str) -> DeadLetter:
     from steepest.errors import InputError
 
-    for letter in letters:
+    for letter in dead_letters:
         if name(letter) == record:
             return letter
     raise InputError(f"there is no dead letter about {record}", hint="see `steepest dead-letters list`")
@@ -144,12 +144,14 @@ async def _resend(settings: Settings, records: tuple[str, ...]) -> dict[str, str
     from steepest.clock import SystemClock
     from steepest.errors import InputError
     from steepest.log.base import NewRecord, TopicPartition
-    from steepest.runtime.dead_letters import LETTER_BYTES
+    from steepest.runtime.dead_letters import DEAD_LETTER_BYTES
 
     everything = await _all(settings, None)
-    letters = [_found(everything, record) for record in records]
-    if cut := [name(letter) for letter in letters if len(letter.value) >= LETTER_BYTES]:
-        raise InputError(f"the letter about {cut[0]} has only the first {LETTER_BYTES} bytes of it", code="letter-cut")
+    found = [_found(everything, record) for record in records]
+    if cut := [name(letter) for letter in found if len(letter.value) >= DEAD_LETTER_BYTES]:
+        raise InputError(
+            f"the letter about {cut[0]} has only the first {DEAD_LETTER_BYTES} bytes of it", code="letter-cut"
+        )
     log = open_log(settings, settings.folder.read())
     try:
         now_ms = SystemClock().now_ms()
@@ -161,9 +163,9 @@ async def _resend(settings: Settings, records: tuple[str, ...]) -> dict[str, str
                 at_ms=now_ms,
                 headers=letter.headers,
             )
-            for letter in letters
+            for letter in found
         ]
         offsets = await log.append(again)
     finally:
         await log.close()
-    return {name(letter): f"{one.to}@{offset}" for letter, one, offset in zip(letters, again, offsets, strict=True)}
+    return {name(letter): f"{one.to}@{offset}" for letter, one, offset in zip(found, again, offsets, strict=True)}

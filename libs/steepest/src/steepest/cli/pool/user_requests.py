@@ -113,12 +113,12 @@ class RequestCursor(msgspec.Struct, frozen=True):
 
     Attributes:
         offset: In the pool's partition.
-        letters: Where the dead letters ended before: one about it is not before this.
+        dead_letters: Where the dead dead_letters ended before: one about it is not before this.
         request: What it is called.
     """
 
     offset: int
-    letters: int
+    dead_letters: int
     request: str
 
 
@@ -130,9 +130,9 @@ async def append(log: Log, pool: StoredPool, event: Request) -> RequestCursor:
         LogUnavailableError: It may not be kept; the same request may be sent again.
     """
     record = asked_record(pool.at, pool.name, event, SystemClock().now_ms())
-    letters = await log.end(DEAD_LETTERS)
+    dead_letters = await log.end(DEAD_LETTERS)
     (offset,) = await log.append([record])
-    return RequestCursor(offset, letters, getattr(event, "request", ""))
+    return RequestCursor(offset, dead_letters, getattr(event, "request", ""))
 
 
 async def admission(log: Log, pool: StoredPool, place: RequestCursor) -> RequestOutcome:
@@ -144,12 +144,12 @@ async def admission(log: Log, pool: StoredPool, place: RequestCursor) -> Request
                 return RequestOutcome(state="admitted")
         return _rejection(pool, place, received.event)
 
-    since = {pool.at: place.offset, DEAD_LETTERS: place.letters}
+    since = {pool.at: place.offset, DEAD_LETTERS: place.dead_letters}
     return await first(log, since, answers, ANSWER_S) or RequestOutcome(state="queued")
 
 
 def _rejection(pool: StoredPool, place: RequestCursor, event: Any) -> RequestOutcome | None:
-    """The answer in an event that rejects a request, or in the letter of a system that cannot read it: an older one, say."""
+    """The answer in an event that rejects a request, or in the dead letter of a system that cannot read it."""
     match event:
         case c.JobRejected(request=about, reason=reason) if about == place.request:
             return RequestOutcome(state="rejected", reason=reason)
@@ -172,7 +172,7 @@ async def end_of(
 
     That the request is rejected, or that it cannot be read, is an end as well.
     """
-    async for event in what_counts(log, pool, {DEAD_LETTERS: place.letters}):
+    async for event in what_counts(log, pool, {DEAD_LETTERS: place.dead_letters}):
         if event is None:
             yield None
             continue

@@ -44,7 +44,7 @@ from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
-from steepest.cluster.kubernetes.sight import pod_of
+from steepest.cluster.kubernetes.pod_observer import pod_of
 from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
 from steepest.cluster.kubernetes.steps.resize import resize
@@ -313,7 +313,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             sources=self._sources if self._has_agents else None,
         )
         self._jobs = BatchJobs(api, settings, self._state, background.pods)
-        self._sight = background.sight
+        self._observer = background.observer
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.open()
@@ -325,7 +325,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         return NodeSources(self._agent, pods)
 
     async def _observe(self, folder: IncarnationFolder) -> Observation:
-        return await self._sight.observe(folder)
+        return await self._observer.observe(folder)
 
     @contextlib.asynccontextmanager
     async def _locked(self, job: str) -> AsyncIterator[None]:

@@ -28,7 +28,7 @@ from steepest.cluster.kubernetes.manifest import (
 )
 from steepest.cluster.kubernetes.nodes.namespaced_pods import REMOVED_S, NamespacedPods, emptied
 from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
-from steepest.cluster.kubernetes.sight import PodRecord, pod_of
+from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError

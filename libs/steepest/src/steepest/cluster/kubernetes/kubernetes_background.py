@@ -27,6 +27,7 @@ from steepest.cluster.kubernetes.nodes.pod_sources import ApiServerSources, PodS
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.cluster.kubernetes.output import LEFT_S, ContainerOutput, complete
+from steepest.cluster.kubernetes.pod_observer import PodObserver, PodRecord, pod_of
 from steepest.cluster.kubernetes.reflector import (
     NodeReflector,
     PodReflector,
@@ -35,7 +36,6 @@ from steepest.cluster.kubernetes.reflector import (
     labelled,
     owners_of,
 )
-from steepest.cluster.kubernetes.sight import PodRecord, Sight, pod_of
 from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
@@ -129,7 +129,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._by_name: dict[str, ClusterNode] | None = None
         self._held: tuple[dict[str, Resources], dict[str, Resources]] = ({}, {})
         self._is_stale = True
-        self.sight = Sight(api, self.pods)
+        self.observer = PodObserver(api, self.pods)
         self._sources = (
             sources(self.pods) if sources is not None else ApiServerSources(api, self.pods, self._kubelet_of)
         )
@@ -275,7 +275,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
             seen = tracked.seen
             with isolated(tracked.folder):
                 try:
-                    seen = await self.sight.observe(tracked.folder)
+                    seen = await self.observer.observe(tracked.folder)
                 except ClusterError as error:
                     _log.info("pod not observed", incarnation=str(tracked.folder), why=str(error))
                 if not seen.began:

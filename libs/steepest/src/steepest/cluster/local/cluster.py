@@ -116,32 +116,32 @@ class LocalCluster(FolderCluster[LocalBackground]):
         restore: CheckpointRef | None,
     ) -> None:
         """See ``Cluster.start``. The checkpoint is verified first."""
-        engine = await self._ready()
+        background = await self._ready()
         if node not in self._capacities:
             raise RefusedError(f"there is no node {node!r}", code="unknown-node")
         folder = self._folder(replica, incarnation)
         async with self._starting.setdefault(replica.job, asyncio.Lock()):
-            await uncancelled(self._start(engine, folder, node, spec, restore))
+            await uncancelled(self._start(background, folder, node, spec, restore))
 
     async def _start(
         self,
-        engine: LocalBackground,
+        background: LocalBackground,
         folder: IncarnationFolder,
         node: str,
         spec: ReplicaSpec,
         restore: CheckpointRef | None,
     ) -> None:
         share = FULL_SHARE
-        if engine.groups is None:
-            share = engine.duty.first(node, spec.cpu_limit_m, engine.roster.running())
+        if background.groups is None:
+            share = background.duty.first(node, spec.cpu_limit_m, background.roster.running())
         order = ProcessLaunch(node=node, spec=spec, restore=restore, boot=self._boot, share=share, data=self._data)
         try:
             if restore is None or not await asyncio.to_thread(self._is_known_locked, folder, node):
-                await self._check(engine, folder, spec, restore)
-                await asyncio.to_thread(self._start_locked, folder, order, engine.groups)
+                await self._check(background, folder, spec, restore)
+                await asyncio.to_thread(self._start_locked, folder, order, background.groups)
         finally:
             if await asyncio.to_thread(folder.path.exists):
-                engine.track(folder, spec_record(node, spec))  # even after a failure: it may run
+                background.track(folder, spec_record(node, spec))  # even after a failure: it may run
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
@@ -173,18 +173,20 @@ class LocalCluster(FolderCluster[LocalBackground]):
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``."""
-        engine = await self._ready()
+        background = await self._ready()
         folder = self._folder(replica, incarnation)
         if not await asyncio.to_thread(folder.path.exists):
             raise RefusedError(f"{folder} was never started here", code="unknown-incarnation")
-        seen = await self._stop_and_wait(engine, folder, grace_s)
-        return await self._stopped(engine, folder, seen)
+        seen = await self._stop_and_wait(background, folder, grace_s)
+        return await self._stopped(background, folder, seen)
 
-    async def _stop_and_wait(self, engine: LocalBackground, folder: IncarnationFolder, grace_s: float) -> Observation:
+    async def _stop_and_wait(
+        self, background: LocalBackground, folder: IncarnationFolder, grace_s: float
+    ) -> Observation:
         deadline = time.monotonic() + grace_s + _KILL_S
         sent = False
         while True:
-            pulse = engine.watch.pulse.next_pulse()
+            pulse = background.watch.pulse.next_pulse()
             seen = await self._observe(folder)
             if seen.ended:
                 return seen
@@ -195,7 +197,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
             sent = sent or await asyncio.to_thread(send_order, folder.orders, f"stop {grace_s:.3f}")
             if time.monotonic() >= deadline:
                 raise UncertainError(f"{folder} still runs {_KILL_S:g} s after its grace", code="stop-timeout")
-            await wait(pulse, engine.watch.poll_s if sent else STEP_POLL_S)
+            await wait(pulse, background.watch.poll_s if sent else STEP_POLL_S)
 
     def _cancel_start(self, folder: IncarnationFolder) -> None:
         """Record the end of an interrupted start, so that a later ``start`` never completes it."""
@@ -212,14 +214,14 @@ class LocalCluster(FolderCluster[LocalBackground]):
         memory_limit_mib: int | UnsetType | None = UNSET,
     ) -> None:
         """See ``Cluster.limit``. The cap outlives the adapter."""
-        engine = await self._ready()
+        background = await self._ready()
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
         if isinstance(memory_limit_mib, int):
             raise RefusedError("emulated nodes cannot cap memory", code="limit-unsupported")
-        engine.track(folder)
-        await engine.look()
-        tracked = engine.roster.get(replica)
+        background.track(folder)
+        await background.look()
+        tracked = background.roster.get(replica)
         if tracked is None or tracked.folder.incarnation != incarnation:
             raise RefusedError(f"{folder} does not run", code="not-running")
         with definite(f"the limit of {folder} is as it was"):
@@ -227,7 +229,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
             tracked.limit_m = cpu_limit_m
             if tracked.cgroup is not None and tracked.node in self._capacities:
                 await asyncio.to_thread(cap, tracked.cgroup, cpu_limit_m, self._capacities[tracked.node].cpu_m)
-        await engine.changed(measured=False)
+        await background.changed(measured=False)
 
     def _forget(self, job: str) -> None:
         with definite(f"{job} is not forgotten"), incarnation_locks.held(self._state.locks / job):
@@ -244,12 +246,12 @@ class LocalCluster(FolderCluster[LocalBackground]):
             await asyncio.to_thread(self._links.make)
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
-        engine = LocalBackground(self._settings, roster, groups, self._links)
+        background = LocalBackground(self._settings, roster, groups, self._links)
         for tracked in await asyncio.to_thread(roster.load):
-            engine.watch_incarnation(tracked.folder)
-        await engine.look()
-        engine.start()
-        return engine
+            background.watch_incarnation(tracked.folder)
+        await background.look()
+        background.start()
+        return background
 
     def _open_groups(self) -> Groups | None:
         if self._cpu == "duty-cycle":

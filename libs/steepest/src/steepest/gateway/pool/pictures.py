@@ -94,7 +94,7 @@ def queue_rows(view: ClusterView, standing: Mapping[str, Standing] | None = None
     return rows[:JOBS_SENT]
 
 
-def totals(view: ClusterView, letters: int) -> Totals:
+def totals(view: ClusterView, dead_letters: int) -> Totals:
     """Numbers of a view."""
     running = waiting = ended = moves = 0
     for job in view.jobs:
@@ -103,5 +103,10 @@ def totals(view: ClusterView, letters: int) -> Totals:
         ended += job.outcome is not None
         moves += job.moves
     return Totals(
-        jobs=running + waiting + ended, running=running, waiting=waiting, ended=ended, moves=moves, dead_letters=letters
+        jobs=running + waiting + ended,
+        running=running,
+        waiting=waiting,
+        ended=ended,
+        moves=moves,
+        dead_letters=dead_letters,
     )

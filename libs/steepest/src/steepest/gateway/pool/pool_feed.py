@@ -39,7 +39,7 @@ from steepest.view.state import Job
 logger = Logger()
 
 DECISIONS_KEPT = 5_000
-LETTERS_KEPT = 500
+DEAD_LETTERS_KEPT = 500
 BATCH_S = 0.05
 """Records that come within this time are one batch. It is less than a person sees, and spares listeners."""
 
@@ -96,7 +96,7 @@ class PoolFeed:
         self.timeline = RunTimeline() if begin is None else RunTimeline.resumed(begin, 0)
         self.history = PoolHistory()
         self.decisions: deque[DecisionEntry] = deque(maxlen=DECISIONS_KEPT)
-        self.letters: deque[DeadLetter] = deque(maxlen=LETTERS_KEPT)
+        self.dead_letters: deque[DeadLetter] = deque(maxlen=DEAD_LETTERS_KEPT)
         self.ring = Ring()
         self.ready = asyncio.Event()
         self._log = log
@@ -106,7 +106,7 @@ class PoolFeed:
         self._now_ms = now_ms
         self.is_up = is_up
         self._expected: dict[str, asyncio.Future[str | None]] = {}
-        self._letters = 0
+        self._dead_letters = 0
         self._sent_nodes: dict[str, NodeRow] = {}
         self._queue: Sequence[QueueRow] = ()
         self._queue_at = 0.0
@@ -158,9 +158,9 @@ class PoolFeed:
     async def _follow(self) -> None:
         start = {self.at: self.view.position}
         known = {self.at: await self._log.end(self.at)}
-        for letters in await self._log.partitions(DEAD_LETTERS.topic):
-            start[letters] = max(await self._log.begin(letters), await self._log.end(letters) - LETTERS_KEPT)
-        self._letters = 0
+        for at in await self._log.partitions(DEAD_LETTERS.topic):
+            start[at] = max(await self._log.begin(at), await self._log.end(at) - DEAD_LETTERS_KEPT)
+        self._dead_letters = 0
         reader = self._log.reader(start)
         try:
             if self.view.position >= known[self.at]:
@@ -185,10 +185,10 @@ class PoolFeed:
             event = self._event(record)
             if event is None:
                 continue
-            if record.at != self.at:  # the first record of each partition is its identity, and no letter
+            if record.at != self.at:  # the first record of each partition is its identity, and no dead letter
                 if isinstance(event.event, DeadLetter):
-                    self.letters.append(event.event)
-                    self._letters += 1
+                    self.dead_letters.append(event.event)
+                    self._dead_letters += 1
                 continue
             self.timeline.fold(event)
             self.history.note(self.view, event, accepted=self.timeline.accepted)
@@ -287,7 +287,7 @@ class PoolFeed:
 
     def totals(self) -> Totals:
         """Numbers of the pool."""
-        return totals(self.view, self._letters)
+        return totals(self.view, self._dead_letters)
 
 
 def _about(event: c.ClusterEvent) -> list[str]:

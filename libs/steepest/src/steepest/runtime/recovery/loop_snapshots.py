@@ -45,7 +45,7 @@ class PoolSnapshot(msgspec.Struct, kw_only=True):
     Attributes:
         deciders: Their states by name.
         last_ids: Per decider and output partition, the newest id made.
-        letters_from: Where ``dead-letters`` ended: letters about what comes after the snapshot stand beyond.
+        dead_letters_from: Where ``dead-letters`` ended: dead letters about what comes after the snapshot stand beyond.
         marks: What stood before the log's end: all that the view holds, and all that the deciders made of it.
     """
 
@@ -53,7 +53,7 @@ class PoolSnapshot(msgspec.Struct, kw_only=True):
     view: ViewState
     deciders: dict[str, DeciderState]
     last_ids: dict[str, dict[str, str]]
-    letters_from: int
+    dead_letters_from: int
     marks: tuple[Mark, ...] = ()
 
     @property

@@ -14,7 +14,7 @@ from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import PodMeter
 from steepest.cluster.kubernetes.objects import Pod, training
 from steepest.cluster.kubernetes.output import ContainerOutput
-from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.kubernetes.pod_observer import PodRecord
 
 LOGS = Path("/host/pod-logs")
 GROUPS = Path("/host/cgroup")

@@ -15,7 +15,7 @@ from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.usage import PodUsage
 from steepest.cluster.kubernetes.objects import CONTAINER, Pod
 from steepest.cluster.kubernetes.output import ContainerOutput, PodOutput
-from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.kubernetes.pod_observer import PodRecord
 
 
 class PodMeter(Protocol):

@@ -25,7 +25,7 @@ from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackgrou
 from steepest.cluster.kubernetes.manifest import manifest
 from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
 from steepest.cluster.kubernetes.objects import failed_start, unschedulable
-from steepest.cluster.kubernetes.sight import PodRecord, pod_of
+from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.users_launch import refuse_unless_whole, users_placed

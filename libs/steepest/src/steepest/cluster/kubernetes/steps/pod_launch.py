@@ -9,7 +9,7 @@ import msgspec
 from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.objects import Pod
-from steepest.cluster.kubernetes.sight import PodRecord, record_of
+from steepest.cluster.kubernetes.pod_observer import PodRecord, record_of
 from steepest.cluster.port import ReplicaSpec
 from steepest.events.common import CheckpointRef
 

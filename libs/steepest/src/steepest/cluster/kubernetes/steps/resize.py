@@ -16,8 +16,8 @@ from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import cpu_caps, memory_caps, requested_by
 from steepest.cluster.kubernetes.objects import ContainerCaps, Pod, training
+from steepest.cluster.kubernetes.pod_observer import PodRecord
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
-from steepest.cluster.kubernetes.sight import PodRecord
 from steepest.errors import RefusedError, UncertainError
 from steepest.events.common import Resources
 
@@ -54,7 +54,7 @@ async def resize(
         RefusedError: ``limit-refused``: the node cannot grant it, and it was taken back; ``not-running``.
         UncertainError: It may have been set.
     """
-    found = background.pods.get(pod.uid) or await background.sight.read(pod)
+    found = background.pods.get(pod.uid) or await background.observer.read(pod)
     if found is None or found.metadata.uid != pod.uid or found.has_ended:
         raise RefusedError(f"{folder} does not run", code="not-running")
     before, requested = _caps_of(found), requested_by(found.metadata)

@@ -18,7 +18,7 @@ from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import GRACE_S
-from steepest.cluster.kubernetes.sight import pod_of, stop_of
+from steepest.cluster.kubernetes.pod_observer import pod_of, stop_of
 from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.errors import UncertainError
@@ -117,4 +117,4 @@ class PodStop:
                 await asyncio.to_thread(declare_gone, self._folder, "it was stopped before it began")
 
     async def _observe(self) -> Observation:
-        return await self._background.sight.observe(self._folder)
+        return await self._background.observer.observe(self._folder)

@@ -15,7 +15,7 @@ from steepest.cluster.kubernetes.kinds.known import referred
 from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner
 from steepest.cluster.kubernetes.manifest import REPLICA, users_annotations
 from steepest.cluster.kubernetes.nodes.selected_nodes import of_container
-from steepest.cluster.kubernetes.sight import PodRecord
+from steepest.cluster.kubernetes.pod_observer import PodRecord
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.errors import RefusedError

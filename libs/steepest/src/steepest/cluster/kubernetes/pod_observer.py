@@ -67,8 +67,8 @@ def pod_of(folder: IncarnationFolder) -> PodRecord | None:
     return folder.read(record_of(folder), PodRecord)
 
 
-class Sight:
-    """Sees incarnations.
+class PodObserver:
+    """Observes incarnations.
 
     Args:
         api: The API server.

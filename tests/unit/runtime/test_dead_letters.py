@@ -18,7 +18,7 @@ from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import partition_file
 from steepest.log.snapshot_store import MemorySnapshots
-from steepest.runtime.dead_letters import LETTER_BYTES
+from steepest.runtime.dead_letters import DEAD_LETTER_BYTES
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot
 from steepest.view.folds.fold_pool import PERIODS_COUNTED
@@ -81,7 +81,7 @@ async def test_what_cannot_be_read_is_told_and_passed_over(rig: Rig, value: byte
 
     assert (letter.topic, letter.partition, letter.offset, letter.key) == ("cluster", 0, offset, POOL)
     assert letter.reason
-    assert letter.value == value[:LETTER_BYTES]
+    assert letter.value == value[:DEAD_LETTER_BYTES]
     assert process.runtime.metrics.dead_letters.labels("cluster")._value.get() == 1
 
 
@@ -109,7 +109,7 @@ async def test_a_huge_key_and_headers_make_no_huge_letter(rig: Rig) -> None:
     await admitted(rig, process, "after")
     (letter,) = await letters(rig.log)
 
-    assert letter.key == "k" * LETTER_BYTES
+    assert letter.key == "k" * DEAD_LETTER_BYTES
     assert 0 < len(letter.headers) < 100
 
 
