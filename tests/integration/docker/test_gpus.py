@@ -54,7 +54,6 @@ def test_an_engine_with_a_gpu_runtime_is_asked_for_devices(harness: DockerHarnes
     client = docker.APIClient(base_url=harness.engines["large"].url, version="auto")
     asked: dict[str, Any] = creation(
         client,
-        state=state,
         folder=folder,
         spec=spec,
         image=images.BASE,

@@ -286,4 +286,4 @@ def made(folder: Path, incarnation: int, restore: CheckpointRef | None = None, *
     """The Job of an incarnation."""
     state = AdapterFolder(folder)
     asked = ReplicaSpec(**{"command": ("python3", "train.py"), **spec})
-    return manifest(SETTINGS, state, state.incarnation(ReplicaId("mnist"), incarnation), asked, restore)
+    return manifest(SETTINGS, state.incarnation(ReplicaId("mnist"), incarnation), asked, restore)

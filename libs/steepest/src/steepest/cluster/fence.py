@@ -66,7 +66,6 @@ def make(state: AdapterFolder, folder: IncarnationFolder, node: str, spec: Repli
 
 
 def environment(
-    state: AdapterFolder,
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     restore: CheckpointRef | None,
@@ -74,10 +73,11 @@ def environment(
     addresses: GangAddresses | None,
     gpus: Sequence[int] | None,
 ) -> dict[str, str]:
-    """The variables of an incarnation: threads for numerical libraries, the spec's own, its gang's, the control folder's.
+    """The variables of an incarnation that are the same on every cluster; an adapter adds where its folders are.
+
+    They are the threads of numerical libraries, the spec's own variables, its gang's, and the names of the incarnation.
 
     Args:
-        state: The state folder.
         folder: The incarnation.
         spec: What it runs.
         restore: The checkpoint to resume from.
@@ -97,8 +97,6 @@ def environment(
         "STEEPEST_JOB": folder.replica.job,
         "STEEPEST_REPLICA": str(folder.replica.index),
         "STEEPEST_INCARNATION": str(folder.incarnation),
-        "STEEPEST_CONTROL": str(folder.control),
-        "STEEPEST_CHECKPOINTS": str(state.checkpoints(folder.replica.job)),
         "STEEPEST_RESTORE": restore.name if restore else "",
     }
 

@@ -123,7 +123,6 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         move_cost_ms: The least that a move is taken to cost a job; more where the moves that were measured say so.
         pays: A move is worth it where it gains this many times its cost.
         dwell_ms: Counted time for which a job stays after a move.
-        roomy: Without effect: by it, earlier planners moved jobs to nodes with room.
     """
 
     on: bool = False
@@ -137,7 +136,6 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     move_cost_ms: Positive = 6_000
     pays: Annotated[float, msgspec.Meta(gt=0)] = 4.0
     dwell_ms: Count = 60_000
-    roomy: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
 
 
 class PreemptionRule(enum.StrEnum):

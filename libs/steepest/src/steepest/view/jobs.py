@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 
 from steepest.events.cluster import Category
 from steepest.view.movable import immovable
-from steepest.view.orders.holds import Holds
+from steepest.view.orders.holds import Holds, keep
 from steepest.view.queue import Queue
 from steepest.view.queue_use import QueueUse
 from steepest.view.state import Job, Phase, Plan
@@ -119,12 +119,12 @@ class Jobs:
         self.queue.put(job)
         self.use.update(job)
         self.holds.update(job)
-        _keep(
+        keep(
             self._silent, (job.started_counted_ms, job.name), job, wanted=running and not (job.measured or job.unknown)
         )
         is_heard = running and job.measured and not job.unknown and job.growth_every_ms > 0
-        _keep(self._heard, _unknown_at(job), job, wanted=is_heard)
-        _keep(
+        keep(self._heard, _unknown_at(job), job, wanted=is_heard)
+        keep(
             self._converged,
             (-job.converged_counted_ms, job.name),
             job,
@@ -135,10 +135,8 @@ class Jobs:
             and not job.spec.is_gang
             and immovable(job) is None,
         )
-        if running and job.measured and not (job.unknown or job.migrated or converged):
-            self._undecided[job.name] = None
-        else:
-            self._undecided.pop(job.name, None)
+        is_undecided = running and job.measured and not (job.unknown or job.migrated or converged)
+        keep(self._undecided, job.name, None, wanted=is_undecided)
         if job.phase is Phase.ENDED:
             self._retire(job)
 
@@ -153,10 +151,3 @@ def _unknown_at(job: Job) -> tuple[int, str]:
     """From when on the growth of a job that was measured counts as unknown, if it is not measured again."""
     since_ms = max(job.growth_counted_ms, job.started_counted_ms)
     return since_ms + GRACE_INTERVALS * job.growth_every_ms, job.name
-
-
-def _keep(order: SortedDict[tuple[int, str], Job], key: tuple[int, str], job: Job, *, wanted: bool) -> None:
-    if wanted:
-        order[key] = job
-    else:
-        order.pop(key, None)

@@ -21,7 +21,7 @@ from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.docker.mounts import Mounts
 from steepest.cluster.docker.output import LOG_OPTIONS
 from steepest.cluster.fence import environment
-from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
@@ -143,7 +143,6 @@ def updates(
 def creation(
     client: docker.APIClient,
     *,
-    state: AdapterFolder,
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     image: str,
@@ -174,7 +173,7 @@ def creation(
         "command": list(spec.command[1:]),
         "name": name_of(label, folder),
         "labels": labels_of(label, folder),
-        "environment": environment(state, folder, spec, restore, addresses=addresses, gpus=gpus)
+        "environment": environment(folder, spec, restore, addresses=addresses, gpus=gpus)
         | VARIABLES
         | ({} if data is None else {VARIABLE: data.url}),
         "working_dir": spec.working_dir,

@@ -97,7 +97,6 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
         client = host.client()
         asked = creation(
             client,
-            state=state,
             folder=folder,
             spec=order.spec,
             image=order.image,

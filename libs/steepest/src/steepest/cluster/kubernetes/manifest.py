@@ -18,7 +18,7 @@ import msgspec
 from steepest.cluster.container_paths import CHECKPOINTS, CONTROL, VARIABLES
 from steepest.cluster.data_source import VARIABLE as DATA_URL
 from steepest.cluster.fence import environment
-from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB as USERS_JOBS
@@ -157,7 +157,6 @@ class JobManifest(msgspec.Struct, frozen=True):
 
 def manifest(
     settings: JobSettings,
-    state: AdapterFolder,
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     restore: CheckpointRef | None,
@@ -165,12 +164,12 @@ def manifest(
     """The Job of a replica, and the annotations of the pod of one incarnation."""
     replica = folder.replica
     addresses = addresses_of(settings, replica.job, spec.gang) if spec.gang else None
-    variables = environment(state, folder, spec, restore, addresses=addresses, gpus=None)
-    variables |= VARIABLES
+    variables = environment(folder, spec, restore, addresses=addresses, gpus=None)
     variables |= {DATA_URL: settings.data_url} if settings.data_url else {}
     of_all = msgspec.structs.replace(spec, gang=None, trace="")
-    fixed = environment(state, folder, of_all, None, addresses=None, gpus=None)
+    fixed = environment(folder, of_all, None, addresses=None, gpus=None)
     own = {name for name in variables if name not in fixed} | {"STEEPEST_INCARNATION", "STEEPEST_RESTORE"}
+    variables |= VARIABLES
     labels = labels_of(settings, replica)
     template = {
         "metadata": {"labels": labels},
@@ -197,7 +196,6 @@ def manifest(
 
 
 def users_annotations(
-    state: AdapterFolder,
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     restore: CheckpointRef | None,
@@ -210,7 +208,7 @@ def users_annotations(
     place = spec.gang or GangPlace(role="worker", role_index=0, rank=0, world_size=1, nodes=("",))
     addresses = GangAddresses(hosts, (PORT + 1,) * len(hosts), PORT)
     in_gang = msgspec.structs.replace(spec, gang=place)
-    variables = environment(state, folder, in_gang, restore, addresses=addresses, gpus=None)
+    variables = environment(folder, in_gang, restore, addresses=addresses, gpus=None)
     added = {f"{VARIABLE}{name}": variables[name] for name in USERS_VARIABLES}
     return {**added, **_recorded(folder, spec)}
 

@@ -126,7 +126,9 @@ def environment(
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("STEEPEST_")}
     return {
         **inherited,
-        **fence.environment(state, folder, order.spec, order.restore, addresses=order.addresses, gpus=order.gpus),
+        **fence.environment(folder, order.spec, order.restore, addresses=order.addresses, gpus=order.gpus),
+        "STEEPEST_CONTROL": str(folder.control),
+        "STEEPEST_CHECKPOINTS": str(state.checkpoints(folder.replica.job)),
         **data,
     }
 

@@ -5,12 +5,16 @@ It owns these indexes and keeps them up to date as jobs change. Who is released,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
+from typing import TypeVar
 
 import msgspec
 
 from steepest.events.requests import Hold, JobSpec
 from steepest.view.state import Job, Phase
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class ArrayJobs(msgspec.Struct):
@@ -45,8 +49,8 @@ class Holds:
     def update(self, job: Job) -> None:
         """Bring the indexes up to date after a job changed."""
         running = job.phase is Phase.RUNNING
-        _keep(self.limited, job, wanted=running and job.spec.time_limit_ms is not None and not job.cancel)
-        _keep(self.to_suspend, job, wanted=running and job.hold is Hold.USER and not job.cancel)
+        keep(self.limited, job.name, job, wanted=running and job.spec.time_limit_ms is not None and not job.cancel)
+        keep(self.to_suspend, job.name, job, wanted=running and job.hold is Hold.USER and not job.cancel)
         if job.spec.after:
             self._update_behind(job)
         if job.spec.array:
@@ -81,11 +85,12 @@ def hold_of(spec: JobSpec, holds: Holds) -> Hold:
     return Hold.OTHERS if spec.after or full else Hold.NONE
 
 
-def _keep(index: dict[str, Job], job: Job, *, wanted: bool) -> None:
+def keep(index: MutableMapping[K, V], key: K, value: V, *, wanted: bool) -> None:
+    """Have a value in an index under its key, or not."""
     if wanted:
-        index[job.name] = job
+        index[key] = value
     else:
-        index.pop(job.name, None)
+        index.pop(key, None)
 
 
 def overdue_ms(job: Job, counted_ms: int) -> int:

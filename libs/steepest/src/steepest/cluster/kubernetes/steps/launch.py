@@ -71,9 +71,9 @@ async def _launch(
         await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings.user)
     try:
         if USERS_JOB in order.spec.env:
-            pod = await users_placed(jobs, state, folder, order)
+            pod = await users_placed(jobs, folder, order)
         else:
-            pod = await _placed(jobs, state, folder, order)
+            pod = await _placed(jobs, folder, order)
         await _proven(background, folder, pod)
     except ClusterError as error:
         if error.code == NOT_ADMITTED:
@@ -119,8 +119,8 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
             raise RefusedError(f"the node {name} is cordoned or tainted", code="node-lost", hint=hint)
 
 
-async def _placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
-    wanted = manifest(jobs.settings, state, folder, order.spec, order.restore)
+async def _placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
+    wanted = manifest(jobs.settings, folder, order.spec, order.restore)
     if order.spec.gang is not None:
         await jobs.make_service(folder.replica.job)
     found = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.known import referred
 from steepest.cluster.kubernetes.kinds.users_owners import UsersOwner
@@ -31,7 +31,7 @@ def refuse_unless_whole(jobs: BatchJobs, folder: IncarnationFolder) -> None:
         raise RefusedError(f"another replica of {folder} could not be started", code="gang-incomplete")
 
 
-async def users_placed(jobs: BatchJobs, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
+async def users_placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
     """Resume the object of a replica if it is suspended, and give the replica's pod its node.
 
     Raises:
@@ -48,7 +48,7 @@ async def users_placed(jobs: BatchJobs, state: AdapterFolder, folder: Incarnatio
     # A limit is set on the container that trains, and not on what else its pod requests.
     own = [of_container(one) for one in found.spec.containers if one.name == found.container]
     spec = msgspec.structs.replace(order.spec, requests=own[0]) if own else order.spec
-    annotations = users_annotations(state, folder, spec, order.restore, owner.hosts)
+    annotations = users_annotations(folder, spec, order.restore, owner.hosts)
     await jobs.place(pod, order.node, annotations, {REPLICA: str(replica.index)})
     return pod
 
