@@ -316,7 +316,7 @@ DATA_ONLY := --no-emit-package scipy --no-emit-package joblib --no-emit-package 
 
 lock: ## Resolve the dependencies again, with hashes, for every Python from 3.11 on
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	  --no-emit-index-url --no-emit-find-links --extra client --extra docker --extra gateway --extra kafka --extra kubernetes --extra mqtt libs/steepest/pyproject.toml libs/steepest-lab/pyproject.toml \
+	  --no-emit-index-url --no-emit-find-links --extra client --extra docker --extra gateway --extra kafka --extra kubernetes --extra mqtt --extra notify libs/steepest/pyproject.toml libs/steepest-lab/pyproject.toml \
 	  --no-emit-package steepest --no-emit-package steepest-sdk --no-emit-package steepest-services $(DATA_ONLY) -o requirements/runtime.txt
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	  --no-emit-index-url --no-emit-find-links --group dev -c requirements/runtime.txt -o requirements/dev.txt

@@ -3,15 +3,15 @@
 Reads: ``heartbeats``, ``cluster``
 Writes: ``cluster``: ``Tick``, ``NodeJoined``, ``NodeLost``, ``NodeUsage``, ``ReplicaStarted``,
     ``CheckpointModeDeclared``, ``CheckpointVerified``, ``ReplicaStopped``, ``EpochMeasured``, ``FindingOpened``,
-    ``FindingEnded``, ``ReactionPlanned``
+    ``FindingEnded``, ``TargetNotified``, ``ReactionPlanned``
 Scales by: a pool
 """
 
 from __future__ import annotations
 
 from steepest.app.context import ServiceContext
+from steepest.app.optional_effectors import notifiers, trace_effectors
 from steepest.app.service_main import run_service
-from steepest.app.trace_export import trace_effectors
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman.profiler import Profiler
@@ -28,6 +28,9 @@ def build(context: ServiceContext) -> Service:
     registry = context.metrics.registry
     counters, gauges = PoolCounters(registry), PoolGauges(registry, context.settings.metrics.jobs)
     traces = trace_effectors(context.settings.tracing.endpoint)
+    notify = notifiers(
+        context.settings.notify, context.clock, lambda *labels: counters.notifications.labels(*labels).inc()
+    )
     return Service(
         name="worker-monitor",
         cluster_deciders=(Silence, Watcher),
@@ -35,6 +38,7 @@ def build(context: ServiceContext) -> Service:
         effectors=lambda held: (
             Ticker(context.clock),
             PoolMetrics(counters, gauges, held.pool),
+            *notify(held),
             *traces(held),
         ),
     )

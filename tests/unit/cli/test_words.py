@@ -75,6 +75,14 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a has a spike no longer: its loss is back at 1",
     ),
     (
+        c.TargetNotified(job="a", incarnation=1, kind=c.FindingKind.HUNG, to="ops"),
+        "ops was notified that a hangs",
+    ),
+    (
+        c.TargetNotified(job="a", incarnation=1, kind=c.FindingKind.HUNG, to="ops", over=True),
+        "ops was notified that a hangs no longer",
+    ),
+    (
         c.ReactionPlanned(
             job="a", incarnation=1, kind=c.FindingKind.HUNG, restarts=True, reason="hung: no step for 70 s"
         ),

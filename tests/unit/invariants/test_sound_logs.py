@@ -352,6 +352,7 @@ def test_the_sound_logs_hold_events_of_every_plan() -> None:
         c.GoalReached,
         c.FindingOpened,
         c.FindingEnded,
+        c.TargetNotified,
         c.ReactionPlanned,
         c.EpochMeasured,
         c.RunTimePredicted,

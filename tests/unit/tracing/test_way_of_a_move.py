@@ -11,7 +11,7 @@ import pytest
 from tests.harness.system.rig import POOL, Rig, events_of
 from tests.harness.waiting import until
 
-from steepest.app.trace_export import trace_effectors
+from steepest.app.optional_effectors import trace_effectors
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.loss import JobWatched, LossReported

@@ -32,8 +32,13 @@ def _reaction(event: c.ReactionPlanned) -> str:
     return f"{event.job} {what}: {event.reason}"
 
 
+def _notified(event: c.TargetNotified) -> str:
+    return f"{event.to} was notified that {event.job} {FOUND[event.kind]}{' no longer' if event.over else ''}"
+
+
 SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.FindingOpened: _found,
     c.FindingEnded: _found_over,
+    c.TargetNotified: _notified,
     c.ReactionPlanned: _reaction,
 }

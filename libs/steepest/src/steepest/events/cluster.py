@@ -45,6 +45,7 @@ from steepest.events.growth import (
     ReactionPlanned,
     Reactions,
     ReallocationRequested,
+    TargetNotified,
 )
 from steepest.events.outcomes import (
     CheckpointSaved,
@@ -121,6 +122,7 @@ ClusterEvent = (
     | GoalReached
     | FindingOpened
     | FindingEnded
+    | TargetNotified
     | ReactionPlanned
     | EpochMeasured
     | RunTimePredicted
@@ -230,6 +232,7 @@ __all__ = [
     "StepFailure",
     "SuccessRule",
     "SurplusStopped",
+    "TargetNotified",
     "Tick",
     "Transition",
     "TransitionFailed",

@@ -142,6 +142,21 @@ class FindingEnded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     why: Text
 
 
+class TargetNotified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A message about a finding was sent.
+
+    Attributes:
+        to: The target, by its name in the file of targets.
+        over: Whether it says that the finding has ended.
+    """
+
+    job: Name
+    incarnation: Count
+    kind: FindingKind
+    to: Name
+    over: bool = False
+
+
 class ReactionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """The job is stopped because of a finding, as its user or the pool has asked for.
 

@@ -163,6 +163,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
             c.ReplicaStarted,
             c.CheckpointModeDeclared,
             c.CheckpointVerified,
+            c.TargetNotified,
         ),
         "worker-monitor, migrator": (c.ReplicaStopped,),
         "operator, migrator": (c.NodeGone,),

@@ -140,6 +140,13 @@ class PoolCounters:
         self.reactions = counter(
             "reactions", "Jobs that were stopped because of a finding, by its kind and what followed.", "kind", "then"
         )
+        self.notifications = counter(
+            "notifications",
+            "Messages about findings, by target and outcome. `failed` rising: the target does not take them; the"
+            " worker-monitor tries again each minute, and its log says why. See the target's address in notify.file.",
+            "target",
+            "outcome",
+        )
         self.goals = counter("goals_reached", "Jobs that were ended because they had reached their goal.")
         self.goals_saved = counter(
             "goals_saved_cpu_seconds",

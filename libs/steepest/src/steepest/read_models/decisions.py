@@ -20,6 +20,7 @@ ENTRIES = (
     c.GoalReached,
     c.FindingOpened,
     c.FindingEnded,
+    c.TargetNotified,
     c.ReactionPlanned,
     c.LimitsApplied,
     c.JobPlaced,

@@ -1,14 +1,14 @@
-"""A job's progress as a view remembers it, from reports and epochs; plain data.
+"""A job's progress and its CPU limit as a view remembers them, from reports, epochs and plans; plain data.
 
 It owns no rule: :mod:`steepest.view.folds.fold_progress` and :mod:`steepest.view.folds.fold_forecasts` change it,
-:mod:`steepest.view.progress` says what follows.
+:mod:`steepest.view.folds.fold_limits` changes the limit; :mod:`steepest.view.progress` says what follows.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from steepest.events.cluster import RunTimePredicted
+from steepest.events.cluster import GrowthList, RunTimePredicted
 
 
 class ReplicaCourse(msgspec.Struct, omit_defaults=True):
@@ -117,3 +117,30 @@ class Forecast(msgspec.Struct, frozen=True):
 
     predicted: RunTimePredicted
     counted_ms: int
+
+
+class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The CPU limit that was planned for an incarnation, and what became of it.
+
+    Attributes:
+        plan: The plan that wanted ``cpu_m`` first.
+        growth_list: FlowCon's list that the job is in; None: another policy limits it.
+        cpu_m: The CPU limit that it is to have, each of its replicas, in millicores; None: none.
+        in_force_m: The one that the engine took last.
+        in_force_counted_ms: When its outcome stood in the log.
+        answered: Whether the engine took the limit or definitely refused it.
+        refused: What it answered where it refused, or was unclear.
+        unclear: Answers in a row that leave open whether the limit is in force.
+        trace: The ``traceparent`` of ``plan``.
+    """
+
+    plan: str
+    growth_list: GrowthList | None = None
+    cpu_m: int | None = None
+    in_force_m: int | None = None
+    in_force_counted_ms: int = 0
+    answered: bool = False
+    refused: str = ""
+    unclear: int = 0
+    not_before_counted_ms: int = 0
+    trace: str = ""

@@ -9,12 +9,12 @@ import enum
 
 import msgspec
 
-from steepest.events.cluster import Category, GrowthList, Hold, JobSpec, MoveKind, Outcome, Step
+from steepest.events.cluster import Category, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
-from steepest.view.progress_state import EpochsSeen, Forecast, Progress
+from steepest.view.progress_state import EpochsSeen, Forecast, Limit, Progress
 
 STATE_VERSION = 12
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -85,33 +85,6 @@ class Phase(enum.StrEnum):
     ENDED = "ended"
 
 
-class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The CPU limit that was planned for an incarnation, and what became of it.
-
-    Attributes:
-        plan: The plan that wanted ``cpu_m`` first.
-        growth_list: FlowCon's list that the job is in; None: another policy limits it.
-        cpu_m: The CPU limit that it is to have, each of its replicas, in millicores; None: none.
-        in_force_m: The one that the engine took last.
-        in_force_counted_ms: When its outcome stood in the log.
-        answered: Whether the engine took the limit or definitely refused it.
-        refused: What it answered where it refused, or was unclear.
-        unclear: Answers in a row that leave open whether the limit is in force.
-        trace: The ``traceparent`` of ``plan``.
-    """
-
-    plan: str
-    growth_list: GrowthList | None = None
-    cpu_m: int | None = None
-    in_force_m: int | None = None
-    in_force_counted_ms: int = 0
-    answered: bool = False
-    refused: str = ""
-    unclear: int = 0
-    not_before_counted_ms: int = 0
-    trace: str = ""
-
-
 class Replica(msgspec.Struct, omit_defaults=True):
     """A replica of a gang's newest incarnation.
 
@@ -169,8 +142,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
         findings: What is wrong with its incarnation, by kind.
-        reaction: Why it is stopped because of one; empty: it is not.
-        restarts: Whether it waits for a place again then.
+        notified: The targets that were notified of one, by its kind, and not yet of its end.
+        reaction: Why it is stopped because of one; empty: it is not. ``restarts``: whether it waits for a place again.
         restarted: Restarts because of findings so far.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
@@ -226,6 +199,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     hold: Hold = Hold.NONE
     goal_reached: str = ""
     findings: dict[FindingKind, FindingOpened] = {}
+    notified: dict[FindingKind, tuple[str, ...]] = {}
     reaction: str = ""
     restarts: bool = False
     restarted: int = 0

@@ -91,6 +91,19 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = ""
 
 
+class NotifySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who gets messages about findings of jobs, by mail, chat or webhook (docs/watching.md)."""
+
+    file: Annotated[
+        str, means("A TOML file of targets, closed to other users; needs the extra `notify`. Empty: no messages.")
+    ] = ""
+    page: Annotated[
+        str,
+        Meta(pattern=r"^(https?://\S+)?$(?!\n)", examples=["https://steepest.example"]),
+        means("Where people reach the gateway's page: messages link to it. Empty: no links."),
+    ] = ""
+
+
 class AgentSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The node of a Kubernetes cluster on which a log-collector runs, where each node has one of its own."""
 
@@ -267,6 +280,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = False
     metrics: MetricsSettings = MetricsSettings()
     tracing: TracingSettings = TracingSettings()
+    notify: NotifySettings = NotifySettings()
     kafka: KafkaSettings = KafkaSettings()
     mqtt: MqttSettings = MqttSettings()
     agent: AgentSettings = AgentSettings()

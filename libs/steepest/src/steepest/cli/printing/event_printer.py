@@ -34,6 +34,7 @@ NEWS: dict[type, str] = {
     c.GoalReached: "green",
     c.FindingOpened: "red",
     c.FindingEnded: "green",
+    c.TargetNotified: "",
     c.ReactionPlanned: "red",
     c.StayDecided: "",
     c.MigrationPlanned: "yellow",

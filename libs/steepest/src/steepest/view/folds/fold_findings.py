@@ -28,6 +28,17 @@ def _over(view: Projection, event: c.FindingEnded, _: Received[Any]) -> bool:
     return True
 
 
+def _notified(view: Projection, event: c.TargetNotified, _: Received[Any]) -> bool:
+    """Remember who was sent a message, until one says that the finding has ended; also of a job that is over."""
+    job = view.find(event.job)
+    before = () if job is None else job.notified.get(event.kind, ())
+    if job is None or (event.to in before) is not event.over:
+        return False
+    to = tuple(one for one in before if one != event.to) if event.over else (*before, event.to)
+    job.notified = {kind: names for kind, names in {**job.notified, event.kind: to}.items() if names}
+    return True
+
+
 def _reaction(view: Projection, event: c.ReactionPlanned, received: Received[Any]) -> bool:
     """Stop the job; how it goes on is judged once its process is gone."""
     job = _of(view, event)
@@ -46,4 +57,9 @@ def _of(view: Projection, event: c.FindingOpened | c.FindingEnded | c.ReactionPl
     return job
 
 
-HANDLERS: Handlers = {c.FindingOpened: _opened, c.FindingEnded: _over, c.ReactionPlanned: _reaction}
+HANDLERS: Handlers = {
+    c.FindingOpened: _opened,
+    c.FindingEnded: _over,
+    c.TargetNotified: _notified,
+    c.ReactionPlanned: _reaction,
+}
