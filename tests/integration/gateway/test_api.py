@@ -80,6 +80,29 @@ def test_both_clients_have_the_same_names(served: ServedFolder) -> None:
     assert names == {name for name in vars(AsyncClient) if not name.startswith("_")}
 
 
+def test_many_jobs_are_changed_through_a_gateway(served: ServedFolder) -> None:
+    """With the words of the command line on the folder itself, and its exit status."""
+    served.append(*submitted("s-1"), *submitted("s-2"), *submitted("t", queue="paper"))
+    address = served.start()
+
+    def said(*call: str) -> tuple[int, str]:
+        env = {"STEEPEST_CLIENT_TOKEN": served.token}
+        done = CliRunner().invoke(main, [*call, "--server", address], prog_name="steepest", env=env)
+        return done.exit_code, done.output
+
+    later = "as soon as a system runs on the pool\n"
+    assert said("hold", "s-*") == (0, f"s-1 is held {later}s-2 is held {later}")
+    assert said("release", "s-1", "t") == (1, f"s-1 is released {later}Error: t: nothing holds it\n")
+    assert said("release", "t") == (2, "Error: t: nothing holds it\n")
+    assert said("priority", "--queue", "paper", "--to", "-5")[1].startswith("t has the priority -5")
+    assert said("nodes", "drain", "n1") == (0, f"n1 gets no more jobs {later}")
+    assert said("nodes", "drain", "n9")[0] == 2
+    assert said("cancel", "*")[1].count("will be cancelled") == 3
+    with Client(address) as client:
+        assert client.job("t").priority == -5
+        assert [row.drained for row in client.nodes()] == [True, False]
+
+
 def test_the_past_is_as_it_was(served: ServedFolder) -> None:
     """``at`` gives jobs, queue and story as they were before a record; beyond the log it is refused."""
     waiting = served.append(*submitted("a"))

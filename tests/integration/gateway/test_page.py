@@ -6,6 +6,7 @@ import pytest
 from tests.integration.gateway.browser import Browser
 from tests.integration.gateway.served import ServedFolder, measured, running, submitted
 
+from steepest.client import Client
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 
@@ -13,6 +14,7 @@ VIEWS = {
     "cluster": "Full nodes",
     "jobs": "Filter",
     "job/a": "Decisions",
+    "nodes": "takes jobs",
     "decisions": "Decisions",
     "compare": "Completion times",
     "letters": "Every record could be read.",
@@ -182,7 +184,7 @@ def test_the_slider_shows_the_past(served: ServedFolder, browser: Browser) -> No
     browser.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))")
     browser.shows("3 of 3 jobs")
 
-    browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '3', bubbles: true }))")
+    browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '4', bubbles: true }))")
     browser.shows("with plans, limits and categories")
     assert browser.run("return location.hash") == "#/decisions"
 
@@ -202,6 +204,65 @@ def test_a_page_that_needs_a_token_asks_for_it(served: ServedFolder, browser: Br
         "r" * 20,
     )
     browser.shows("secret")
+
+
+BUTTON = "return [...document.querySelectorAll('main button')].find((one) => one.innerText === arguments[0])"
+TYPE = "const i = document.querySelector('main input[name=token]'); i.value = arguments[0]; i.form.requestSubmit();"
+
+
+def press(browser: Browser, label: str) -> None:
+    """Press the button of that name once it is there."""
+    browser.until(lambda: browser.run(BUTTON, label), f"there is a button {label}")
+    browser.run(f"{BUTTON.removeprefix('return ')}.click()", label)
+
+
+def test_a_job_is_changed_after_a_question_that_says_the_price(served: ServedFolder, browser: Browser) -> None:
+    """A token is asked for where it is needed; the answer, or the error, is where the question was."""
+    address = filled(served)
+    browser.driver.get("about:blank")
+    browser.driver.get(f"{address}/#/job/a")
+    browser.run("sessionStorage.clear()")
+    press(browser, "suspend")
+    browser.shows("this needs a token")
+    assert browser.violations() == []
+    browser.run(TYPE, served.token)
+    alert = "return document.querySelector('[role=alert]')?.innerText ?? ''"
+    browser.until(lambda: "cannot save" in browser.run(alert), "why it cannot be suspended")
+    press(browser, "cancel")
+    browser.shows("How far it is is unknown")
+    browser.shows("steepest cancel a")
+    assert browser.run("return document.activeElement.innerText") == "No"
+    assert browser.violations() == []
+    press(browser, "No")
+    browser.until(lambda: not browser.run("return document.querySelector('.ask')"), "the question is gone")
+    assert browser.run("return document.activeElement.innerText") == "cancel"
+    press(browser, "priority")
+    browser.shows("No step of it is lost.")
+    press(browser, "Yes, priority")
+    browser.shows("has the priority high")
+    press(browser, "cancel")
+    press(browser, "Yes, cancel")
+    browser.shows("will be cancelled as soon as a system runs on the pool")
+    with Client(address) as client:
+        assert client.job("a").priority_class == "high"
+        assert "JobCancelRequested" in [event.type for event in client.events(limit=1_000)]
+
+
+def test_a_node_is_drained_and_opened_again(served: ServedFolder, browser: Browser) -> None:
+    """The row shows it, and that jobs run on there."""
+    address = filled(served)
+    browser.driver.get(f"{address}/#/nodes")
+    browser.run("sessionStorage.setItem('steepest-token', arguments[0]); location.reload();", served.token)
+    press(browser, "drain")
+    browser.shows("1 job runs on there, and no step is lost.")
+    assert browser.violations() == []
+    press(browser, "Yes, drain")
+    browser.shows("gets no more jobs; a still there")
+    browser.shows("n1\tdrained")
+    press(browser, "undrain")
+    press(browser, "Yes, undrain")
+    browser.shows("takes jobs again")
+    browser.shows("n1\ttakes jobs")
 
 
 @pytest.mark.slow

@@ -14,11 +14,11 @@ from tests.unit.cli.conftest import Holding
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.commands.submit import EPILOG
-from steepest.cli.jobs.job_names import free_name
 from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.read_models.job_changes import free_name
 
 SPEC = c.JobSpec(command=("true",))
 

@@ -82,6 +82,7 @@ class AsyncClient:
     compare = _method(calls.compare)
     submit = _method(calls.submit)
     cancel = _method(calls.cancel)
+    change = _method(calls.change)
 
     async def rows(self, stream: StreamCall[R]) -> AsyncGenerator[R, None]:
         """Send a request whose answer goes on."""

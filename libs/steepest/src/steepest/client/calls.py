@@ -187,6 +187,12 @@ def cancel(name: str, *, pool: str | None = None) -> Call[Answer]:
     return Call(path=_of(name), query=_query(pool=pool), method="DELETE", answer=Answer)
 
 
+def change(asked: a.ChangeRequest, *, pool: str | None = None) -> Call[a.Changed]:
+    """Ask for a change of jobs or of a node; with ``dry``, only what would become of them, and at what price."""
+    body = msgspec.json.encode(asked)
+    return Call(path="/changes", query=_query(pool=pool), method="POST", body=body, answer=a.Changed)
+
+
 def decoded(call: Call[R], status: int, data: bytes) -> R:
     """The answer.
 

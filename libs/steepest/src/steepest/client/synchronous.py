@@ -83,6 +83,7 @@ class Client:
     compare = _method(calls.compare)
     submit = _method(calls.submit)
     cancel = _method(calls.cancel)
+    change = _method(calls.change)
 
     def rows(self, stream: StreamCall[R]) -> Iterator[R]:
         """Send a request whose answer goes on."""

@@ -11,6 +11,7 @@ from steepest.events.common import Name
 from steepest.events.requests import JobSpec
 from steepest.gateway.pool.changes import QueueRow, Totals
 from steepest.read_models.decisions import DecisionEntry
+from steepest.read_models.job_changes import ChangeKind
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow
 
@@ -42,6 +43,54 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     offset: int
     reason: str = ""
+
+
+JobPattern = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of jobs, or of a node.
+
+    Attributes:
+        jobs: Names and patterns; ``array`` and ``queue``: only those of them; without any of the three, none.
+        to: The priority: a number, or the name of a class.
+        dry: Whether it is only asked what would become of them, and at what price.
+        request: The caller's name for this request, so that sending it twice asks once; None: one is made.
+    """
+
+    change: ChangeKind
+    jobs: Annotated[Sequence[JobPattern], msgspec.Meta(max_length=10_000)] = ()
+    array: JobPattern = ""
+    queue: JobPattern = ""
+    node: Name | None = None
+    to: JobPattern = ""
+    dry: bool = False
+    request: RequestName | None = None
+
+
+class ChangeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of one of them.
+
+    Attributes:
+        name: The job or the node.
+        done: Whether it is changed.
+        said: How, as the rest of a sentence; or why not.
+        price: What it costs, in sentences.
+        again: The name under which a job runs again.
+    """
+
+    name: str
+    done: bool
+    said: str
+    price: str = ""
+    again: str = ""
+
+
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of all of them; ``offset``: everything that was asked has a lower one."""
+
+    offset: int
+    answers: Sequence[ChangeAnswer]
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -18,7 +18,7 @@ from starlette.routing import Route
 from steepest.errors import InputError, LogError, SteepestError
 from steepest.gateway import reading
 from steepest.gateway.access import AccessRefusedError, Grants
-from steepest.gateway.answers import Failure, Submission
+from steepest.gateway.answers import ChangeRequest, Failure, Submission
 from steepest.gateway.asking import Asking
 from steepest.gateway.metrics import GatewayMetrics
 from steepest.gateway.openapi import (
@@ -59,9 +59,11 @@ STATUSES = {
     "unauthorized": HTTPStatus.UNAUTHORIZED,
     "forbidden": HTTPStatus.FORBIDDEN,
     "no-such-job": HTTPStatus.NOT_FOUND,
+    "no-such-node": HTTPStatus.NOT_FOUND,
     "no-such-pool": HTTPStatus.NOT_FOUND,
     "offset-missing": HTTPStatus.NOT_FOUND,
     "job-over": HTTPStatus.CONFLICT,
+    "not-changed": HTTPStatus.CONFLICT,
     "recording": HTTPStatus.CONFLICT,
     "too-large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     "too-many-jobs": HTTPStatus.TOO_MANY_REQUESTS,
@@ -69,6 +71,8 @@ STATUSES = {
 }
 """The status of each error; any other error of the input is 400, and one of the log 503."""
 
+
+B = TypeVar("B", Submission, ChangeRequest)
 
 Handler = Callable[[Request, Any], Awaitable[Any]]
 
@@ -217,6 +221,11 @@ class Api:
         trace = trace_in(request.headers)
         return await self._asking.cancel(self._pool(query), request.path_params["job"], trace)
 
+    async def _post_changes(self, request: Request, query: PoolQuery) -> Any:
+        self._refuse_recording()
+        wanted = _decoded(await body(request), ChangeRequest)
+        return await self._asking.change(self._pool(query), wanted, request.state.caller, trace_in(request.headers))
+
     def _refuse_recording(self) -> None:
         if self._served.recordings:
             raise InputError("this is a recording, which never changes", code="recording")
@@ -257,7 +266,7 @@ def _query(request: Request, kind: type[msgspec.Struct]) -> Any:
         raise InputError(f"the query is wrong: {error}") from error
 
 
-def _decoded(data: bytes, kind: type[Submission]) -> Submission:
+def _decoded(data: bytes, kind: type[B]) -> B:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import statistics
+from collections.abc import Sequence
 
 import msgspec
 
 from steepest.app.installation import checked
 from steepest.clock import Clock
-from steepest.errors import InputError, LogUnavailableError
+from steepest.errors import InputError, LogUnavailableError, SteepestError
 from steepest.events import cluster as c
 from steepest.gateway.access import Caller, Grants
-from steepest.gateway.answers import Answer, Submission
+from steepest.gateway.answers import Answer, ChangeAnswer, Changed, ChangeRequest, Submission
 from steepest.gateway.pools import ServedPool
 from steepest.policies.submission import ARRAY_INDEX
-from steepest.runtime.decode import asked_record
+from steepest.read_models.job_changes import ChangeKind, OfferedChange, again, change_of_node, changes, name_of_retry
+from steepest.read_models.selection import Selection
+from steepest.runtime.decode import asked_record, submission_at
 from steepest.view.state import Job
 
 ANSWER_S = 10.0
@@ -32,6 +36,15 @@ OPEN_BYTES = 32 * 2**20
 """The most unfinished jobs, and bytes of their commands and variables, of a caller and of a queue."""
 
 
+CHANGES_KEPT = 1_000
+"""The newest changes, whose answers are given again to the same request."""
+
+MOVES_SEEN = 100
+"""The newest moves by which it is said how long a pause takes."""
+
+NO_SYSTEM = "as soon as a system runs on the pool"
+
+
 class Asking:
     """The door to the logs of pools."""
 
@@ -39,6 +52,7 @@ class Asking:
         self._clock = clock
         self._grants = grants
         self._asked: dict[str, dict[tuple[str, str], _Asked]] = {}
+        self._changes: dict[tuple[str, str, str], asyncio.Task[Changed]] = {}
 
     async def submit(self, pool: ServedPool, submission: Submission, caller: Caller, trace: str = "") -> Answer:
         """Append a job's submission and wait for the answer. ``trace``: the caller's ``traceparent``.
@@ -104,6 +118,50 @@ class Asking:
         offset = await self._append(pool, c.JobCancelRequested(job=job, request=request), trace)
         return Answer(job=job, request=request, state="queued", offset=offset)
 
+    async def change(self, pool: ServedPool, wanted: ChangeRequest, caller: Caller, trace: str = "") -> Changed:
+        """Append what asks for a change of jobs or of a node, and wait until it is read. ``trace``: as above.
+
+        A request that was answered before is answered again, and nothing is appended.
+
+        Raises:
+            InputError: There is no such job or node; with the code ``not-changed``: none of them can be changed so.
+            LogUnavailableError: It may not be kept; the same request may be sent again.
+        """
+        if wanted.dry:
+            return _answers(pool, [(name, one, "") for name, one in _wanted(pool, wanted)])
+        key = (caller.name, pool.feed.name, wanted.request or secrets.token_hex(8))
+        task = self._changes.get(key)
+        if task is None:
+            task = self._changes[key] = asyncio.create_task(self._change(pool, wanted, caller, trace))
+            if len(self._changes) > CHANGES_KEPT:
+                del self._changes[next(iter(self._changes))]
+        try:
+            return await asyncio.shield(task)
+        except SteepestError:
+            self._changes.pop(key, None)
+            raise
+
+    async def _change(self, pool: ServedPool, wanted: ChangeRequest, caller: Caller, trace: str) -> Changed:
+        found = _wanted(pool, wanted)
+        asked = [one.ask(request=secrets.token_hex(8)) for _, one in found if one.ask is not None]
+        now_ms, names = self._clock.now_ms(), [""] * len(found)
+        if asked:
+            records = [asked_record(pool.feed.at, pool.feed.name, event, now_ms, trace) for event in asked]
+            await pool.feed.until(max(await pool.log.append(records)), ANSWER_S)
+        elif wanted.change is ChangeKind.RETRY:
+            names = [await self._retry(pool, name, caller, trace) if one.done else "" for name, one in found]
+        return _answers(pool, [(name, one, after) for (name, one), after in zip(found, names, strict=True)])
+
+    async def _retry(self, pool: ServedPool, name: str, caller: Caller, trace: str) -> str:
+        """The name under which it runs again."""
+        job = pool.feed.job(name)
+        before = await submission_at(pool.log, pool.feed.at, job.submitted_offset, job.request)
+        after = Submission(job=name_of_retry(pool.feed.view, job), spec=again(before.spec))
+        answer = await self.submit(pool, after, caller, trace)
+        if answer.state == "rejected":
+            raise InputError(f"{answer.job} is rejected: {answer.reason}", code="not-changed")
+        return answer.job
+
     async def _ask(self, asked: _Asked, trace: str) -> Answer:
         pool, job, request = asked.pool, asked.event.job, asked.event.request
         with pool.feed.expecting(request) as answered:
@@ -124,6 +182,40 @@ class Asking:
         record = asked_record(pool.feed.at, pool.feed.name, event, self._clock.now_ms(), trace)
         (offset,) = await pool.log.append([record])
         return offset
+
+
+def _wanted(pool: ServedPool, wanted: ChangeRequest) -> Sequence[tuple[str, OfferedChange]]:
+    """The change of each of those that are meant.
+
+    Raises:
+        InputError: See :meth:`Asking.change`.
+    """
+    if wanted.node is not None:
+        return [(wanted.node, change_of_node(pool.feed.view, wanted.change, wanted.node))]
+    if not (wanted.jobs or wanted.array or wanted.queue):
+        raise InputError("no job is named", hint="name jobs, patterns, an array, a queue, or a node")
+    newest = pool.feed.timeline.moves[-MOVES_SEEN:]
+    pauses = [move.paused_ms for move in newest if move.paused_ms is not None]
+    pause_ms = round(statistics.median(pauses)) if pauses else None
+    selection = Selection(tuple(wanted.jobs), wanted.array, wanted.queue)
+    found = changes(pool.feed, wanted.change, selection, wanted.to, pause_ms)
+    if len(found) > OPEN_MOST:
+        raise InputError(
+            f"{len(found)} jobs are meant, and {OPEN_MOST} are the most that one request changes", code="too-many-jobs"
+        )
+    return [(job.name, one) for job, one in found]
+
+
+def _answers(pool: ServedPool, found: Sequence[tuple[str, OfferedChange, str]]) -> Changed:
+    def said(one: OfferedChange, after: str) -> str:
+        later = f" {NO_SYSTEM}" if one.done and not pool.feed.is_up() else ""
+        return f"{one.said}{f' as {after}' if after else ''}{later}"
+
+    answers = [
+        ChangeAnswer(name=name, done=one.done, said=said(one, after), price=one.price, again=after)
+        for name, one, after in found
+    ]
+    return Changed(offset=pool.feed.view.position, answers=answers)
 
 
 class _Asked(msgspec.Struct):

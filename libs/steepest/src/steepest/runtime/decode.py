@@ -12,16 +12,19 @@ from typing import Any
 import msgspec
 
 from steepest.errors import BugError, InputError, LogVersionError, UndecodableError
-from steepest.events.cluster import PoolConfigured
+from steepest.events.cluster import JobSubmitted, PoolConfigured
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import CLUSTER, TOPICS, UNKNOWN_VALUE, encode
-from steepest.log.base import NewRecord, Record, TopicPartition
+from steepest.log.base import Log, NewRecord, Record, TopicPartition
 from steepest.runtime.decision_stream import MintedDecision
 from steepest.trace_context import TRACEPARENT, trace_of_request
 from steepest.view.cluster_view import refuse_unknown_version
 
 LARGEST_REQUEST = 256 * 1024
 """Bytes. It is kept in every view and snapshot until the job is over; a system starts no program with many more."""
+
+SUBMISSION_S = 10.0
+"""Within this time a log gives a record that it has."""
 
 
 def received(record: Record) -> Received[Any]:
@@ -95,6 +98,24 @@ def asked_record(to: TopicPartition, key: str, event: msgspec.Struct, at_ms: int
             hint="put what is long into a file, and name the file",
         )
     return record
+
+
+async def submission_at(log: Log, at: TopicPartition, offset: int, request: str) -> JobSubmitted:
+    """The submission that a job was made by: of a job that is over, the view keeps a part of it.
+
+    Raises:
+        InputError: The log no longer has it.
+    """
+    if await log.begin(at) <= offset:
+        reader = log.reader({at: offset})
+        try:
+            for record in await reader.poll(max_records=1, timeout_s=SUBMISSION_S):
+                event = received(record).event
+                if isinstance(event, JobSubmitted) and event.request == request:
+                    return event
+        finally:
+            await reader.close()
+    raise InputError(f"the log no longer has the submission at {offset}", hint="submit it again")
 
 
 class _Head(msgspec.Struct):

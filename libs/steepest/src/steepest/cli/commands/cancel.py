@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.jobs.selection import Selection, selection_options
+from steepest.cli.jobs.selection import selection_options
 from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
     from steepest.log.base import Log
+    from steepest.read_models.selection import Selection
 
     Answers = list[tuple[str, RequestOutcome]]
 
@@ -57,27 +58,21 @@ def cancel(selection: Selection, settings: Settings, *, as_json: bool) -> None:
 
 def _by_gateway(settings: Settings, selection: Selection) -> Answers:
     """Ask a gateway, which does not wait for the end."""
-    from steepest.cli.jobs.selection import is_pattern
-    from steepest.cli.pool.remote import client_of, refuse_without_client
+    from steepest.cli.pool.remote import change_of, changed
     from steepest.cli.pool.user_requests import RequestOutcome
 
-    refuse_without_client(settings)
-    if selection.array or selection.queue or any(map(is_pattern, selection.names)):
-        raise click.UsageError("through a gateway, name each job")
-    with client_of(settings) as gateway:
-        answers = [(job, gateway.cancel(job, pool=settings.pool)) for job in selection.names]
-    by = f"by {settings.client.server}"
-    return [(job, RequestOutcome(state=answer.state, reason=by)) for job, answer in answers]
+    outcome = RequestOutcome(state="queued", reason=f"by {settings.client.server}")
+    return [(one.name, outcome) for one in changed(settings, change_of("cancel", selection))]
 
 
 async def _cancel(settings: Settings, selection: Selection) -> Answers:
     import asyncio
 
-    from steepest.cli.jobs.selection import select
     from steepest.cli.pool.user_requests import append, asking, new_request
     from steepest.describe import ENDED
     from steepest.errors import InputError
     from steepest.events.cluster import JobCancelRequested
+    from steepest.read_models.selection import select
 
     async with asking(settings) as (log, pool):
         places = {}

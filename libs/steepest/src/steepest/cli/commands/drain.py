@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import installation_options, json_option
+from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Jobs that run there go on. Those that can save are moved by the policy as before
 def _command(name: str, says: str, *, drained: bool) -> click.Command:
     @click.command(name, help=says, epilog=EPILOG)
     @click.argument("node")
-    @installation_options
+    @remote_options
     @json_option
     def command(node: str, settings: Settings, *, as_json: bool) -> None:
         _drain(settings, node, drained=drained, as_json=as_json)
@@ -39,26 +39,26 @@ undrain = _command("undrain", "Let jobs start on NODE again.", drained=False)
 def _drain(settings: Settings, node: str, *, drained: bool, as_json: bool) -> None:
     import asyncio
 
-    jobs = asyncio.run(_append(settings, node, drained=drained))
-    if as_json:
-        give({"node": node, "drained": drained, "jobs": jobs})
-    elif not drained:
-        tell(f"{node} takes jobs again")
+    kind = "drain" if drained else "undrain"
+    if settings.client.server:
+        from steepest.cli.pool.remote import change_of, changed
+
+        (answer,) = changed(settings, change_of(kind, node=node))
+        said = answer.said
     else:
-        tell(f"{node} gets no more jobs" + (f"; {', '.join(jobs)} still there" if jobs else ""))
+        said = asyncio.run(_append(settings, node, kind))
+    if as_json:
+        give({"node": node, "drained": drained, "said": said})
+    else:
+        tell(f"{node} {said}")
 
 
-async def _append(settings: Settings, name: str, *, drained: bool) -> list[str]:
-    """The jobs that are there."""
+async def _append(settings: Settings, name: str, kind: str) -> str:
     from steepest.cli.pool.user_requests import append, asking, new_request
-    from steepest.errors import InputError
-    from steepest.events.cluster import NodeDrainRequested
+    from steepest.read_models.job_changes import ChangeKind, change_of_node
 
     async with asking(settings) as (log, pool):
-        node = pool.view.nodes.get(name)
-        if node is None:
-            raise InputError(f"there is no node {name!r}", code="no-such-node", hint="see `steepest nodes`")
-        if node.drained is drained:
-            raise InputError(f"node {name} is {'drained already' if drained else 'not drained'}", code="not-changed")
-        await append(log, pool, NodeDrainRequested(node=name, request=new_request(), drained=drained))
-        return list(node.jobs)
+        change = change_of_node(pool.view, ChangeKind(kind), name)
+        if change.ask is not None:
+            await append(log, pool, change.ask(request=new_request()))
+        return change.said

@@ -324,7 +324,7 @@ def _after_known(pool: StoredPool, spec: JobSpec) -> JobSpec:
         return spec
     import msgspec
 
-    from steepest.cli.jobs.selection import Selection, select
+    from steepest.read_models.selection import Selection, select
 
     return msgspec.structs.replace(spec, after=tuple(job.name for job in select(pool, Selection(spec.after))))
 
@@ -335,8 +335,8 @@ def _free(pool: StoredPool, others: Sequence[StoredPool], name: str) -> str:
     Raises:
         InputError: A job of that name runs or waits in another pool; the losses of both would be taken for one job's.
     """
-    from steepest.cli.jobs.job_names import free_name
     from steepest.errors import InputError
+    from steepest.read_models.job_changes import free_name
 
     for other in others:
         job = other.view.jobs.get(name)

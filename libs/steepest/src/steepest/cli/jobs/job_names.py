@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -63,18 +62,6 @@ def with_python(command: Sequence[str], python: Path | None) -> tuple[str, ...]:
         return (os.path.abspath(python), *command[1:])  # noqa: PTH100 - Path.resolve() would follow links
     found = shutil.which(program) if is_python(program) and "/" not in program else None
     return tuple(command) if found is None else (os.path.abspath(found), *command[1:])  # noqa: PTH100 - as above
-
-
-def free_name(name: str, is_over: Callable[[str], bool | None]) -> str:
-    """A name itself, unless its job is over: then ``name.2`` or the next that no job has.
-
-    Args:
-        name: What the user asks for.
-        is_over: Whether the job of a name is over; None: there is no such job.
-    """
-    if not is_over(name):
-        return name
-    return next(free for number in itertools.count(2) if is_over(free := f"{name}.{number}") is None)
 
 
 def why_not_found(command: Sequence[str], folder: Path) -> str:

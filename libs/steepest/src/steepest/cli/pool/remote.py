@@ -5,6 +5,8 @@ It owns how a gateway is named: by its address, or as the one of a kube context.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,8 @@ from steepest.errors import SteepestError
 
 if TYPE_CHECKING:
     from steepest.client.synchronous import Client
+    from steepest.gateway.answers import ChangeAnswer, ChangeRequest
+    from steepest.read_models.selection import Selection
 
 
 class _Remembered(msgspec.Struct):
@@ -65,6 +69,29 @@ def refuse_without_client(settings: Settings) -> None:
     more = ("kubernetes_asyncio",) if settings.client.is_in_cluster else ()
     extras = "client,kubernetes" if more else "client"
     refuse_without(("httpx2", *more), "--server needs", f"install steepest[{extras}], or run `make setup`")
+
+
+def change_of(kind: str, selection: Selection | None = None, to: str = "", node: str | None = None) -> ChangeRequest:
+    """What a command asks a gateway to change: jobs or a node; ``to``: the priority."""
+    from steepest.gateway.answers import ChangeRequest
+    from steepest.read_models.job_changes import ChangeKind
+
+    jobs, array, queue = selection or ((), "", "")
+    return ChangeRequest(
+        change=ChangeKind(kind), jobs=jobs, array=array, queue=queue, node=node, to=to, request=os.urandom(8).hex()
+    )
+
+
+def changed(settings: Settings, asked: ChangeRequest) -> Sequence[ChangeAnswer]:
+    """What a gateway answers to that.
+
+    Raises:
+        InputError: The client's libraries are not installed.
+        GatewayError: The gateway refuses, or is not reached.
+    """
+    refuse_without_client(settings)
+    with client_of(settings) as gateway:
+        return gateway.change(asked, pool=settings.pool).answers
 
 
 def _own_token(file: Path, server: str) -> str:

@@ -143,6 +143,13 @@ class PoolFeed:
         finally:
             self._expected.pop(request, None)
 
+    async def until(self, offset: int, most_s: float) -> None:
+        """Wait until the record of an offset is read, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                while self.view.position <= offset:
+                    await self.ring.news()
+
     # --- following ------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:

@@ -2,6 +2,7 @@
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { Compare } from "./compare.js";
 import { JobView } from "./job.js";
+import { Nodes } from "./nodes.js";
 import { Pool } from "./pool.js";
 import { Slider } from "./slider.js";
 import { empty, merged } from "./store.js";
@@ -9,9 +10,9 @@ import { ask, follow } from "./stream.js";
 import { AllDecisions, Jobs, Letters } from "./views.js";
 import { text } from "./words.js";
 
-const VIEWS = [["cluster", "Pool"], ["jobs", "Jobs"], ["decisions", "Decisions"], ["compare", "Compare"], ["letters", "Dead letters"]];
+const VIEWS = [["cluster", "Pool"], ["jobs", "Jobs"], ["nodes", "Nodes"], ["decisions", "Decisions"], ["compare", "Compare"], ["letters", "Dead letters"]];
 const DRAW_MS = 60;
-const KEYS = [["1 – 5", "the views, from left to right"], ["/", "the filter"], ["← →", "on the slider: back and forth in the log"], ["← → + − 0 n", "on the timeline: pan, zoom, all of it, now"], ["↑ ↓ Enter", "on the timeline: from job to job, and open it"], ["Esc", "to the end of the log"], ["?", "these keys"]];
+const KEYS = [["1 – 6", "the views, from left to right"], ["/", "the filter"], ["← →", "on the slider: back and forth in the log"], ["← → + − 0 n", "on the timeline: pan, zoom, all of it, now"], ["↑ ↓ Enter", "on the timeline: from job to job, and open it"], ["Esc", "to the end of the log"], ["?", "these keys"]];
 const TOKEN = "steepest-token";
 
 function route() {
@@ -121,7 +122,7 @@ function App() {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";
       if (event.key === "Escape") { setAt(null); setHelp(false); event.target.blur?.(); }
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const place = "12345".indexOf(event.key);
+      const place = "123456".indexOf(event.key);
       if (place >= 0) location.hash = `#/${VIEWS[place][0]}`;
       else if (event.key === "?") setHelp((shown) => !shown);
       else if (event.key === "/") {
@@ -140,9 +141,11 @@ function App() {
     document.title = `${name || (VIEWS.find(([id]) => id === view)?.[1] ?? "Cluster")} – Steepest`;
   });
 
-  if (locked || link === "token") return html`<${TokenForm} use=${(given) => { sessionStorage.setItem(TOKEN, given); setToken(given); setLocked(false); }} />`;
   const info = pools?.pools.find((one) => one.pool === pool);
-  const shared = { state, pool, token, at, scheme: dark, narrow };
+  const keep = (given) => { sessionStorage.setItem(TOKEN, given); setToken(given); setLocked(false); };
+  const acting = at === null && pools && !pools.recording ? { pool, token, setToken: keep } : null;
+  const shared = { state, pool, token, at, scheme: dark, narrow, acting };
+  if (locked || link === "token") return html`<${TokenForm} use=${keep} />`;
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>
     <header class="top">
@@ -166,6 +169,7 @@ function shown(view, name, shared, more) {
   switch (view) {
     case "job": return html`<${JobView} key=${name} name=${name} ...${shared} />`;
     case "jobs": return html`<${Jobs} ...${shared} filter=${more.filter} setFilter=${more.setFilter} />`;
+    case "nodes": return html`<${Nodes} ...${shared} />`;
     case "decisions": return html`<${AllDecisions} ...${shared} />`;
     case "compare": return html`<${Compare} pools=${more.pools} offset=${more.offset} token=${shared.token} scheme=${shared.scheme} />`;
     case "letters": return html`<${Letters} ...${shared} />`;

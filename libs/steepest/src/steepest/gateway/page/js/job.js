@@ -1,5 +1,6 @@
 // One job: its loss with what was done to it, what it waits for, and every decision with what else could have been decided.
 import { html, useEffect, useMemo, useState } from "./html.js";
+import { Acts, kindsOf } from "./acts.js";
 import { Chart } from "./chart.js";
 import { Category } from "./parts.js";
 import { ask } from "./stream.js";
@@ -16,7 +17,7 @@ const MARKS = {
 /** What is shown on request: what is done step by step, and what changes every second. */
 const isFolded = (one) => one.step || /^(Limits|CategoryChanged)/.test(one.type);
 
-export function JobView({ name, state, pool, token, at, scheme }) {
+export function JobView({ name, state, pool, token, at, scheme, acting }) {
   const [found, setFound] = useState({ curve: null, story: null, wrong: "" });
   const [verbose, setVerbose] = useState(false);
   const job = state.jobs.get(name);
@@ -40,6 +41,7 @@ export function JobView({ name, state, pool, token, at, scheme }) {
   return html`<section aria-labelledby="job" class="job">
     <h2 id="job">${text(name, 63)} ${job ? html`<${Category} job=${job} />` : ""}</h2>
     ${job ? html`<${Facts} job=${job} />` : ""}
+    ${job && acting ? html`<${Acts} kinds=${kindsOf(job)} target=${{ jobs: [name] }} ...${acting} />` : ""}
     <p class="now">${text(found.story?.now ?? "")}</p>
     ${found.story?.progress ? html`<p>${text(found.story.progress)}</p>` : ""}
     <h3>Loss</h3>

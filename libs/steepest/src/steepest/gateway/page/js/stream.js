@@ -90,10 +90,11 @@ export function follow(url, token, onData, onState) {
   };
 }
 
-/** A resource of the API; an error has the server's own words. */
-export async function ask(path, token) {
+/** A resource of the API, or the answer to a request; an error has the server's own words. */
+export async function ask(path, token, request) {
   const headers = token ? { authorization: `Bearer ${token}` } : {};
-  const response = await fetch(path, { headers, cache: "no-store" });
+  if (request) headers["content-type"] = "application/json";
+  const response = await fetch(path, { headers, cache: "no-store", ...(request ? { method: "POST", body: JSON.stringify(request) } : {}) });
   const body = await response.json().catch(() => ({}));
   if (!response.ok) {
     const error = new Error(body.message ?? `the gateway answers ${response.status}`);
