@@ -1,8 +1,8 @@
 """What the policy ``steepest`` would come to on devices, where a job has its GPUs or has not: by suspensions alone.
 
-A prototype of the rule, in the simulator of ``steepest reproduce pickyman`` (:mod:`steepest_lab.sim.preemption`): GPUs of
-one cluster, gangs whole or not at all, suspensions that wait for the end of an epoch, starts that read data. Jobs are drawn
-from Philly's or Muri's trace, on ``GPUS`` GPUs.
+A prototype of the rule, in the simulator of ``steepest reproduce pickyman`` (:mod:`steepest_lab.reproduce.pickyman`): GPUs
+of one cluster, gangs whole or not at all, suspensions that wait for the end of an epoch, starts that read data. Jobs are
+drawn from Philly's or Muri's trace, on ``GPUS`` GPUs.
 
 * ``steepest``: a waiting job takes the places of running ones whose index, the worth of a GPU-second
   (:func:`steepest.policies.steepest.learning.worth`), is less than its own by ``FACTOR``, the least first. In a virtual pool
@@ -33,9 +33,9 @@ from benchmarks.frame.bench import changed, data, each, figure, options
 
 from steepest.policies.steepest.fair.fair_sharing import Load, run_fairly
 from steepest.policies.steepest.learning import SHARES, worth
-from steepest_lab.sim.preemption.experiment import GIB_S, JOBS, TRACES, drawn
-from steepest_lab.sim.preemption.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase, jobs_of
-from steepest_lab.sim.preemption.simulate import (
+from steepest_lab.reproduce.pickyman.experiment import GIB_S, JOBS, TRACES, drawn
+from steepest_lab.reproduce.pickyman.jobs import LAUNCH_S, PreemptibleJob, PreemptionPhase, jobs_of
+from steepest_lab.reproduce.pickyman.simulate import (
     LOOK_EVERY_S,
     LOOKED_AT,
     MIN_RUN_S,

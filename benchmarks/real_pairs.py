@@ -40,14 +40,14 @@ from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import lateness, whole
 from steepest_lab.demo.play import Play
 from steepest_lab.demo.workload import DemoWorkload, parameters
+from steepest_lab.reproduce.testbed import nodes
+from steepest_lab.reproduce.testbed.costs import costs
+from steepest_lab.reproduce.testbed.jobs import ONE_BATCH, Cost, scaled, whole_node_s
+from steepest_lab.reproduce.testbed.nodes import Testbed
 from steepest_lab.sim.result import LATE
 from steepest_lab.sim.whatif.history import read_history
 from steepest_lab.sim.workload import Workload
 from steepest_lab.sim.workloads.read import open_workload
-from steepest_lab.testbed import nodes
-from steepest_lab.testbed.costs import costs
-from steepest_lab.testbed.jobs import ONE_BATCH, Cost, scaled, whole_node_s
-from steepest_lab.testbed.nodes import Testbed
 from tools.real_curves import learned_at
 
 WORKLOAD = "thesis:mixed-20"
@@ -145,7 +145,7 @@ def line(pairs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 @contextlib.contextmanager
 def _testbed(*, docker: bool) -> Iterator[Testbed]:
     if docker:
-        from steepest_lab.testbed.node import node  # noqa: PLC0415 - the client of engines is an extra
+        from steepest_lab.reproduce.testbed.node import node  # noqa: PLC0415 - the client of engines is an extra
 
         with node() as engine:
             yield nodes.one(engine)

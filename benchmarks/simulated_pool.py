@@ -25,9 +25,9 @@ from benchmarks.frame.bench import cpu_s, doing, each, figure, options
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.estimate import estimate
 from steepest_lab.sim.losses.thesis import SPECON
 from steepest_lab.sim.policies import LIVE
-from steepest_lab.sim.reproduce.verdict import estimate
 from steepest_lab.sim.system.simulate import simulate_system
 from steepest_lab.sim.workload import SimJob, Workload
 

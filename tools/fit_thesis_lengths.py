@@ -17,10 +17,10 @@ import statistics
 
 import msgspec
 
-from steepest_lab.sim.reproduce.experiment import Experiment
-from steepest_lab.sim.reproduce.papers import PAPERS
-from steepest_lab.sim.reproduce.placement import Start
-from steepest_lab.sim.reproduce.run import ran
+from steepest_lab.reproduce.experiments.experiment import Experiment
+from steepest_lab.reproduce.experiments.placement import Start
+from steepest_lab.reproduce.experiments.run import ran
+from steepest_lab.reproduce.papers import SIMULATED
 from steepest_lab.sim.run import side_by_side
 
 SEEDS = 20
@@ -35,7 +35,7 @@ FITTED = ("mean", "makespan")
 
 EXPERIMENTS = {
     one.name: one
-    for paper in PAPERS.values()
+    for paper in SIMULATED.values()
     for one in (*paper.experiments, *paper.sensitivity)
     if one.lengths and one.default
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from steepest_lab.sim.pages import colours
+from steepest_lab.reproduce.pages import colours
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "gain.svg"
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from steepest_lab.sim.paired import half_width
+from steepest_lab.sim.estimate import half_width
 
 T = TypeVar("T")
 

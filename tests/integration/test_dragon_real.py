@@ -13,8 +13,8 @@ from steepest.cli.main import main
 from steepest.cluster.local.links import why_not
 from steepest_lab.commands.reproduce import GANG_PARTS
 from steepest_lab.demo.gangs.workload import LINK_MBIT
-from steepest_lab.testbed.gang_results import FILES, report, results, write
-from steepest_lab.testbed.gang_runs import PARTS, GangRun, StepCost, arms, missing, runs, step_cost
+from steepest_lab.reproduce.dragon.gang_results import FILES, report, results, write
+from steepest_lab.reproduce.dragon.gang_runs import PARTS, GangRun, StepCost, arms, missing, runs, step_cost
 
 BASELINE = PARTS["not-scaled"]
 LENGTH = 0.01
@@ -83,9 +83,9 @@ def test_changes_are_against_the_arm_that_scales_nothing() -> None:
     assert by_name["dragon", "makespan_s"].low is None
     alone = results({"dragon": [OTHER]}, StepCost(one_node_ms=3, two_nodes_ms=9), None, "not root", 12)
     assert not alone.changes
-    assert "What changes" not in report(alone)
-    assert "proves nothing of locality" in report(found)
-    assert "3.0 ms on one node, and 9.0 ms on two" in report(found)
+    assert "What changes" not in report(alone).markdown
+    assert "proves nothing of locality" in report(found).markdown
+    assert "3.0 ms on one node, and 9.0 ms on two" in report(found).markdown
 
 
 def test_dragon_is_paired_with_itself_without_each_part() -> None:
@@ -102,7 +102,7 @@ def test_dragon_is_paired_with_itself_without_each_part() -> None:
     assert scaling.high is not None
     assert scaling.low < -50 < -10 < scaling.high
     assert by_name["dragon without locality", "completion_s"].mean == 0.0
-    assert "| dragon | dragon without scaling | -30 % [-284, +224] |" in report(found)
+    assert "| dragon | dragon without scaling | *-30 % [-284, +224]* |" in report(found).markdown
 
 
 def test_the_command_line_offers_the_parts_that_there_are() -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from steepest.events import cluster as c
 from steepest.invariants import Status, check
-from steepest_lab.sim.reproduce.placement import Start
-from steepest_lab.sim.reproduce.report import FILES, write
-from steepest_lab.testbed import nodes, save_resume
-from steepest_lab.testbed.costs import costs
-from steepest_lab.testbed.jobs import Cost
-from steepest_lab.testbed.papers import PAPERS
-from steepest_lab.testbed.reproduce import reproduced
-from steepest_lab.testbed.run import RunResult, RunTask, repetition, runs_of
+from steepest_lab.reproduce.experiments.placement import Start
+from steepest_lab.reproduce.experiments.report import FILES, write
+from steepest_lab.reproduce.papers import REAL
+from steepest_lab.reproduce.testbed import nodes, save_resume
+from steepest_lab.reproduce.testbed.costs import costs
+from steepest_lab.reproduce.testbed.jobs import Cost
+from steepest_lab.reproduce.testbed.reproduce import reproduced
+from steepest_lab.reproduce.testbed.run import RunResult, RunTask, repetition, runs_of
 
 JOBS = 4
 SHORTER = 10
@@ -32,7 +32,7 @@ LENGTH_S = 1.5
 @pytest.mark.timeout(600)
 def test_a_repetition_pairs_every_start_and_ends_with_a_report(tmp_path: Path) -> None:
     """Four jobs from both starts, by default and under SpeCon, on four emulated nodes: they begin where the start says."""
-    paper = PAPERS["specon"]
+    paper = REAL["specon"]
     experiment = paper.experiments[1]
     testbed = nodes.emulated(4)
     drawn = {job.model for start in experiment.starts for job in experiment.jobs(start, 0).jobs[:JOBS]}

@@ -11,7 +11,7 @@ from statistics import fmean
 import pytest
 from benchmarks.truth import measure
 
-from steepest_lab.sim.paired import half_width
+from steepest_lab.sim.estimate import half_width
 
 SEEDS = range(100, 103)
 

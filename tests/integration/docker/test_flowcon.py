@@ -24,17 +24,17 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
-from steepest_lab.sim.reproduce.placement import Start
-from steepest_lab.sim.reproduce.report import FILES, write
-from steepest_lab.sim.reproduce.verdict import Agreement
-from steepest_lab.testbed import nodes
-from steepest_lab.testbed.costs import costs
-from steepest_lab.testbed.flowcon import PAPER
-from steepest_lab.testbed.jobs import Cost
-from steepest_lab.testbed.node import node
-from steepest_lab.testbed.nodes import CPU_M
-from steepest_lab.testbed.reproduce import reproduced
-from steepest_lab.testbed.run import repetition
+from steepest_lab.reproduce.experiments.placement import Start
+from steepest_lab.reproduce.experiments.report import FILES, write
+from steepest_lab.reproduce.testbed import nodes
+from steepest_lab.reproduce.testbed.costs import costs
+from steepest_lab.reproduce.testbed.flowcon import PAPER
+from steepest_lab.reproduce.testbed.jobs import Cost
+from steepest_lab.reproduce.testbed.node import node
+from steepest_lab.reproduce.testbed.nodes import CPU_M
+from steepest_lab.reproduce.testbed.reproduce import reproduced
+from steepest_lab.reproduce.testbed.run import repetition
+from steepest_lab.reproduce.verdict import Agreement
 
 MEASURED = 8
 WORKERS_M = {"a": 500, "b": 230, "c": 150, "d": 110}

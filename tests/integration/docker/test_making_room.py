@@ -12,8 +12,8 @@ from tests.integration import steady_training
 from tests.integration.making_room import a_short_job_gets_the_place_of_the_last_in_line
 
 import steepest_sdk
-from steepest_lab.testbed.node import node
-from steepest_lab.testbed.nodes import CPU_M
+from steepest_lab.reproduce.testbed.node import node
+from steepest_lab.reproduce.testbed.nodes import CPU_M
 
 
 @pytest.mark.slow

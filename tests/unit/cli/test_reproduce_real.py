@@ -12,13 +12,13 @@ from click.testing import CliRunner, Result
 
 from steepest.cli.main import main
 from steepest_lab.commands.reproduce import PARTS
-from steepest_lab.sim.reproduce.experiment import Paper
-from steepest_lab.sim.reproduce.measures import MEASURES
+from steepest_lab.reproduce.experiments.experiment import Paper
+from steepest_lab.reproduce.experiments.measures import MEASURES
+from steepest_lab.reproduce.papers import REAL
+from steepest_lab.reproduce.testbed.jobs import KINDS
+from steepest_lab.reproduce.testbed.reproduce import only, tasks
+from steepest_lab.reproduce.testbed.run import runs_of
 from steepest_lab.sim.workloads.arrivals import PATTERNS
-from steepest_lab.testbed.jobs import KINDS
-from steepest_lab.testbed.papers import PAPERS
-from steepest_lab.testbed.reproduce import only, tasks
-from steepest_lab.testbed.run import runs_of
 
 
 def called(out: Path, *options: str) -> Result:
@@ -73,7 +73,7 @@ def test_options_that_do_not_go_with_it(tmp_path: Path) -> None:
     assert "leave --jobs out" in result.stderr
 
 
-@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+@pytest.mark.parametrize("paper", REAL.values(), ids=lambda paper: paper.name)
 def test_every_figure_can_be_measured_and_every_model_trained(paper: Paper) -> None:
     """The experiments are those of the thesis, with trainings for all models that may be drawn."""
     for experiment in paper.experiments:
@@ -84,7 +84,7 @@ def test_every_figure_can_be_measured_and_every_model_trained(paper: Paper) -> N
     assert all(text.endswith(".") for text in paper.assumptions)
 
 
-@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+@pytest.mark.parametrize("paper", REAL.values(), ids=lambda paper: paper.name)
 def test_each_experiment_is_a_part(paper: Paper) -> None:
     """Some run without the others, and the report says which."""
     names = [one.name for one in paper.experiments]
@@ -98,7 +98,7 @@ def test_each_experiment_is_a_part(paper: Paper) -> None:
 
 def test_runs_are_paired_and_take_turns() -> None:
     """Every run once in each repetition, and in another order in the next one."""
-    paper = PAPERS["specon"]
+    paper = REAL["specon"]
     first, second = (runs_of(paper.experiments[0], seed) for seed in (0, 1))
 
     assert [(run.start.value, run.arm) for run in first] == [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -13,12 +11,10 @@ from click.testing import CliRunner
 from steepest.events.parameters import PoolParameters
 from steepest_lab.commands.reproduce import PICKYMAN_PARTS, reproduce
 from steepest_lab.demo.play import Play
-from steepest_lab.demo.workload import DemoWorkload
-from steepest_lab.testbed.preemption import kept_runs, trainings
-from steepest_lab.testbed.preemption.kept_runs import COMPLETE, JobsOver, run_once
-from steepest_lab.testbed.preemption.outcomes import Records
-from steepest_lab.testbed.preemption.run import RealPart, parameters
-from steepest_lab.testbed.preemption.trainings import crowded_workload
+from steepest_lab.reproduce import kept_runs
+from steepest_lab.reproduce.kept_runs import COMPLETE, JobsOver, Records, run_once
+from steepest_lab.reproduce.pickyman.real_run import RealPart, parameters
+from steepest_lab.reproduce.pickyman.trainings import crowded_workload
 
 
 class Runs:
@@ -27,7 +23,6 @@ class Runs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         monkeypatch.setattr(kept_runs, "_played", self.played)
-        monkeypatch.setattr(trainings, "with_storage", self.storage)
         monkeypatch.setattr(Play, "recorded", self.recorded)
 
     async def played(self, play: Play, _: JobsOver) -> Records:
@@ -41,11 +36,6 @@ class Runs:
     async def recorded(self) -> Records:
         """The events of such a run."""
         return ()
-
-    @contextlib.contextmanager
-    def storage(self, given: DemoWorkload, **_: int) -> Iterator[list[DemoWorkload]]:
-        """No server."""
-        yield [given]
 
 
 def test_a_complete_run_is_not_repeated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -18,12 +18,13 @@ from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fi
 from steepest.read_models.preemptions import PreemptionTimeline
 from steepest_lab.demo.preemption.streaming import RECIPES, workload
 from steepest_lab.demo.workload import DemoWorkload
-from steepest_lab.sim.preemption.jobs import ENOUGH
-from steepest_lab.testbed.preemption import run as real_run
-from steepest_lab.testbed.preemption.outcomes import Records, overheads, predictions, waiting
-from steepest_lab.testbed.preemption.report import FILES, Judged, page, verdicts, write
-from steepest_lab.testbed.preemption.run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
-from steepest_lab.testbed.preemption.trainings import (
+from steepest_lab.reproduce.kept_runs import Records
+from steepest_lab.reproduce.pickyman import real_run
+from steepest_lab.reproduce.pickyman.jobs import ENOUGH
+from steepest_lab.reproduce.pickyman.outcomes import overheads, predictions, waiting
+from steepest_lab.reproduce.pickyman.real_report import FILES, report, verdicts, write
+from steepest_lab.reproduce.pickyman.real_run import COMPARED, SLICES, RealPart, RealPreemption, reproduced
+from steepest_lab.reproduce.pickyman.trainings import (
     CROWD,
     NODES,
     OTHERS,
@@ -33,6 +34,7 @@ from steepest_lab.testbed.preemption.trainings import (
     predicted_workload,
     sliced_workload,
 )
+from steepest_lab.reproduce.verdict import Agreement
 
 SPEC = c.JobSpec(command=("x",), epochs=4, data_bytes=1_000, batch_size=8, model="m")
 BOTH = ("a", "b")
@@ -165,8 +167,8 @@ def test_the_report_has_a_row_for_everything_and_a_verdict_on_each_claim(tmp_pat
     assert [row["error"] for row in tables["predictions.csv"]] == ["", "-0.1"]
     assert [row["error"] for row in tables["overheads.csv"]] == ["-0.2"]
     assert len(tables["waiting.csv"]) == len(COMPARED)
-    assert [one.judged for one in verdicts(found)] == [Judged.FAILS] * 3 + [Judged.OPEN] * 4
-    assert (tmp_path / "report.md").read_text() == page(found)
+    assert [one.judged for one in verdicts(found)] == [Agreement.WORSE] * 3 + [Agreement.INCONCLUSIVE] * 4
+    assert (tmp_path / "report.md").read_text() == report(found).markdown
 
 
 def test_the_page_has_a_picture_of_each_experiment_that_has_run(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_the_page_has_a_picture_of_each_experiment_that_has_run(tmp_path: Path) 
     assert ">1 run times</text>" in pages["all"]
     assert ">1 resumptions</text>" in pages["all"]
     assert all(f">{policy}</text>" in pages["waiting"] for policy in COMPARED)
-    assert 'class="missed">does not hold<' in pages["all"]
+    assert 'class="worse">worse<' in pages["all"]
 
 
 def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
@@ -201,7 +203,9 @@ def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
     monkeypatch.setattr(real_run, "run_once", ran)
     monkeypatch.setattr(real_run, "OVERHEADS_WANTED", 2)
     found = reproduced(1, tmp_path, lambda _: None, [RealPart.OVERHEADS, RealPart.CLUSTER])
-    rows = [line for line in page(found).splitlines() if "| resumption |" in line or "| suspension |" in line]
+    rows = [
+        line for line in report(found).markdown.splitlines() if "| resumption |" in line or "| suspension |" in line
+    ]
 
     assert rows == [
         "| time slices | resumption | 1 | 0 | 0.4 s | 0.5 s | 20.0 % | 0.1 s |",
@@ -214,9 +218,13 @@ def test_overheads_of_the_comparison_are_in_the_table_and_are_not_judged(
 
 @pytest.mark.parametrize(
     ("ours", "judged"),
-    [((1.0, 2.0, 3.0), Judged.HOLDS), ((1.0, 2.0, 30.0), Judged.OPEN), ((21.0, 22.0, 23.0), Judged.FAILS)],
+    [
+        ((1.0, 2.0, 3.0), Agreement.WITHIN),
+        ((1.0, 2.0, 30.0), Agreement.INCONCLUSIVE),
+        ((21.0, 22.0, 23.0), Agreement.WORSE),
+    ],
 )
-def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Judged) -> None:
+def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Agreement) -> None:
     """A shorter mean alone is no gain: the interval of the differences must not contain zero."""
     one = waiting("x", 0, log(), BOTH)
     runs = [
@@ -235,13 +243,13 @@ def test_waiting_is_compared_in_pairs(ours: Sequence[float], judged: Judged) -> 
 @pytest.mark.parametrize(
     ("ours", "judged"),
     [
-        ((110.0, 120.0, 130.0), Judged.HOLDS),
-        ((101.0, 112.0, 120.0), Judged.HOLDS),
-        ((109.0, 121.0, 133.0), Judged.OPEN),
-        ((112.0, 123.0, 132.0), Judged.FAILS),
+        ((110.0, 120.0, 130.0), Agreement.WITHIN),
+        ((101.0, 112.0, 120.0), Agreement.WITHIN),
+        ((109.0, 121.0, 133.0), Agreement.INCONCLUSIVE),
+        ((112.0, 123.0, 132.0), Agreement.WORSE),
     ],
 )
-def test_makespans_are_compared_in_pairs(ours: Sequence[float], judged: Judged) -> None:
+def test_makespans_are_compared_in_pairs(ours: Sequence[float], judged: Agreement) -> None:
     """The same is no longer; a makespan that is longer in the mean alone is neither shown nor refuted."""
     one = waiting("x", 0, log(), BOTH)
     runs = [
@@ -254,14 +262,14 @@ def test_makespans_are_compared_in_pairs(ours: Sequence[float], judged: Judged) 
     fifo = found["the makespan is not longer than under fifo (a bar of this project)"]
     assert fifo.judged == judged
     assert "against 120.0 s, " in fifo.measured
-    assert found["the makespan is not longer than under srtf (a bar of this project)"].judged is Judged.UNMEASURED
+    assert found["the makespan is not longer than under srtf (a bar of this project)"].judged is Agreement.UNMEASURED
 
 
 def test_nothing_measured_is_no_verdict() -> None:
     """Rather than a claim that holds of nothing."""
     empty = RealPreemption(predictions=[], overheads=[], waiting=[])
-    assert {one.judged for one in verdicts(empty)} == {Judged.UNMEASURED}
-    assert "not measured" in page(empty)
+    assert {one.judged for one in verdicts(empty)} == {Agreement.UNMEASURED}
+    assert "unmeasured" in report(empty).markdown
 
 
 def test_an_error_of_a_profiled_epoch_does_not_grow_in_predictions() -> None:

@@ -9,8 +9,8 @@ from types import ModuleType
 import pytest
 from tests.integration.test_dragon_real import ONE
 
-from steepest_lab.testbed import gang_results
-from steepest_lab.testbed.gang_runs import PARTS, StepCost
+from steepest_lab.reproduce.dragon import gang_results
+from steepest_lab.reproduce.dragon.gang_runs import PARTS, StepCost
 
 ROOT = Path(__file__).parents[3]
 PAPERS = ("specon", "flowcon", "pickyman", "dragon")

@@ -6,7 +6,8 @@ import statistics
 
 import pytest
 
-from steepest_lab.sim.paired import half_width, paired_changes, t_quantile
+from steepest_lab.sim.estimate import half_width, t_quantile
+from steepest_lab.sim.paired import paired_changes
 from steepest_lab.sim.result import JobResult, SimulationResult, Summary
 
 

@@ -17,7 +17,7 @@ from tests.harness.examples import scaled
 from steepest.errors import InputError
 from steepest.events.common import Resources
 from steepest_lab.commands.reproduce import reproduce
-from steepest_lab.sim.preemption.experiment import (
+from steepest_lab.reproduce.pickyman.experiment import (
     GRACE_S,
     LOW_LOAD,
     OURS,
@@ -29,9 +29,9 @@ from steepest_lab.sim.preemption.experiment import (
     run,
     tasks,
 )
-from steepest_lab.sim.preemption.jobs import LAUNCH_S, PreemptibleJob
-from steepest_lab.sim.preemption.report import FILES, write
-from steepest_lab.sim.preemption.simulate import OverheadSeen, PreemptionResult, simulate_preemption
+from steepest_lab.reproduce.pickyman.jobs import LAUNCH_S, PreemptibleJob
+from steepest_lab.reproduce.pickyman.report import FILES, write
+from steepest_lab.reproduce.pickyman.simulate import OverheadSeen, PreemptionResult, simulate_preemption
 from steepest_lab.sim.workload import SimJob
 
 JOBS = st.lists(
@@ -144,7 +144,7 @@ def test_a_report_has_a_row_for_every_baseline(tmp_path: Path) -> None:
     results = [run(task) for task in todo]
     found = rows(todo, results)
     assert [row.baseline for row in found] == ["fifo", "sjf", "srtf", "tiresias", "round-robin"]
-    assert all(row.verdict in {"held", "missed", "open"} for row in found)
+    assert all(row.verdict in {"within", "worse", "inconclusive"} for row in found)
     write(todo, results, found, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
     with (tmp_path / "out" / "results.csv").open() as file:
@@ -169,10 +169,10 @@ def compared(
 @pytest.mark.parametrize(
     ("ours", "verdict", "shown"),
     [
-        ((100, 200, 300), "held", "| +0.0 |"),
-        ((99, 197, 296), "held", "| −1.3 |"),
-        ((90, 230, 300), "open", "| *+1.7* |"),
-        ((101, 203, 304), "missed", "| **+1.3** |"),
+        ((100, 200, 300), "within", "| +0.0 |"),
+        ((99, 197, 296), "within", "| −1.3 |"),
+        ((90, 230, 300), "inconclusive", "| *+1.7* |"),
+        ((101, 203, 304), "worse", "| **+1.3** |"),
     ],
 )
 def test_makespans_are_judged_by_pairs(tmp_path: Path, ours: Sequence[float], verdict: str, shown: str) -> None:
@@ -187,7 +187,7 @@ def test_makespans_are_judged_by_pairs(tmp_path: Path, ours: Sequence[float], ve
     assert f"no makespan gets longer is a bar of this project: 5 {verdict}." in report
 
 
-@pytest.mark.parametrize(("more_s", "verdict"), [(0.9, "held"), (1.1, "missed")])
+@pytest.mark.parametrize(("more_s", "verdict"), [(0.9, "within"), (1.1, "worse")])
 def test_at_low_load_there_is_a_second_of_grace(more_s: float, verdict: str) -> None:
     """Two per cent of hardly any waiting would be a fraction of it."""
     found = compared([outcome(100, 0.1 * 1.02 + more_s * GRACE_S)], [outcome(100, 0.1)], LOW_LOAD)
@@ -211,7 +211,7 @@ def test_a_page_has_pictures_of_waiting_and_of_overheads(tmp_path: Path) -> None
     assert pages[0] == pages[1]
     assert all(f">{rule}</text>" in pages[0] for rule in RULES)
     assert ">2 suspensions, mean error 62.5 %</text>" in pages[0]
-    assert 'class="held"' in pages[0]
+    assert 'class="within"' in pages[0]
     assert not re.search(r"<script|<link|<img|@import|url\((?!#)|src=", pages[0])
 
 

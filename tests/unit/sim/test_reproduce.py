@@ -23,19 +23,21 @@ from hypothesis import strategies as st
 
 from steepest.cli.main import main
 from steepest_lab.commands.reproduce import PAPER_NAMES, _show
+from steepest_lab.reproduce import papers
+from steepest_lab.reproduce.experiments import run
+from steepest_lab.reproduce.experiments.course import Course
+from steepest_lab.reproduce.experiments.experiment import Experiment, Paper
+from steepest_lab.reproduce.experiments.flowcon import FLOWCON
+from steepest_lab.reproduce.experiments.forest import forest
+from steepest_lab.reproduce.experiments.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
+from steepest_lab.reproduce.experiments.placement import Start, first_nodes
+from steepest_lab.reproduce.experiments.plots import drawn
+from steepest_lab.reproduce.experiments.report import FILES, assumptions, figure, tables, tally, write
+from steepest_lab.reproduce.experiments.run import Part, Reproduction
+from steepest_lab.reproduce.experiments.specon import SPECON
+from steepest_lab.reproduce.verdict import BAND, Agreement, Unit, verdict
+from steepest_lab.sim.estimate import Estimate, estimate
 from steepest_lab.sim.losses.thesis import CONTENTION
-from steepest_lab.sim.reproduce import papers, run
-from steepest_lab.sim.reproduce.course import Course
-from steepest_lab.sim.reproduce.experiment import Experiment, Paper
-from steepest_lab.sim.reproduce.flowcon import FLOWCON
-from steepest_lab.sim.reproduce.forest import forest
-from steepest_lab.sim.reproduce.measures import DEFAULTS, MEASURES, BeforeAfter, pair_of
-from steepest_lab.sim.reproduce.placement import Start, first_nodes
-from steepest_lab.sim.reproduce.plots import drawn
-from steepest_lab.sim.reproduce.report import FILES, assumptions, figure, tables, tally, write
-from steepest_lab.sim.reproduce.run import Part, Reproduction
-from steepest_lab.sim.reproduce.specon import SPECON
-from steepest_lab.sim.reproduce.verdict import BAND, Agreement, Estimate, Unit, estimate, verdict
 from steepest_lab.sim.result import JobResult, SimulationResult
 
 FIXED_20, FLOWCON_3 = SPECON.experiments[0], FLOWCON.experiments[0]
@@ -53,9 +55,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import msgspec
-from steepest_lab.sim.reproduce import report, run
-from steepest_lab.sim.reproduce.flowcon import FLOWCON
-from steepest_lab.sim.reproduce.specon import SPECON
+from steepest_lab.reproduce.experiments import report, run
+from steepest_lab.reproduce.experiments.flowcon import FLOWCON
+from steepest_lab.reproduce.experiments.specon import SPECON
 if __name__ == "__main__":
     three = FLOWCON.experiments[0]
     three = msgspec.structs.replace(three, arms=three.arms[1:2], drawn=0)
@@ -288,12 +290,12 @@ def test_a_job_that_did_not_finish_makes_no_pair() -> None:
 # --- experiments ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("paper", papers.PAPERS.values(), ids=lambda paper: paper.name)
+@pytest.mark.parametrize("paper", papers.SIMULATED.values(), ids=lambda paper: paper.name)
 def test_papers(paper: Paper) -> None:
     """Names differ, everything that is compared can be measured and has an effect, and assumptions are sentences."""
     experiments = [*paper.experiments, *paper.sensitivity]
 
-    assert tuple(papers.PAPERS) == PAPER_NAMES
+    assert tuple(papers.SIMULATED) == PAPER_NAMES
     assert len({one.name for one in experiments}) == len(experiments)
     for experiment in experiments:
         workload = experiment.jobs(experiment.starts[0], 0)
@@ -442,7 +444,7 @@ def test_every_curve_of_efficiency_is_named() -> None:
 def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``--json`` prints the rows and nothing else."""
     small = msgspec.structs.replace(SMALL, experiments=(), sensitivity=(ONE_SETTING,))
-    monkeypatch.setattr(papers, "PAPERS", {"flowcon": small})
+    monkeypatch.setattr(papers, "SIMULATED", {"flowcon": small})
     arguments = ["reproduce", "flowcon", "--repetitions", "1", "--jobs", "1", "--json", "--out", str(tmp_path)]
     printed = CliRunner().invoke(main, arguments)
 
@@ -462,7 +464,7 @@ def test_what_the_command_shows(made: Made, capsys: pytest.CaptureFixture[str]) 
     assert "report.html" in shown.splitlines()[-1]
 
 
-@pytest.mark.parametrize("paper", papers.PAPERS.values(), ids=lambda paper: paper.name)
+@pytest.mark.parametrize("paper", papers.SIMULATED.values(), ids=lambda paper: paper.name)
 def test_the_page_has_every_published_effect(paper: Paper) -> None:
     """As the code has it, with the experiment and its setting. The default runs are in the report alone."""
     page = (Path(__file__).parents[3] / "docs" / "reproduction.md").read_text()

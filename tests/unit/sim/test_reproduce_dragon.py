@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
-from steepest_lab.sim.reproduce import dragon, dragon_report
-from steepest_lab.sim.reproduce.dragon import AT_BEST, DEFAULT, POLICIES, GangFigures, GangLoad
+from steepest_lab.reproduce.dragon import loads as dragon
+from steepest_lab.reproduce.dragon import loads_report as dragon_report
+from steepest_lab.reproduce.dragon.loads import AT_BEST, DEFAULT, POLICIES, GangFigures, GangLoad
 
 LOAD = GangLoad(nodes=1, load=1.0)
 
@@ -50,7 +51,7 @@ def test_what_is_computed_is_a_part_of_what_is_used() -> None:
 
 def test_the_report_says_what_holds_and_where_it_does_not() -> None:
     """Beside the default at its best, load by load; and each variant's verdict."""
-    text = "\n".join(dragon_report.markdown([*found().values()]))
+    text = dragon_report.report([*found().values()]).markdown
 
     assert f"| {LOAD} | {found()[AT_BEST].mean_jct:,.0f} |" in text
     assert "* `dragon-fixed` against `kube-default`: " in text

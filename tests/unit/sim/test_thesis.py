@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from steepest.errors import InputError
+from steepest_lab.reproduce.experiments.experiment import Experiment
+from steepest_lab.reproduce.experiments.placement import Start, first_nodes
+from steepest_lab.reproduce.papers import SIMULATED
 from steepest_lab.sim.clusters import open_cluster
 from steepest_lab.sim.losses.overlaps import DEFAULT_ENDS_S, FLOWCON_ENDS_S, contention, lengths_s, spells_s
 from steepest_lab.sim.losses.thesis import ASSUMPTIONS, CONTENTION, FLOWCON, MODELS, SPECON, THREE_DEMANDS_M
-from steepest_lab.sim.reproduce.experiment import Experiment
-from steepest_lab.sim.reproduce.papers import PAPERS
-from steepest_lab.sim.reproduce.placement import Start, first_nodes
 from steepest_lab.sim.workloads.arrivals import PATTERNS, arrivals
 from steepest_lab.simulated.shares import slowdown
 
 from .fluid import completions
 
-EXPERIMENTS = {one.name: one for paper in PAPERS.values() for one in (*paper.experiments, *paper.sensitivity)}
+EXPERIMENTS = {one.name: one for paper in SIMULATED.values() for one in (*paper.experiments, *paper.sensitivity)}
 
 FITTED = [(one, start) for one in EXPERIMENTS.values() if one.default for start in one.starts]
 

@@ -19,28 +19,28 @@ from steepest_lab.commands.reproduction.preemption import real_preemptions, simu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from steepest_lab.sim.reproduce.run import Reproduction
-    from steepest_lab.testbed.reproduce import OnRun
-    from steepest_lab.testbed.run import RunResult, RunTask
+    from steepest_lab.reproduce.experiments.run import Reproduction
+    from steepest_lab.reproduce.testbed.reproduce import OnRun
+    from steepest_lab.reproduce.testbed.run import RunResult, RunTask
 
 PAPER_NAMES = ("specon", "flowcon")
-"""The papers of ``steepest_lab.sim.reproduce.papers``, named here to save the import; a test compares them."""
+"""The papers of ``steepest_lab.reproduce.papers``, named here to save the import; a test compares them."""
 
 PICKYMAN = "pickyman"
 """Its claims are no effects on published workloads, so its experiments have a form of their own."""
 
 PICKYMAN_PARTS = ("run-times", "overheads", "cluster")
-"""The parts of ``steepest_lab.testbed.preemption.run.RealPart``; a test compares them."""
+"""The parts of ``steepest_lab.reproduce.pickyman.real_run.RealPart``; a test compares them."""
 
 GANGS = "dragon"
 """Its claims are about loads that it does not state: they are stated here, and have a report of their own."""
 
 GANG_PARTS = ("not-scaled", "dragon", "no-scaling", "no-locality", "fixed")
-"""The parts of ``steepest_lab.testbed.gang_runs.PARTS``; a test compares them."""
+"""The parts of ``steepest_lab.reproduce.dragon.gang_runs.PARTS``; a test compares them."""
 
 SPECON_PARTS = ("fixed-20", "mixed-20")
 FLOWCON_PARTS = ("flowcon-3", "flowcon-5", "flowcon-10", "flowcon-15", "flowcon2-20")
-"""Experiments of ``steepest_lab.testbed.papers``; a test compares them."""
+"""Experiments of ``steepest_lab.reproduce.papers``; a test compares them."""
 
 PARTS = {PICKYMAN: PICKYMAN_PARTS, GANGS: GANG_PARTS, "specon": SPECON_PARTS, "flowcon": FLOWCON_PARTS}
 
@@ -59,13 +59,13 @@ Examples:
   steepest reproduce specon --real --part mixed-20     one experiment: four runs a repetition
   steepest reproduce flowcon --real     likewise on Docker engines (root, `make engine images`); two hours
   steepest reproduce pickyman --real    run times, overheads and waiting of streamed trainings (`make storage`)
-  steepest reproduce pickyman --real --part overheads     one of its experiments; a complete run is not repeated
+  steepest reproduce pickyman --real --part overheads     one of its experiments
   steepest reproduce dragon --real      distributed trainings, on nodes joined by links as root; an hour
   steepest reproduce dragon --real --part fixed --repetitions 1     one run; the report is of all that have run
 
 It writes report.md, report.html with plots, results.csv and results.json. Simulated, the same number of repetitions gives
-the same files, on any number of processes; --real keeps the recordings of all runs. Which experiments there are, and what
-had to be assumed: docs/reproduction.md, docs/docker.md.
+the same files, on any number of processes; --real keeps the recordings of all runs, and repeats none that is complete.
+Which experiments there are, and what had to be assumed: docs/reproduction.md, docs/docker.md.
 """
 
 
@@ -95,7 +95,7 @@ had to be assumed: docs/reproduction.md, docs/docker.md.
     "parts",
     type=click.Choice([*SPECON_PARTS, *FLOWCON_PARTS, *PICKYMAN_PARTS, *GANG_PARTS]),
     multiple=True,
-    help="With --real, run this part only; may be repeated. Of pickyman and dragon, what has run to its end is kept.",
+    help="With --real, run this part only; may be repeated. What has run to its end is kept.",
 )
 @json_option
 def reproduce(
@@ -125,7 +125,7 @@ def reproduce(
             f"{paper} has no part {strange[0]}; its parts: {', '.join(PARTS.get(paper, ())) or 'none'}"
         )
     refuse_without(
-        ("jinja2", "matplotlib", "scipy"),
+        ("jinja2", "matplotlib"),
         "a reproduction needs",
         "In a checkout run `make dev`; elsewhere `pip install 'steepest-lab[reports]'`.",
     )
@@ -136,8 +136,6 @@ def reproduce(
         folder = folder_of(out or Path(OUT) / paper)
         simulated_preemptions(data, repetitions or PICKYMAN_TIMES, workers, folder, as_json=as_json)
         return
-    from steepest_lab.sim.reproduce.report import results_json
-
     if paper == GANGS:
         folder = folder_of(out or Path(OUT) / (f"{paper}-real" if real else paper))
         if real:
@@ -153,31 +151,32 @@ def reproduce(
         result = _simulated(paper, repetitions or SIMULATED_TIMES, workers)
     _write(result, folder)
     if as_json:
-        give_raw(results_json(result.rows))
+        from steepest_lab.reproduce.pages.rendering import json_of
+
+        give_raw(json_of(result.rows))
     else:
         _show(result, folder)
 
 
 def _simulated(paper: str, repetitions: int, workers: int | None) -> Reproduction:
-    from steepest_lab.sim.reproduce.papers import PAPERS
-    from steepest_lab.sim.reproduce.run import done, reproduction, tasks
+    from steepest_lab.reproduce.experiments.run import done, reproduction, tasks
+    from steepest_lab.reproduce.papers import SIMULATED
 
-    todo = tasks(PAPERS[paper], repetitions)
-    return reproduction(PAPERS[paper], repetitions, list(tracked(done(todo, workers), len(todo))))
+    todo = tasks(SIMULATED[paper], repetitions)
+    return reproduction(SIMULATED[paper], repetitions, list(tracked(done(todo, workers), len(todo))))
 
 
 def _real(name: str, count: int, out: Path, parts: Sequence[str]) -> Reproduction:
     from steepest_lab.demo.stage import refuse_without_libraries
-    from steepest_lab.testbed.needs import refuse_without_engine
-    from steepest_lab.testbed.papers import ON_ENGINES, PAPERS
+    from steepest_lab.reproduce.papers import ON_ENGINES, REAL, refuse_without_engine
 
     if name in ON_ENGINES:
         refuse_without_engine()
     else:
         refuse_without_libraries()
-    from steepest_lab.testbed.reproduce import interruptions, only, repetitions, reproduced, tasks
+    from steepest_lab.reproduce.testbed.reproduce import interruptions, only, repetitions, reproduced, tasks
 
-    paper, folder = only(PAPERS[name], parts), folder_of(out / RECORDINGS)
+    paper, folder = only(REAL[name], parts), folder_of(out / RECORDINGS)
     total = len(tasks(paper, count))
     tell(f"{total} runs of real trainings; first, measure what a step of each training costs here", err=True)
     done = list(repetitions(paper, count, folder, _reporter(total)))
@@ -208,7 +207,7 @@ def _reporter(total: int) -> OnRun:
 
 
 def _write(result: Reproduction, folder: Path) -> None:
-    from steepest_lab.sim.reproduce.report import write
+    from steepest_lab.reproduce.experiments.report import write
 
     try:
         write(result, folder)
@@ -218,8 +217,8 @@ def _write(result: Reproduction, folder: Path) -> None:
 
 def _show(result: Reproduction, folder: Path) -> None:
     from steepest.cli.printing.tables import show
-    from steepest_lab.sim.reproduce.report import FILES, figure, interval, tally
-    from steepest_lab.sim.reproduce.run import Part
+    from steepest_lab.reproduce.experiments.report import FILES, figure, interval, tally
+    from steepest_lab.reproduce.experiments.run import Part
 
     styles = {"within": "green", "worse": "red", "opposite": "red", "overshoots": "red"}
     show(

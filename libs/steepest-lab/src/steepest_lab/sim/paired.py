@@ -1,27 +1,14 @@
-"""What one policy changes against another, paired by seed: of each figure the mean change and its interval.
-
-It owns the interval, which is that of Student's t. SciPy has its quantile too, but is an optional dependency that nothing
-else here needs.
-"""
+"""What one policy changes against another, paired by seed: of each figure the mean change and its interval."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
-from functools import cache
 
 import msgspec
 
+from steepest_lab.sim.estimate import half_width
 from steepest_lab.sim.result import Summary
-
-CONFIDENCE = 0.95
-
-MOST_T = 16.0
-"""No quantile is larger: with one degree of freedom it is 12.7."""
-
-HALVINGS = 60
-"""Of that range: then a float can hold no better one."""
 
 
 class MeanChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,39 +73,6 @@ def paired_changes(runs: Sequence[Summary], against: str) -> PairedChanges:
         late_share=statistics.fmean(shares) if shares else None,
         late_worst=max(worst, default=None),
     )
-
-
-def half_width(values: Sequence[float]) -> float | None:
-    """Half of the 95 % confidence interval of the mean of some values; None of a single one."""
-    if len(values) < 2:  # noqa: PLR2004 - one value does not show how far it may be off
-        return None
-    return t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-
-
-@cache
-def t_quantile(freedom: int) -> float:
-    """The t that Student's distribution exceeds to either side, together, with a probability of 5 %.
-
-    Args:
-        freedom: Degrees of freedom, at least 1.
-    """
-    low, high = 0.0, MOST_T
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, freedom) < CONFIDENCE else (low, middle)
-    return high
-
-
-def _within(t: float, freedom: int) -> float:
-    """The probability of values from -t to t: a finite sum (Abramowitz & Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine, odd = math.cos(angle), freedom % 2
-    total, term = 0.0, cosine if odd else 1.0
-    for power in range(odd, freedom - 1, 2):
-        total += term
-        term *= (power + 1) / (power + 2) * cosine**2
-    share = math.sin(angle) * total
-    return 2 / math.pi * (angle + share) if odd else share
 
 
 def _mean_change(changes: Sequence[float | None]) -> MeanChange | None:

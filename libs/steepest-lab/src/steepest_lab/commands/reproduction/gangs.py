@@ -14,7 +14,8 @@ def simulated_gangs(seeds: int, folder: Path, workers: int | None, *, as_json: b
     import msgspec
 
     from steepest.cli.printing.tables import show
-    from steepest_lab.sim.reproduce import dragon, dragon_report
+    from steepest_lab.reproduce.dragon import loads as dragon
+    from steepest_lab.reproduce.dragon import loads_report as dragon_report
 
     todo = dragon.runs(seeds)
     rows = dragon.figures(todo, list(tracked(dragon.done(todo, workers), len(todo))))
@@ -28,7 +29,7 @@ def simulated_gangs(seeds: int, folder: Path, workers: int | None, *, as_json: b
     columns = ("load", "policy", *(f"#{name}" for name in dragon_report.COLUMNS[1:]))
     show(columns, [(row.load, *dragon_report.cells(row)) for row in rows])
     for verdict in dragon_report.verdicts(rows):
-        tell(verdict)
+        tell(f"* {verdict}")
     tell(f"\n{', '.join(dragon_report.FILES)} are in {folder}")
 
 
@@ -38,7 +39,7 @@ def real_gangs(count: int, folder: Path, parts: Sequence[str], *, as_json: bool)
     Args:
         count: Repetitions of each arm.
         folder: Of the report and the recordings.
-        parts: Of :data:`steepest_lab.testbed.gang_runs.PARTS`; none: all of them.
+        parts: Of :data:`steepest_lab.reproduce.dragon.gang_runs.PARTS`; none: all of them.
         as_json: Whether to print JSON.
     """
     import time
@@ -50,7 +51,7 @@ def real_gangs(count: int, folder: Path, parts: Sequence[str], *, as_json: bool)
     from steepest.describe import span
     from steepest_lab.demo.gangs.workload import LINK_MBIT
     from steepest_lab.demo.stage import refuse_without_libraries
-    from steepest_lab.testbed import gang_results, gang_runs
+    from steepest_lab.reproduce.dragon import gang_results, gang_runs
 
     refuse_without_libraries()
     why_no_links = why_not()
@@ -82,5 +83,5 @@ def real_gangs(count: int, folder: Path, parts: Sequence[str], *, as_json: bool)
     if as_json:
         give(msgspec.to_builtins(results))
     else:
-        tell(gang_results.report(results))
+        tell(gang_results.report(results).markdown)
         tell(f"{', '.join(gang_results.FILES)} are in {folder}")

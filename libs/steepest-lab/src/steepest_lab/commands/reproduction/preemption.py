@@ -21,8 +21,9 @@ def simulated_preemptions(
         InputError: A trace is not there, or the report cannot be written.
     """
     from steepest.cli.printing.tables import show
-    from steepest_lab.sim.preemption.experiment import rows, run, tasks
-    from steepest_lab.sim.preemption.report import FILES, results_json, write
+    from steepest_lab.reproduce.pages.rendering import json_of
+    from steepest_lab.reproduce.pickyman.experiment import rows, run, tasks
+    from steepest_lab.reproduce.pickyman.report import FILES, write
     from steepest_lab.sim.run import side_by_side
 
     if data is None:
@@ -35,7 +36,7 @@ def simulated_preemptions(
     except OSError as error:
         raise unwritable(folder, error) from error
     if as_json:
-        give_raw(results_json(found))
+        give_raw(json_of(found))
         return
     show(
         ("trace", "#GPUs", "#load", "baseline", "#its wait", "#PickyMan's", "#change", "#95 % interval", "verdict"),
@@ -69,8 +70,8 @@ def real_preemptions(repetitions: int, out: Path, parts: Sequence[str], *, as_js
     from steepest.cli.printing.output import give
     from steepest.cli.printing.tables import show
     from steepest_lab.demo.stage import refuse_without_libraries
-    from steepest_lab.testbed.preemption.report import FILES, verdicts, write
-    from steepest_lab.testbed.preemption.run import RealPart, reproduced
+    from steepest_lab.reproduce.pickyman.real_report import FILES, verdicts, write
+    from steepest_lab.reproduce.pickyman.real_run import RealPart, reproduced
 
     refuse_without_libraries()
     folder = folder_of(out / RECORDINGS)

@@ -14,7 +14,7 @@ from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import Lateness, lateness
 from steepest_lab.demo.beside.lateness import in_words as tail_in_words
 from steepest_lab.demo.report import Cell, Table
-from steepest_lab.sim.reproduce.verdict import estimate
+from steepest_lab.sim.estimate import estimate
 
 PAIRS_LEAST = 3
 """Two pairs have an interval so wide that it shows nothing."""

@@ -6,10 +6,10 @@ nothing of it is kept in a snapshot.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 
 from steepest.events.parameters import PreemptionRule
+from steepest.policies.queueing.ranks import service_level
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.orders.order import Order
@@ -42,8 +42,8 @@ def predicted_left(job: Job, counted_ms: int) -> TimeLeft | None:
 
 
 def level(job: Job, counted_ms: int, limits: tuple[int, ...]) -> int:
-    """The Tiresias level of a job: how many limits of attained service it has passed."""
-    return bisect_right(limits, attained_ms(job, counted_ms) // 1000)
+    """The Tiresias level of a job by now."""
+    return service_level(attained_ms(job, counted_ms) / 1000, limits)
 
 
 class RunningJobs:

@@ -19,7 +19,7 @@ Between jobs of equal rank the one that was submitted first is first.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -69,7 +69,12 @@ def _sjf(job: Job, _: QueueParameters) -> Rank:
 
 
 def _tiresias(job: Job, parameters: QueueParameters) -> Rank:
-    return (bisect_right(parameters.service_s, job.service_ms // 1000),)
+    return (service_level(job.service_ms / 1000, parameters.service_s),)
+
+
+def service_level(service_s: float, limits_s: Sequence[float]) -> int:
+    """The level of attained service: how many limits it has reached (Tiresias, NSDI 2019, §3.2)."""
+    return bisect_right(limits_s, service_s)
 
 
 QUEUE_POLICIES: Mapping[str, QueuePolicy] = {

@@ -1,0 +1,1 @@
+"""Experiments with published figures, SpeCon's and FlowCon's: what they are, their rows and their pictures."""

@@ -1,1 +1,0 @@
-"""The published experiments again in virtual time, compared with the published results."""

@@ -1,1 +1,0 @@
-"""Published experiments with real trainings, on Docker engines or emulated nodes, at a smaller time scale."""

@@ -1,1 +1,0 @@
-"""PickyMan's claims measured on real trainings that stream their data: run times, overheads, and a small cluster."""
