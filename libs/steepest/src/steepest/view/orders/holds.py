@@ -25,7 +25,7 @@ class Holds:
 
     Attributes:
         limited: The running jobs that have a time limit.
-        to_suspend: The running jobs that their users want suspended.
+        to_suspend: The running jobs that their users, or findings, want suspended.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Holds:
         """Bring the indexes up to date after a job changed."""
         running = job.phase is Phase.RUNNING
         _keep(self.limited, job, wanted=running and job.spec.time_limit_ms is not None and not job.cancel)
-        _keep(self.to_suspend, job, wanted=running and job.hold is Hold.USER and not job.cancel)
+        _keep(self.to_suspend, job, wanted=running and job.hold in {Hold.USER, Hold.FINDING} and not job.cancel)
         if job.spec.after:
             self._update_behind(job)
         if job.spec.array:
