@@ -136,6 +136,10 @@ class FakeCluster(SimulatedCluster):
         """See ``Cluster.release``."""
         await self._call("release", lambda: super(FakeCluster, self).release(replica, incarnation, request=request))
 
+    async def keep(self, replica: ReplicaId, incarnation: int, checkpoint: str) -> None:
+        """See ``Cluster.keep``."""
+        await self._call("keep", lambda: super(FakeCluster, self).keep(replica, incarnation, checkpoint))
+
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``."""
         return await self._call("stop", lambda: super(FakeCluster, self).stop(replica, incarnation, grace_s=grace_s))

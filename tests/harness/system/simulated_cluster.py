@@ -117,6 +117,7 @@ class SimulatedCluster:
         self._clock = clock
         self._heartbeat_s = heartbeat_s
         self._closed = False
+        self.kept: dict[ReplicaId, tuple[int, str]] = {}
 
     async def start(
         self, replica: ReplicaId, incarnation: int, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
@@ -143,6 +144,11 @@ class SimulatedCluster:
         """See ``Cluster.release``."""
         self._refuse_closed()
         self._nodes.release(replica, incarnation, request=request)
+
+    async def keep(self, replica: ReplicaId, incarnation: int, checkpoint: str) -> None:
+        """See ``Cluster.keep``: nothing is deleted here."""
+        self._refuse_closed()
+        self.kept[replica] = (incarnation, checkpoint)
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """See ``Cluster.stop``."""

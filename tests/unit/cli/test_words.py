@@ -89,6 +89,12 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a is stopped, and starts again: hung: no step for 70 s",
     ),
     (
+        c.ReactionPlanned(
+            job="a", incarnation=1, kind=c.FindingKind.IDLE, restarts=False, suspends=True, reason="idle: no step"
+        ),
+        "a is saved and suspended, until it is resumed: idle: no step",
+    ),
+    (
         c.EpochMeasured(
             job="a", incarnation=2, epoch=3, epoch_ms=41_000, epoch_bytes=1_500_000, read_bytes=4_500_000, ended_ms=9
         ),

@@ -37,6 +37,7 @@ class Notes:
         self.newest = 1
         self.phase = ReplicaPhase.EXITED
         self.runs: tuple[str, ...] = ()
+        self.kept: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
 
     async def send(self, *events: msgspec.Struct, **_: Any) -> None:
         """Keep the event for the test."""
@@ -54,6 +55,12 @@ class Notes:
         """What was lost has ended, unless a test says otherwise."""
         phase = ReplicaPhase.RUNNING if replica.job in self.runs else self.phase
         return ReplicaStatus(replica=replica, incarnation=self.newest, node="w2", phase=phase)
+
+    async def keep(self, replica: ReplicaId, incarnation: int, checkpoint: str) -> None:  # noqa: ARG002 - the port
+        """Note it; the first call fails."""
+        self.kept.put_nowait((incarnation, checkpoint))
+        if self.kept.qsize() == 1 and incarnation == 1:
+            raise UncertainError("no answer")
 
     async def forget(self, job: str) -> None:
         """Note it; the first is still running, for all that is known."""
@@ -320,3 +327,29 @@ async def test_what_keeps_a_job_from_being_started_is_ended(phase: ReplicaPhase,
     tidying.cancel()
 
     assert [cluster.asked.get_nowait() for _ in range(cluster.asked.qsize())] == asked
+
+
+async def test_the_checkpoint_from_before_a_loss_went_wrong_is_kept_until_that_is_over() -> None:
+    """Each incarnation is asked to, also by a janitor that starts later; a call that fails is made again."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    pool.run("a", "w1")
+    good = checkpoint(50)
+    pool.fold(c.CheckpointVerified(job="a", incarnation=1, checkpoint=good, node="w1"))
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    tidying = asyncio.create_task(janitor.run(cluster.send))
+    found = c.FindingOpened(job="a", incarnation=1, kind=c.FindingKind.DIVERGED, since=100, why="not finite")
+    over = c.FindingEnded(job="a", incarnation=1, kind=c.FindingKind.DIVERGED, why="back")
+    for event in (found, c.Tick(counted_ms=1_000)):
+        janitor.observe(pool.view, event, accepted=pool.fold(event))
+        await asyncio.sleep(0.01)
+    again = Janitor(cast("Cluster", cluster))
+    again.caught_up(pool.view)
+    asked = asyncio.create_task(again.run(cluster.send))
+    await asyncio.sleep(0.01)
+    janitor.observe(pool.view, over, accepted=pool.fold(over))
+    kept = [await cluster.kept.get() for _ in range(4)]
+    tidying.cancel()
+    asked.cancel()
+
+    assert kept == [(1, good.name)] * 3 + [(1, "")]

@@ -12,7 +12,8 @@ from steepest.cluster.port import ReplicaId
 from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.sagas.resizer import LIMIT_S
-from steepest.view.state import Limit, Phase
+from steepest.view.progress_state import Limit
+from steepest.view.state import Phase
 
 BECAUSE = c.LimitsBecause(rule="a test says so")
 

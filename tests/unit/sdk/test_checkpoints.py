@@ -56,6 +56,16 @@ def test_two_newest_good_ones_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-00000003-i0001", "step-00000004-i0001"]
 
 
+def test_one_that_the_supervisor_names_is_kept_too(tmp_path: Path) -> None:
+    """Until it names another one."""
+    later = save_steps(tmp_path, 1, 2)
+    for step in (3, 4, 5):
+        later.save(step, None, writes(str(step)), "step-00000001-i0001")
+    assert names(tmp_path) == ["step-00000001-i0001", "step-00000004-i0001", "step-00000005-i0001"]
+    later.save(6, None, writes("6"))
+    assert names(tmp_path) == ["step-00000005-i0001", "step-00000006-i0001"]
+
+
 def test_damaged_checkpoint_does_not_count_among_the_two(tmp_path: Path) -> None:
     """With a damaged one among the newest, the good one before it is kept until two good ones follow."""
     save_steps(tmp_path, 1, 2)

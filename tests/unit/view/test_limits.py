@@ -12,7 +12,7 @@ from steepest.events.common import Resources
 from steepest.sagas.limit_machine import LimitMachine
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_limits import HOLD_MS
-from steepest.view.state import Limit
+from steepest.view.progress_state import Limit
 
 NL, WL, CL = c.GrowthList
 

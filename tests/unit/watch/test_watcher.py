@@ -12,8 +12,9 @@ from tests.harness.scenarios.folded_pool import checkpoint, submitted
 from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import CheckpointMode, Resources
 from steepest.events.growth import FindingKind, Reaction, Reactions
+from steepest.events.requests import Hold
 from steepest.policies.placement.placer import Placer
 from steepest.policies.watch import watcher
 from steepest.policies.watch.watcher import Watcher
@@ -156,19 +157,59 @@ def test_a_hung_job_is_restarted_as_its_user_asks_for() -> None:
     assert (job.phase, job.outcome, job.stop_reason[:4]) == (Phase.ENDED, c.Outcome.FAILED, "hung")
 
 
-@pytest.mark.parametrize(("saved_at", "restarts"), [(None, True), (50, True), (150, False)])
-def test_a_job_that_diverged_goes_on_only_from_before_that(saved_at: int | None, restarts: bool) -> None:  # noqa: FBT001
-    """With a checkpoint from after it a restart would diverge again: it has failed."""
+@pytest.mark.parametrize(("saved_at", "from_step"), [((), 0), ((50,), 50), ((50, 150), 50), ((150,), None)])
+def test_a_job_that_diverged_goes_on_only_from_before_that(saved_at: Sequence[int], from_step: int | None) -> None:
+    """Also where its stop saves what has diverged; without a checkpoint from before, a restart would diverge again."""
     pool = Pool(reactions=Reactions(diverged=Reaction.RESTART))
     pool.trains(1.0)
-    if saved_at is not None:
-        saved = checkpoint(saved_at)
-        pool.fold(c.CheckpointVerified(job="a", incarnation=1, checkpoint=saved, node="w1"))
+    for step in saved_at:
+        pool.fold(c.CheckpointVerified(job="a", incarnation=1, checkpoint=checkpoint(step), node="w1"))
     diverged = FindingKind.DIVERGED
     pool.fold(c.FindingOpened(job="a", incarnation=1, kind=diverged, since=100, why="its loss is not finite"))
     (reaction,) = pool.passes(1, cpu_m=900)
     assert isinstance(reaction, c.ReactionPlanned)
-    assert (reaction.kind, reaction.restarts) == (diverged, restarts)
+    assert (reaction.kind, reaction.restarts) == (diverged, from_step is not None)
+    pool.fold(pool.stopped("a", exit_status=85, saved=checkpoint(200)))
+    if from_step is not None:
+        pool.carry_out("a")
+        pool.tick(60_000)
+        pool.carry_out("a")
+        found = pool.job("a")
+        assert (found.incarnation, found.checkpoint.step if found.checkpoint else 0) == (2, from_step)
+
+
+def test_an_idle_job_that_can_save_is_suspended_until_its_user_lets_it_go_on() -> None:
+    """Its place is free; a guess that was wrong costs what a suspension costs."""
+    pool = Pool(reactions=Reactions(idle=Reaction.SUSPEND))
+    opened, reaction = pool.passes(310, cpu_m=0)[:2]
+    assert isinstance(opened, c.FindingOpened)
+    assert isinstance(reaction, c.ReactionPlanned)
+    assert reaction.suspends
+    pool.tick()
+    pool.carry_out("a")
+    job = pool.job("a")
+    assert (job.phase, job.hold, pool.allocated()) == (Phase.SUSPENDED, Hold.FINDING, {})
+    pool.tick(600_000)
+    assert pool.job("a").phase is Phase.SUSPENDED
+    pool.fold(c.JobChangeRequested(job="a", request="r", held=False))
+    pool.tick()
+    pool.carry_out("a")
+    assert (pool.job("a").phase, pool.job("a").incarnation) == (Phase.RUNNING, 2)
+
+
+def test_a_job_that_cannot_save_is_not_suspended() -> None:
+    """One that says so is left alone; one whose save fails runs on, and is not asked again."""
+    pool = Pool(mode=CheckpointMode.NONE, reactions=Reactions(idle=Reaction.SUSPEND))
+    assert [type(each) for each in pool.passes(400, cpu_m=0)] == [c.FindingOpened]
+    pool = Pool(reactions=Reactions(idle=Reaction.SUSPEND))
+    pool.passes(310, cpu_m=0)
+    pool.tick()
+    pool.fail("a", "checkpoint-timeout")
+    pool.fail("a", "checkpoint-timeout")
+    pool.carry_out("a")
+    assert (pool.job("a").phase, pool.job("a").hold) == (Phase.RUNNING, Hold.NONE)
+    assert pool.passes(400, cpu_m=0) == []
+    assert list(pool.job("a").findings) == [FindingKind.IDLE]
 
 
 @pytest.mark.parametrize("events", [[], [Reaction.NOTIFY]])

@@ -1,5 +1,7 @@
 """Owns the job's checkpoint folder: saves, restores, keeps the two newest valid checkpoints. ``manifest`` defines "valid".
 
+A third one is kept if the job's supervisor names it.
+
 Two rules hold even if the process is killed at any time: a name that does not start with a dot is a complete checkpoint,
 and the newest valid one is never lost. Names that start with a dot are ``.<name>.new`` (being written), ``.<name>.old``
 (complete, being replaced by a new one of the same name) and ``.<name>.gone`` (being deleted).
@@ -66,13 +68,14 @@ class CheckpointFolder:
         warn(f"no valid checkpoint in {self._folder}: starting at step 0")
         return None
 
-    def save(self, step: int, epochs: int | None, write: Callable[[Path], object]) -> Checkpoint:
+    def save(self, step: int, epochs: int | None, write: Callable[[Path], object], kept: str = "") -> Checkpoint:
         """Saves a checkpoint atomically, then deletes those that are older than the two newest valid ones.
 
         Args:
             step: The last step whose effect is in the training's state.
             epochs: Number of complete epochs, if the script counts by epochs.
             write: Called with an empty folder; the files that it writes there are the checkpoint.
+            kept: The name of a checkpoint that is not deleted.
 
         Raises:
             Exception: Any exception of ``write``, OSError, or CheckpointRefused if its files cannot be a checkpoint.
@@ -89,7 +92,7 @@ class CheckpointFolder:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         self._verdicts[name] = True
-        self._prune()
+        self._prune(kept)
         return Checkpoint(self._folder / str(name), manifest)
 
     def clear_leftovers(self) -> None:
@@ -126,12 +129,12 @@ class CheckpointFolder:
         _sync(self._folder)
         shutil.rmtree(old, ignore_errors=True)
 
-    def _prune(self) -> None:
+    def _prune(self, kept: str) -> None:
         good = 0
         for name in self._newest_first():
             if good < KEPT:
                 good += self._is_good(name)
-            elif self._is_ours(name):
+            elif str(name) != kept and self._is_ours(name):
                 self._delete(name)
 
     def _is_good(self, name: CheckpointName) -> bool:

@@ -1,4 +1,4 @@
-"""Owns the small files of the control folder: hello, request, acknowledgement, release (``docs/control-folder.md``).
+"""Owns the small files of the control folder: hello, request, acknowledgement, release, keep (``docs/control-folder.md``).
 
 It makes no decisions and never raises: the folder belongs to the supervisor, and a training continues without it.
 """
@@ -81,6 +81,11 @@ class ControlFolder:
         """Whether the supervisor has released the training: no stop will follow this request."""
         release = self._get(self._folder / "release.json")
         return release is not None and release.get("request") == request.id
+
+    def kept(self) -> str:
+        """The name of the checkpoint that the supervisor may go back to; empty: none in particular."""
+        name = (self._get(self._folder / "keep.json") or {}).get("checkpoint")
+        return name if isinstance(name, str) else ""
 
     def _read_request(self, path: Path) -> CheckpointRequest | None:
         fields = self._get(path)

@@ -111,7 +111,7 @@ class SafePoints:
             return None
         began = self._clock()
         try:
-            return self._checkpoints.save(step, epochs, self._save)
+            return self._checkpoints.save(step, epochs, self._save, self._control.kept())
         except Exception as error:  # noqa: BLE001 - the user's save() may raise anything
             warn(f"the checkpoint of step {step} {when} failed: {''.join(traceback.format_exception(error))}")
             return None

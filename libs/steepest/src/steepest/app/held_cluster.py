@@ -18,7 +18,7 @@ from steepest.runtime.service import HeldPool
 
 logger = Logger()
 
-ACTS = frozenset({"start", "checkpoint", "release", "stop", "limit", "forget"})
+ACTS = frozenset({"start", "checkpoint", "release", "keep", "stop", "limit", "forget"})
 """The calls that change what runs, or what is kept of it."""
 
 

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "top": "Show a pool live.",
     "nodes": "Show every node: capacity, reservations, use, jobs.",
     "profiles": "Show what was measured of jobs that have trained, by model.",
+    "report": "Show the hours that jobs held without effect, by week and queue.",
     "events": "Show what happened, one line per event.",
     "explain": "Explain why a job is where it is, from its events.",
     "parse": "Show what Steepest reads from a training log.",

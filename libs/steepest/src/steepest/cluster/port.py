@@ -212,6 +212,9 @@ class Cluster(Protocol):
     async def release(self, replica: ReplicaId, incarnation: int, *, request: str) -> None:
         """Let a process that waits after ``checkpoint`` continue. A process that does not wait is unaffected."""
 
+    async def keep(self, replica: ReplicaId, incarnation: int, checkpoint: str) -> None:
+        """Let a process not delete a checkpoint of its job, by name, until another is named; empty: none in particular."""
+
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:
         """End an incarnation: SIGTERM, on which it saves and exits, and SIGKILL after ``grace_s`` seconds.
 

@@ -29,6 +29,8 @@ def _found_over(event: c.FindingEnded) -> str:
 
 def _reaction(event: c.ReactionPlanned) -> str:
     what = "is stopped, and starts again" if event.restarts else "is stopped, and has failed"
+    if event.suspends:
+        what = "is saved and suspended, until it is resumed"
     return f"{event.job} {what}: {event.reason}"
 
 

@@ -97,7 +97,8 @@ class Reaction(enum.StrEnum):
     """What to do about a finding."""
 
     NOTIFY = "notify"
-    RESTART = "restart"  # from its newest checkpoint, a few times
+    RESTART = "restart"  # from its newest checkpoint, or from before its loss went wrong; a few times
+    SUSPEND = "suspend"  # saved and stopped, until its user lets it go on
     FAIL = "fail"
 
 
@@ -105,8 +106,7 @@ class Reactions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What to do about a job that holds its place without effect; None: as the pool says.
 
     Attributes:
-        diverged: A restart would go on from what has diverged, so that it is not one of them.
-        idle: Likewise.
+        diverged: A restart goes on from before that.
     """
 
     hung: Reaction | None = None
@@ -162,6 +162,7 @@ class ReactionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     Attributes:
         restarts: Whether it waits for a place again afterwards; else it has failed.
+        suspends: Whether it is saved and suspended instead, until its user lets it go on; it runs on if it cannot save.
     """
 
     job: Name
@@ -169,3 +170,4 @@ class ReactionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kind: FindingKind
     restarts: bool
     reason: Text
+    suspends: bool = False

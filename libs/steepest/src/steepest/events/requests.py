@@ -215,6 +215,7 @@ class Hold(enum.StrEnum):
 
     NONE = ""
     USER = "user"  # its user holds it; while it runs, it must be suspended
+    FINDING = "finding"  # likewise because of a finding, until its user lets it go on
     OTHERS = "others"  # it waits for the ends of other jobs
 
 

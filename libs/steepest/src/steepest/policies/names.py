@@ -32,5 +32,5 @@ PlacementName = Literal["spread", "flowcon2"]
 QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
 """Those of :mod:`steepest.policies.queueing.ranks`."""
 
-ReactionName = Literal["notify", "restart", "fail"]
+ReactionName = Literal["notify", "restart", "suspend", "fail"]
 """Those of :class:`steepest.events.growth.Reaction`."""

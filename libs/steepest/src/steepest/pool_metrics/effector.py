@@ -182,7 +182,8 @@ class PoolMetrics(Effector):
 
     def _reaction(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.ReactionPlanned = received.event
-        self._counters.reactions.labels(self._pool, event.kind.value, "restart" if event.restarts else "fail").inc()
+        then = "suspend" if event.suspends else "restart" if event.restarts else "fail"
+        self._counters.reactions.labels(self._pool, event.kind.value, then).inc()
 
     def _overhead(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.OverheadMeasured = received.event

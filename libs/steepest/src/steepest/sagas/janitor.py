@@ -83,14 +83,22 @@ class Ended(msgspec.Struct, frozen=True):
     before: int | None = None
 
 
+class Keep(msgspec.Struct, frozen=True):
+    """A checkpoint that a process must not delete; empty: none in particular."""
+
+    replica: ReplicaId
+    incarnation: int
+    checkpoint: str
+
+
 class Janitor:
     """Tidies up behind the jobs of one pool."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._work: asyncio.Queue[Forget | Running | Stray | Ended] = asyncio.Queue()
+        self._work: asyncio.Queue[Forget | Running | Stray | Ended | Keep] = asyncio.Queue()
         self._over: dict[str, int] = {}
-        self._left: dict[Running | Stray | Ended, None] = {}
+        self._left: dict[Running | Stray | Ended | Keep, None] = {}
         self._starts: dict[str, tuple[int, int]] = {}  # of each job: an incarnation, and how often its START was begun
         self._behind_plans: dict[str, int] = {}  # jobs to look up once no plan is about them, and which incarnation
 
@@ -102,6 +110,8 @@ class Janitor:
             if plan.attempt and plan.step is c.Step.START:
                 self._starts[plan.job] = (plan.next_incarnation, 1)
         for job in view.jobs:
+            if job.alive and job.good is not None:
+                self._work.put_nowait(_keep(job))
             if job.alive:
                 self._work.put_nowait(_running(job))
                 if job.plan is not None:
@@ -117,16 +127,13 @@ class Janitor:
                 if (job := view.jobs.get(name)) is not None and job.outcome is not c.Outcome.FINISHED:
                     self._work.put_nowait(Ended(_replicas(job)))
                 self._note_over(view, name)
-            case c.ReplicaStarted(job=name):
-                job = view.jobs.get(name)
-                if job is None or job.phase is Phase.ENDED or event.incarnation != job.incarnation:
-                    self._work.put_nowait(_stray(event, job))
-                elif _has_left(job, event) or not (job.alive or job.plan):
-                    self._work.put_nowait(Stray(ReplicaId(name, event.replica), event.incarnation))
-                self._note_over(view, name)
+            case c.ReplicaStarted():
+                self._note_started(view, event)
             case c.StepBegun(job=name, step=c.Step.START, incarnation=incarnation) if accepted:
                 before, times = self._starts.get(name, (0, 0))
                 self._starts[name] = (incarnation, times + 1 if incarnation == before else 1)
+            case c.FindingOpened() | c.FindingEnded() if accepted and (job := view.jobs[event.job]).alive:
+                self._work.put_nowait(_keep(job))
             case c.JobPlaced() if accepted:
                 self._note_placed(view, event)
             case c.StepFailed(job=name, step=c.Step.START, code="still-running"):
@@ -140,9 +147,19 @@ class Janitor:
                     self._work.put_nowait(left)
                 self._left.clear()
 
+    def _note_started(self, view: ClusterView, event: c.ReplicaStarted) -> None:
+        job = view.jobs.get(event.job)
+        if job is None or job.phase is Phase.ENDED or event.incarnation != job.incarnation:
+            self._work.put_nowait(_stray(event, job))
+        elif _has_left(job, event) or not (job.alive or job.plan):
+            self._work.put_nowait(Stray(ReplicaId(event.job, event.replica), event.incarnation))
+        self._note_over(view, event.job)
+
     def _note_placed(self, view: ClusterView, event: c.JobPlaced) -> None:
         started, times = self._starts.pop(event.job, (0, 0))
         job = view.jobs.get(event.job)
+        if job is not None and job.good is not None:
+            self._work.put_nowait(_keep(job))
         if times > 1 and job is not None and job.alive and job.incarnation == started == event.incarnation:
             self._work.put_nowait(_running(job))
             if job.plan is not None:
@@ -174,6 +191,10 @@ class Janitor:
                     await self._try(self._cluster.forget(forget.job), forget)
                 case Running() as running if not await self._try(self._look_up(running, send), running):
                     self._left[running] = None
+                case Keep() as keep:
+                    kept = self._cluster.keep(keep.replica, keep.incarnation, keep.checkpoint)
+                    if not await self._try(kept, keep):
+                        self._left[keep] = None
                 case Stray() as stray if not await self._try(self._stop(stray, send), stray):
                     self._left[stray] = None
                 case Ended() as ended if not await self._try(self._clear(ended), ended):
@@ -236,6 +257,10 @@ def _stray(started: c.ReplicaStarted, job: Job | None) -> Stray:
     if job is None or not job.alive or started.incarnation < job.incarnation:
         return stray
     return msgspec.structs.replace(stray, replaced=_running(job))
+
+
+def _keep(job: Job) -> Keep:
+    return Keep(ReplicaId(job.name, job.saver), job.incarnation, "" if job.good is None else job.good.name)
 
 
 def _replicas(job: Job) -> tuple[ReplicaId, ...]:

@@ -97,7 +97,7 @@ def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None =
 
 def forget_findings(job: Job) -> None:
     """The job has no process any more, or another one: what was wrong with the one before is over."""
-    job.findings, job.reaction, job.restarts = {}, "", False
+    job.findings, job.reaction, job.restarts, job.rewinds = {}, "", False, False
 
 
 def forget_stop(job: Job) -> None:
@@ -195,6 +195,8 @@ def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
     if checkpoint is None:
         return
     is_new = job.checkpoint is None or not checkpoint.is_same(job.checkpoint)
+    if is_new:
+        job.previous = job.checkpoint
     if is_new or checkpoint.size_bytes:  # a release before sizes may report the same one
         job.checkpoint = checkpoint
     job.saved_since_start = job.saved_since_start or is_new

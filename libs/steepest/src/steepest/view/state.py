@@ -144,7 +144,11 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         findings: What is wrong with its incarnation, by kind.
         notified: The targets that were notified of one, by its kind, and not yet of its end.
         reaction: Why it is stopped because of one; empty: it is not. ``restarts``: whether it waits for a place again.
+        rewinds: Whether it goes on from ``good`` then, because its loss has gone wrong.
+        good: The newest checkpoint known from before that; it is kept.
+        previous: The checkpoint before ``checkpoint``.
         restarted: Restarts because of findings so far.
+        suspended_for: The incarnation that was to be suspended because of a finding.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
         held_ms: For how long it held places, up to when it gave them back last.
@@ -202,7 +206,11 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     notified: dict[FindingKind, tuple[str, ...]] = {}
     reaction: str = ""
     restarts: bool = False
+    rewinds: bool = False
+    good: CheckpointRef | None = None
+    previous: CheckpointRef | None = None
     restarted: int = 0
+    suspended_for: int = 0
     cpu_ms_saved: int | None = None
     retries_used: int = 0
     retries_held: int = 0

@@ -120,6 +120,7 @@ class IncarnationFolder:
         self.request = self.control / "checkpoint-request.json"
         self.ack = self.control / "checkpoint-ack.json"
         self.release = self.control / "release.json"
+        self.keep = self.control / "keep.json"
 
     def __str__(self) -> str:
         return f"{self.replica}/{self.incarnation}"

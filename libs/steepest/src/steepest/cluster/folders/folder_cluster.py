@@ -133,6 +133,13 @@ class FolderCluster(abc.ABC, Generic[_B]):
         if await asyncio.to_thread(folder.path.exists):
             await withdraw(folder, request)
 
+    async def keep(self, replica: ReplicaId, incarnation: int, checkpoint: str) -> None:
+        """See ``Cluster.keep``."""
+        await self._ready()
+        folder = self._folder(replica, incarnation)
+        if await asyncio.to_thread(folder.path.exists):
+            await asyncio.to_thread(folder.write, folder.keep, {"checkpoint": checkpoint})
+
     async def lookup(self, replica: ReplicaId, *, verify: bool = True) -> ReplicaStatus | None:
         """See ``Cluster.lookup``. An interrupted start is ``STARTING``; calling ``start`` again completes it."""
         background = await self._ready()

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 
 from steepest.events.cluster import GrowthList
 from steepest.view.cluster_view import ClusterView
+from steepest.view.progress_state import Limit
 from steepest.view.refusal import Refusal, first
-from steepest.view.state import Job, Limit, Node, PlanKind
+from steepest.view.state import Job, Node, PlanKind
 
 
 class NotYet(Refusal):

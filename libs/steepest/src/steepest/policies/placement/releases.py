@@ -21,6 +21,7 @@ from steepest.view.validity import void_transition
 Request = c.JobCancelRequested | c.JobChangeRequested
 
 BECAUSE = c.Because(rule="its user suspends it")
+OF_A_FINDING = c.Because(rule="it is suspended because of a finding")
 
 
 def after_end(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
@@ -71,9 +72,11 @@ def overdue(view: ClusterView, offset: int, pending: Container[str]) -> Iterator
 
 
 def suspended_by_users(view: ClusterView, offset: int) -> Iterator[c.TransitionPlanned]:
-    """The plans to suspend the running jobs that their users hold, as soon as each can be saved."""
+    """The plans to suspend the running jobs that their users hold, or findings, as soon as each can be saved."""
     for job in view.jobs.holds.to_suspend.values():
         if job.phase is Phase.RUNNING and not job.plan:
-            plan = suspension(job, None, f"suspend-{offset}-{job.name}", BECAUSE)
+            plan = suspension(
+                job, None, f"suspend-{offset}-{job.name}", BECAUSE if job.hold is Hold.USER else OF_A_FINDING
+            )
             if void_transition(plan, job, view) is None:
                 yield plan

@@ -16,6 +16,7 @@ from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
 from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm
 from steepest.view.cluster_view import ClusterView
+from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
 from steepest.view.state import Job, Phase
 
@@ -33,7 +34,7 @@ class Watcher:
     """Answers ``NodeUsage`` with what is found of the jobs on the node, and with reactions."""
 
     name = "watcher"
-    logic = 1
+    logic = 2
     reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded, c.JobRejected})
     state_type = WatcherState
 
@@ -127,18 +128,20 @@ def _idle(rhythm: JobRhythm, *, is_done: bool) -> str:
 
 
 def _reaction(job: Job, found: c.FindingOpened, parameters: WatchParameters) -> Iterator[c.ReactionPlanned]:
-    if job.reaction or job.cancel:
+    if job.reaction or job.cancel or job.hold or job.suspended_for == job.incarnation:
         return
     wanted: c.Reaction = getattr(job.spec.reactions, found.kind.value) or getattr(parameters, found.kind.value)
-    if wanted is c.Reaction.NOTIFY:
-        return
+    suspends = wanted is c.Reaction.SUSPEND
+    if wanted is c.Reaction.NOTIFY or (suspends and immovable(job) is not None):
+        return  # one that cannot save would lose its work
     restarts = wanted is c.Reaction.RESTART and job.restarted < parameters.restarts
     if restarts and found.kind is c.FindingKind.DIVERGED:
-        restarts = job.checkpoint is None or job.checkpoint.step < (found.since or 0)
+        restarts = job.good is not None or job.checkpoint is None
     yield c.ReactionPlanned(
         job=job.name,
         incarnation=job.incarnation,
         kind=found.kind,
         restarts=restarts,
+        suspends=suspends,
         reason=f"{found.kind.value}: {found.why}",
     )

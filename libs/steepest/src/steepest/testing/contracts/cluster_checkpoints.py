@@ -48,6 +48,24 @@ class CheckpointContract:
 
         assert await stage.reach(saved.step + 1) > saved.step
 
+    async def test_a_checkpoint_that_is_to_be_kept_is_still_there_after_later_ones(self, stage: ClusterFixture) -> None:
+        """A job that goes wrong later can go on from before that, however often it has saved since."""
+        await stage.train()
+        good = await stage.ask("r1")
+        await stage.cluster.keep(JOB, 1, good.name)
+        newest = good
+        for request in ("r1", "r2", "r3"):
+            await stage.cluster.release(JOB, 1, request=request)
+            await stage.reach(newest.step + 1)
+            newest = await stage.ask(f"r{int(request[1]) + 1}")
+        await stage.cluster.stop(JOB, 1, grace_s=PATIENCE_S)
+        await stage.cluster.start(JOB, 2, stage.there, stage.harness.job(), good)
+        await stage.reach(good.step + 1, incarnation=2)
+        status = await stage.cluster.lookup(JOB)
+
+        assert status is not None
+        assert status.restored_step == good.step < newest.step
+
     async def test_a_hold_ends_by_itself(self, stage: ClusterFixture) -> None:
         """If neither stop nor release comes, the job goes on after ``hold_s``."""
         await stage.train()

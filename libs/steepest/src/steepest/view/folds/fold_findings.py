@@ -6,10 +6,14 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.requests import Hold
 from steepest.view import lifecycle
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
+
+GONE_WRONG = (c.FindingKind.DIVERGED, c.FindingKind.LOST)
+"""Findings after which a checkpoint from before them is worth more than a newer one."""
 
 
 def _opened(view: Projection, event: c.FindingOpened, _: Received[Any]) -> bool:
@@ -17,6 +21,9 @@ def _opened(view: Projection, event: c.FindingOpened, _: Received[Any]) -> bool:
     if job is None or event.kind in job.findings:
         return False
     job.findings = {**job.findings, event.kind: event}
+    if event.kind in GONE_WRONG:
+        known = (one for one in (job.checkpoint, job.previous, job.good) if one is not None)
+        job.good = next((one for one in known if one.step < (event.since or 0)), None)
     return True
 
 
@@ -25,6 +32,8 @@ def _over(view: Projection, event: c.FindingEnded, _: Received[Any]) -> bool:
     if job is None or event.kind not in job.findings:
         return False
     job.findings = {kind: found for kind, found in job.findings.items() if kind is not event.kind}
+    if not any(kind in job.findings for kind in GONE_WRONG):
+        job.good = None
     return True
 
 
@@ -40,11 +49,16 @@ def _notified(view: Projection, event: c.TargetNotified, _: Received[Any]) -> bo
 
 
 def _reaction(view: Projection, event: c.ReactionPlanned, received: Received[Any]) -> bool:
-    """Stop the job; how it goes on is judged once its process is gone."""
+    """Stop the job, and judge how it goes on once its process is gone; or hold it, so that it is suspended."""
     job = _of(view, event)
     if job is None or not job.alive or job.cancel or job.reaction or event.kind not in job.findings:
         return False
+    if event.suspends:
+        job.hold, job.suspended_for = Hold.FINDING, job.incarnation
+        view.jobs.update(job)
+        return True
     job.reaction, job.restarts = event.reason, event.restarts
+    job.rewinds = c.FindingKind.DIVERGED in job.findings
     lifecycle.cancel_if_free(view, job, received)
     view.jobs.update(job)
     return True

@@ -100,6 +100,8 @@ def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
     job.not_before_counted_ms = event.not_before_ms
     if job.reaction:
         job.restarted += 1
+        if job.rewinds:
+            job.checkpoint, job.previous, job.good = job.good, None, None
         lifecycle.forget_findings(job)
     job.phase = Phase.WAITING
     job.nodes = ()

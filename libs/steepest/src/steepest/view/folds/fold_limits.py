@@ -13,8 +13,8 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.trace_context import trace_in
 from steepest.view.folds.handlers import Handlers
+from steepest.view.progress_state import Limit
 from steepest.view.projection import Projection
-from steepest.view.state import Limit
 
 HOLD_MS = 1_000
 """Counted time before a limit whose effect is unclear is set again; doubles up to 32 times this."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.events.requests import Hold
 from steepest.view import lifecycle
 from steepest.view import plans as rules
 from steepest.view.folds import fold_forecasts
@@ -95,6 +96,9 @@ def _transition_failed(view: Projection, event: c.TransitionFailed, received: Re
         return False
     lifecycle.lose_steps(job, event.steps_lost)
     lifecycle.not_started(job, event.code, event.message)
+    if plan.kind is PlanKind.SUSPEND and job.hold is Hold.FINDING:
+        job.hold = Hold.NONE  # it cannot save: it runs on, and that a finding is open remains said
+        view.jobs.update(job)
     lifecycle.conclude(view, plan, PlanStatus.FAILED, event.message)
     lifecycle.settle_places(view, job)
     lifecycle.after(view, job, received)

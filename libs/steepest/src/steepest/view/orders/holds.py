@@ -29,7 +29,7 @@ class Holds:
 
     Attributes:
         limited: The running jobs that have a time limit.
-        to_suspend: The running jobs that their users want suspended.
+        to_suspend: The running jobs that their users, or findings, want suspended.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,8 @@ class Holds:
         """Bring the indexes up to date after a job changed."""
         running = job.phase is Phase.RUNNING
         keep(self.limited, job.name, job, wanted=running and job.spec.time_limit_ms is not None and not job.cancel)
-        keep(self.to_suspend, job.name, job, wanted=running and job.hold is Hold.USER and not job.cancel)
+        is_held = job.hold in {Hold.USER, Hold.FINDING}
+        keep(self.to_suspend, job.name, job, wanted=running and is_held and not job.cancel)
         if job.spec.after:
             self._update_behind(job)
         if job.spec.array:
