@@ -1,7 +1,8 @@
 """A short way for the lines of a shape whose roles are settled: only its place and its values are new.
 
 It owns no rules: a line read here gives the same records and the same state as the long way (a property test compares
-both). It is used only in clear cases: the progress is beyond the latest one, and every metric was read before.
+both). It is usable only while all that the long way asks of the process is as it was when a line of the shape was last
+read that way, and only in clear cases: the progress is beyond the latest one, and every metric was read before.
 """
 
 import re
@@ -9,8 +10,7 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 
 from steepest.training_logs.ledger import REMEMBERED_PLACES, Order, remember_source
-from steepest.training_logs.memory import Head, LineOutcome, note_step, place_mark
-from steepest.training_logs.place import GRID
+from steepest.training_logs.memory import Guise, Head, LineOutcome, note_step, place_mark
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.stream import GENERAL
 from steepest.training_logs.syntax.numbers import to_step
@@ -73,6 +73,31 @@ def _way(
     return None
 
 
+def _is_steady(plan: ShapePlan, places: list[ProgressAt], numbers: Sequence[str], of: LineOutcome, mode: int) -> bool:
+    """Whether the split of the line, and what it does to the process, follow from what its guise holds."""
+    given, segment = of.given, plan.segments[0]
+    kinds = [place.kind for place in places]
+    if "epoch" not in kinds and "front" in kinds and (kinds.count("front") > 1 or "lead" in kinds):
+        return False  # one of them is the epoch
+    if given.waits or given.phase == "summary" or (given.has_headers and not plan.named):
+        return False
+    splits = [metric.role.split for metric in segment.readings()]
+    if of.head is not None:
+        return given.phase is None or all(place.kind != "epoch" for place in places)
+    if of.of_head and not given.head[0]:
+        return False  # each name counts once below such a header
+    in_phase = "eval" in splits and all(splits)
+    if given.phase is not None and not (in_phase or plan.split == "train" or (plan.split == "eval" and mode == _NONE)):
+        return False
+    if plan.split is not None or "train" in splits:
+        return True
+    other_loop = any(
+        place.kind == "keras" and place.total is not None and to_step(numbers[place.total]) != of.run.per_epoch
+        for place in places
+    )
+    return not other_loop and (bool(places) or all(metric.role.kind != "quality" for metric in segment.readings()))
+
+
 class CompiledShape:
     """The lines of one shape, of one process, like one that was just read the long way.
 
@@ -93,7 +118,8 @@ class CompiledShape:
         of: LineOutcome,
         match: Callable[[str], re.Match[str] | None] | None = None,
     ) -> None:
-        self.key, self.of, self.version, self.process = (shape, prefix), of, of.version, of.process
+        self.key, self.of, self.process = (shape, prefix), of, of.process
+        progression = self.process.progression
         places = [place for place in plan.segments[0].progress if place.at is not None]
         self.epoch_at = next((place.at for place in places if place.kind == "epoch"), None)
         way = _way(places, numbers, of, self.epoch_at)
@@ -106,58 +132,59 @@ class CompiledShape:
         self.at_ms = plan.at_ms
         moving = (self.at, self.epoch_at if self.mode != _STEP or self.is_free_epoch else None, self.at_ms)
         self.epoch_moves = self.epoch_at is not None and self.epoch_at in moving
-        self.epoch = of.at.epoch if self.epoch_at is None else self._epoch(numbers[self.epoch_at])
-        self.is_clear = self.is_clear and (self.epoch_at is None or self.epoch is not None)
+        self.epoch = None if self.epoch_at is None else self._epoch(numbers[self.epoch_at])
         held = {index for place in places for index in (place.at, place.total) if index is not None}
         if self.mode == _WITHIN:  # epochs may differ by a step, and the first one's length counts
             held -= {place.total for place in places if place.at == self.at and place.total is not None}
         self.fixed = [(index, numbers[index]) for index in sorted(held) if index not in moving]
-        known = self.process.progression.numbers
+        whole = [place for place in places if to_step(numbers[place.at or 0]) is not None]
         self.learned = [
-            (known[place.key], place.at or 0, place.total, place.kind)
-            for place in places
-            if place.key in known and plan.split != "eval"
+            (progression.numbers[place.key], place.at or 0, place.total)
+            for place in whole
+            if place.key in progression.numbers and plan.split != "eval"
         ]
-        offsets = self.process.progression.offsets
-        self.offset = next((place.kind for place in places if place.at == self.at and place.kind in offsets), "")
+        self.traits = [behaviour.traits() for behaviour, *_ in self.learned]
+        self.bars = [(place.at or 0, place.total) for place in whole if place.kind == "bar"]
+        in_epoch = [place.kind for place in places if place.at == self.at and place.total is None]
+        has_epoch = self.epoch_at is not None and not self.is_free_epoch
+        self.offset = next((kind for kind in in_epoch if has_epoch and kind in progression.offsets), "")
+        restarts = any(behaviour.restarts for behaviour, at, _ in self.learned if at == self.at)
         key = "" if of.noted is None else of.noted[2]
         self.noted_at = next((place.at for place in places if place.key == key), None)
-        self.marks = [(place.key, place.at or 0) for place in places] if plan.is_bar else []
+        self.marks = [(place.key, place.at or 0) for place in whole] if plan.is_bar else []
         self.values = [metric.at for metric in plan.segments[0].metrics if metric.role.kind in ("loss", "quality")]
         splits = [metric.role.split for metric in plan.segments[0].readings()]
-        self.is_named, self.ends_phase = all(splits), "eval" in splits or plan.split == "train"
-        self.is_place = of.head is not None and self.epoch_at is None
-        self.trains = any(metric.role.split == "train" for metric in plan.segments[0].metrics)
+        self.ends_phase = "eval" in splits or plan.split == "train"
+        self.trains = "train" in [metric.role.split for metric in plan.segments[0].metrics]
+        self.steers = self.process.guise() != of.given
+        """Whether a line changes how others are read."""
+        self.is_clear = (
+            self.is_clear
+            and (self.epoch_at is None or self.epoch is not None)
+            and (self.epoch_at is not None or self.mode == _NONE or of.at.epoch == self._inherited())
+            and not (self.offset and restarts)
+            and _is_steady(plan, places, numbers, of, self.mode)
+        )
         self.was_used = False
         self.match = match or compile_shape(shape, prefix, _JSON_NUMBER if of.label else NUMBER).fullmatch
 
-    def is_usable(self, version: int) -> bool:
-        """Whether nothing has changed that its lines depend on."""
-        one = self.process
-        waits = one.block is not None or one.pending is not None or one.repainted
-        of = self.of
-        if (
-            self.epoch_at is None
-            and of.at.epoch is not None
-            and not of.of_head
-            and one.progression.epoch != of.at.epoch
-        ):
-            return False  # a header announced another epoch
-        waits = waits or (self.is_fraction and one.bar is not None and not one.bar[2])  # for the bar's place
-        return self.version == version and not (
-            waits or one.code or (one.phase and not (self.is_named and self.ends_phase) and not self.is_place)
-        )
+    def is_usable(self, guise: Guise, common: tuple[object, ...]) -> bool:
+        """Whether all that its lines depend on is as it was."""
+        is_same = self.of.common == common and self.of.given == guise
+        return is_same and self.traits == [behaviour.traits() for behaviour, *_ in self.learned]
 
     def run(self, numbers: Sequence[str], line: int, end: int, records: list[LossRecord]) -> bool:
         """Reads a line; False, with nothing changed, if it must be read the long way."""
         for index, text in self.fixed:
             if numbers[index] != text:
                 return False
-        order, value = None, None
+        order, value, process = None, None, self.process
         epoch = self._epoch(numbers[self.epoch_at or 0]) if self.epoch_moves else self.epoch
         at_ms = None if self.at_ms is None else to_step(numbers[self.at_ms])
         if (epoch is None and self.epoch_moves) or (at_ms is None and self.at_ms is not None):
             return False
+        if epoch == 0 and self.epoch != 0:
+            return False  # epochs count from 0
         if self.mode != _NONE:
             value = to_step(numbers[self.at])
             if value is None:
@@ -165,19 +192,28 @@ class CompiledShape:
             order = (value,) if self.mode == _STEP else self._order(value, epoch)
             if self.mode == _WITHIN and order[0] > (self.of.at.total or order[0]):
                 return False
-            if self.mode == _PAIR and value % GRID and any(learned[0].on_grid for learned in self.learned):
-                return False
-        if not (self._is_next(order) and self._is_new(order)) or (order is None and self._is_redrawn(numbers)):
+        if not (self._is_next(order) and self._is_new(order)):
             return False
-        if not self._is_noted(numbers, value):
+        drawing = self._drawing(numbers) if self.marks else []
+        if drawing and process.shown[:1] == drawing[:1] and process.shown != drawing:
+            return False  # a bar that is drawn again at its place, with other values
+        readings = self._behaviour(numbers, epoch)
+        if readings is None or not self._is_noted(numbers, value):
             return False
         self.was_used = True
-        self._learn(numbers, epoch)
+        self._learn(numbers, epoch, readings)
+        process.shown = drawing or process.shown
+        epoch = self._inherited() if self.epoch_at is None else epoch
         if self.of.head is not None:
             self._announce(order, epoch)
         else:
             self._read(numbers, line, end, order, epoch, at_ms, records)
         return True
+
+    def _inherited(self) -> int | None:
+        """The epoch of a line that states a place and no epoch."""
+        progression = self.process.progression
+        return progression.epoch if progression.headed and self.mode != _NONE else None
 
     def _is_next(self, order: Order | None) -> bool:
         """Whether a place that is announced lies beyond the latest one."""
@@ -191,7 +227,7 @@ class CompiledShape:
         """Remembers the place for the readings below."""
         head = self.of.head
         if head is not None and order is not None:
-            step = None if self.mode in (_PAIR, _EPOCH) else int(order[0])
+            step = None if head.step is None else int(order[0])
             self.process.head = Head(step, order, head.coarse, epoch, head.total, head.split)
 
     def _is_noted(self, numbers: Sequence[str], value: int | None) -> bool:
@@ -216,49 +252,48 @@ class CompiledShape:
 
     def _is_new(self, order: Order | None) -> bool:
         """Whether each reading goes on where its series ended."""
-        for lane, _, _, _, is_free in self.of.readings:
-            if lane.ahead or lane.lead != self.of.source or lane.shape != self.of.shape:
+        for lane, _, _, _, is_free, is_mean in self.of.readings:
+            if lane.ahead or lane.lead != self.of.source or lane.shape != self.of.shape or (is_mean and lane.stepwise):
                 return False
             if order is None or is_free:
                 if lane.written and self.of.trained and not is_free:
                     return False
-            elif (
-                lane.top is None
-                or len(lane.top) != len(order)
-                or order <= lane.top
-                or (self.mode == _EPOCH and lane.stepwise)
-            ):
+            elif lane.top is None or len(lane.top) != len(order) or order <= lane.top:
                 return False
         return True
 
-    def _learn(self, numbers: Sequence[str], epoch: float | None) -> None:
-        """Does for the process what the long way does."""
+    def _behaviour(self, numbers: Sequence[str], epoch: float | None) -> list[tuple[int, int | None]] | None:
+        """The progress numbers that the process learns from; None if one of them changes how lines are read."""
         progression = self.process.progression
+        readings: list[tuple[int, int | None]] = []
+        if progression.evaluates and not self.trains:
+            return readings
+        stated = progression.stated if epoch is None or self.is_free_epoch else int(epoch)
+        for behaviour, at, total_at in self.learned:
+            value, total = int(numbers[at]), None if total_at is None else to_step(numbers[total_at])
+            if not behaviour.stays_as_it_is(value, total, stated):
+                return None
+            readings.append((value, total))
+        return readings
+
+    def _learn(self, numbers: Sequence[str], epoch: float | None, readings: list[tuple[int, int | None]]) -> None:
+        """Does for the process what the long way does."""
+        process, progression = self.process, self.process.progression
         if self.epoch_at is not None and not self.is_free_epoch:
             progression.stated = progression.epoch = int(epoch or 0)
-        progression.evaluates = progression.evaluates and not self.trains
-        for behaviour, at, total, kind in () if progression.evaluates else self.learned:
-            value, whole = int(numbers[at]), total and to_step(numbers[total])
-            behaviour.add(value, whole, progression.stated)
-            if kind == "bar":
-                progression.redraw(value, whole)
+        for (behaviour, *_), (value, total) in zip(self.learned, readings, strict=False):
+            behaviour.add(value, total, progression.stated)
+        for at, total_at in self.bars:
+            progression.redraw(int(numbers[at]), None if total_at is None else to_step(numbers[total_at]))
         if self.offset:
-            at, base, _ = progression.offsets[self.offset]
-            progression.offsets[self.offset] = (at, base, int(numbers[self.at]))
-        if self.marks:
-            self.process.shown = self._drawing(numbers)
+            progression.after_earlier_epochs(self.offset, int(epoch or 0), int(numbers[self.at]))
+        process.phase = None if self.ends_phase else process.phase
+        progression.evaluates = progression.evaluates and not self.trains and process.phase == "eval"
 
     def _drawing(self, numbers: Sequence[str]) -> list[str]:
         """The place of a bar, and its values."""
         place = place_mark((key, int(numbers[at])) for key, at in self.marks)
         return [place, *(numbers[at] for at in self.values)]
-
-    def _is_redrawn(self, numbers: Sequence[str]) -> bool:
-        """Whether a bar is drawn again at its place, with other values."""
-        if not self.marks:
-            return False
-        now, shown = self._drawing(numbers), self.process.shown
-        return shown[:1] == now[:1] and shown != now
 
     def _read(
         self,
@@ -271,19 +306,19 @@ class CompiledShape:
         records: list[LossRecord],
     ) -> None:
         of, process = self.of, self.process
-        step = None
-        if order is not None:
-            step = None if self.mode in (_PAIR, _EPOCH) else int(order[0])
-        elif not of.trained:
+        step = None if order is None or of.at.step is None else int(order[0])
+        if order is None and not of.trained:
             epoch = process.head.epoch if of.of_head and process.head is not None else epoch
             step, epoch = process.step, process.epoch if epoch is None else epoch
         total, epochs, source, name_of = of.at.total, of.at.epochs, of.source, of.label or GENERAL
-        for index, (lane, name, split, at, is_free) in enumerate(of.readings):
+        for index, (lane, name, split, at, is_free, _) in enumerate(of.readings):
             text = numbers[at]
             value = float(text)
             lane.accepted += 1
             lane.latest = latest = value if isfinite(value) else None
             lane.line, lane.text = line, repr(value) if of.label else text
+            if order is None or is_free or self.mode == _EPOCH:
+                lane.others = 0
             if order is not None and not is_free:
                 if source or lane.sources:
                     remember_source(lane, source, order)
@@ -291,7 +326,7 @@ class CompiledShape:
                 lane.seen.append((order, latest, 1))
                 if len(lane.seen) > REMEMBERED_PLACES:
                     del lane.seen[0]
-            place = process.step if is_free else step
+            place = process.step if is_free and step is None else step
             of_run, of_epochs = (None, None) if is_free else (total, epochs)
             counted = place is None
             number = lane.accepted if place is None else place
@@ -300,10 +335,9 @@ class CompiledShape:
                     line, end, index, number, counted, epoch, name, value, split, name_of, at_ms, of_run, of_epochs
                 )
             )
-        if of.trained or not of.readings:
+        if order is not None and (of.trained or not of.readings):
             process.step = process.step if step is None else step
             process.epoch = process.epoch if epoch is None else epoch
-            process.order = process.order if order is None else order
-        process.phase = None if self.ends_phase else process.phase
+            process.order = order
         if of.readings:
             process.evaluated = None if of.trained else line

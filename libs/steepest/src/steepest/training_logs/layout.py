@@ -27,7 +27,8 @@ _SAYING = (*PROGRESS, *LENGTHS, "bar", "keras")
 _BLOCK_GAP = 8
 """Lines without a statement that may stand within a block."""
 
-_ALONE = 16
+ALONE = 16
+"""Blocks of one line in a row after which such lines are no blocks."""
 _IN_CODE, _MOST_CODE = 6, 12
 """Points above which a line is within source code: a line of code adds three, another one takes one away."""
 
@@ -136,7 +137,7 @@ class LineLayout:
                 return self.end_block(state)
         found[0].phase = plan.phase
         found[0].is_starred = text.lstrip()[:1] == "*"
-        if plan.is_single and not plan.phase and not found[0].is_best and state.alone < _ALONE:
+        if plan.is_single and not plan.phase and not found[0].is_best and state.alone < ALONE:
             return self._join(found[0], state, is_box=False)
         if state.block is not None:
             state.alone = state.alone + 1 if len(state.block.names) == 1 else 0

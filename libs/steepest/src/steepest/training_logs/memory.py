@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from steepest.training_logs.layout import SourceState
+from steepest.training_logs.layout import ALONE, SourceState
 from steepest.training_logs.ledger import MetricSeries, Order, Position
 from steepest.training_logs.place import RunLength
 from steepest.training_logs.records import Split
@@ -29,6 +29,24 @@ class Head(msgspec.Struct, array_like=True):
     total: int | None
     split: Split | None
     names: list[str] = msgspec.field(default_factory=list)
+
+
+class Guise(NamedTuple):
+    """All that the reading of a line depends on, besides the latest places, the numbers' behaviour and the series.
+
+    Attributes:
+        phase: see ``Process``.
+        head: whether the announced place is coarse, its split, and what it lacks.
+        waits: whether a block, a bar or source code is open.
+        has_headers: whether rows of a table may come.
+        flags: all else.
+    """
+
+    phase: str | None = None
+    head: tuple[object, ...] = ()
+    waits: bool = False
+    has_headers: bool = False
+    flags: tuple[object, ...] = ()
 
 
 class Process(SourceState):
@@ -67,6 +85,27 @@ class Process(SourceState):
     evaluated: int | None = None
     shapes: list[int] = msgspec.field(default_factory=list)
 
+    def guise(self) -> Guise:
+        """What the reading of its next line depends on."""
+        head, bar, progression, tables = self.head, self.bar, self.progression, self.tables
+        return Guise(
+            self.phase,
+            (head is not None and head.coarse, head and head.split, head and head.order is None, head is None),
+            self.block is not None or self.pending is not None or self.repainted or self.code > 0,
+            tables.headers != [],
+            (
+                tables.splits != [],
+                self.loose,
+                self.batches,
+                self.shown == [],
+                self.alone >= ALONE,
+                bar is None or bar[2],
+                progression.headed,
+                progression.evaluates,
+                progression.turns,
+            ),
+        )
+
 
 class StreamState(msgspec.Struct):
     """What is remembered of all processes together.
@@ -95,21 +134,30 @@ class StreamState(msgspec.Struct):
     placed: dict[str, int] = {}
     unknown: list[str] = []
 
+    def common(self) -> tuple[object, ...]:
+        """What the reading of any line depends on."""
+        return (*msgspec.structs.astuple(self.run), self.settled, self.estimates)
+
 
 class ReadAt(NamedTuple):
-    """Which number of a line was read as which metric; ``is_free``: without the place that the line has."""
+    """Which number of a line was read as which metric.
+
+    ``is_free``: without the place that the line has. ``is_mean``: of an epoch.
+    """
 
     lane: MetricSeries
     name: str
     split: Split
     at: int
     is_free: bool = False
+    is_mean: bool = False
 
 
 class LineOutcome(NamedTuple):
     """How the latest line was read, if each of its readings became a record.
 
-    ``of_head``: its epoch is the one that a header announced. ``noted`` is where its step was noted, and among which it
+    ``of_head``: its epoch is the one that a header announced. ``given`` is the process's guise before the line,
+    ``common`` what is known of all processes. ``noted`` is where its step was noted, and among which it
     must not be (see ``note_step``). ``label`` is the format that read it, ``head`` the place that it
     announced, if it has no readings.
     """
@@ -122,10 +170,11 @@ class LineOutcome(NamedTuple):
     trained: bool
     run: RunLength
     of_head: bool
-    version: int = 0
     noted: tuple[list[int], list[int], str] | None = None
     label: str = ""
     head: Head | None = None
+    given: Guise = Guise()
+    common: tuple[object, ...] = ()
 
 
 def note_step(noted: tuple[list[int], list[int], str], step: int) -> bool:

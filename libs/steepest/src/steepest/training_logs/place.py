@@ -71,6 +71,38 @@ class Behaviour(msgspec.Struct, array_like=True, gc=False):
         self.epoch = self.epoch if epoch is None else epoch
         self.last, self.total = value, total
 
+    def traits(self) -> tuple[object, ...]:
+        """All that ``position_of`` asks of it."""
+        same, rises, restarts = self.same, self.rises, self.restarts
+        return (
+            self.is_rising,
+            self.is_rank,
+            (self.continued > 0, restarts > 0, restarts >= self.continued, self.falls > restarts + 1),
+            (same > rises, same < rises, same > 0, self.falls > 0, rises > 0, rises * 3 >= same),
+            (self.seen <= 2, self.on_grid, self.total_changes > rises),
+        )
+
+    def stays_as_it_is(self, value: int, total: int | None, epoch: int | None) -> bool:
+        """Whether its traits are the same after another reading."""
+        same, rises, falls, last = self.same, self.rises, self.falls, self.last
+        if (
+            last is not None
+            and value > last
+            and self.seen > 2
+            and falls * 4 <= rises
+            and (same < rises or same > rises + 1)
+            and (rises * 3 >= same or rises * 3 + 3 < same)
+            and rises > 0
+            and (not self.on_grid or value % GRID == 0)
+            and total == self.total
+            and self.total_changes <= rises
+            and (epoch is None or self.epoch is None or epoch <= self.epoch)
+        ):
+            return True
+        after = msgspec.structs.replace(self, values=self.values[:])
+        after.add(value, total, epoch)
+        return after.traits() == self.traits()
+
     @property
     def is_rising(self) -> bool:
         """Whether it rises over the stream; one fall in four rises is a late rank's."""
@@ -147,6 +179,13 @@ class Progression(msgspec.Struct):
                     continue
                 behaviour = self.numbers[number.key] = Behaviour()
             behaviour.add(number.value, number.total, self.stated)
+
+    def after_earlier_epochs(self, kind: str, epoch: int, value: int) -> int:
+        """The step of a run whose printed step starts again in each epoch."""
+        at, base, top = self.offsets.get(kind, (epoch, 0, 0))
+        base = base + top if epoch > at else base if epoch == at else 0
+        self.offsets[kind] = (epoch, base, value)
+        return base + value
 
     def redraw(self, value: int, total: int | None) -> None:
         """Notices a bar that begins again: the next epoch, where no header says so."""
@@ -324,7 +363,7 @@ class _Reading:
             return self.within(epoch, value, total)
         restarts = behaviour is not None and behaviour.restarts_each_epoch
         if is_local and total is None and self.epoch is not None:
-            step = self.after_earlier_epochs(first.kind, value)
+            step = self.state.after_earlier_epochs(first.kind, self.epoch, value)
             if restarts:
                 return Position(step, (step,), False, epoch, self.run.total)
         others = [*good[1:], *self.keyed]
@@ -345,14 +384,6 @@ class _Reading:
             return None
         self.run.per_epoch = self.run.per_epoch or one.total
         return self.run.whole()
-
-    def after_earlier_epochs(self, kind: str, value: int) -> int:
-        """The step of a run whose printed step starts again in each epoch."""
-        epoch = self.epoch or 0
-        at, base, top = self.state.offsets.get(kind, (epoch, 0, 0))
-        base = base + top if epoch > at else base if epoch == at else 0
-        self.state.offsets[kind] = (epoch, base, value)
-        return base + value
 
     def by_fraction(self, one: _Candidate, epoch: int | None) -> Position:
         value, total, run = one.value, one.total, self.run

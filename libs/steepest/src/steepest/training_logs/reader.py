@@ -15,7 +15,7 @@ from steepest.training_logs.compiled import LONGEST_SHAPE, MOST_COMPILED, Compil
 from steepest.training_logs.explain import Explanation
 from steepest.training_logs.formats import Format, all_formats
 from steepest.training_logs.layout import LONGEST_LINE, LineLayout
-from steepest.training_logs.memory import LineOutcome, Process, StreamState
+from steepest.training_logs.memory import Guise, LineOutcome, Process, StreamState
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.statement import ProgressNumber, Statement, metric_of
 from steepest.training_logs.stream import GENERAL, Stream
@@ -123,6 +123,7 @@ class LogReader:
         self._hot: list[CompiledShape] = []
         self._run_of_shape: dict[tuple[str, str], int] = {}
         self._prefix = self._text = ""
+        self._guise = Guise()
         self._dead: set[bytes] = set()
         self._silent: dict[bytes, int] = {}
         self.explanation = Explanation() if explain else None
@@ -210,7 +211,7 @@ class LogReader:
                     if (found := one.match(text)) is not None:
                         if not one.run(found.groups(), line, min(end, most), records):
                             self._take(text, bare, line, min(end, most))
-                        elif one.of.head is not None:
+                        elif one.steers:
                             self._choose()
                         break
                 else:
@@ -229,7 +230,7 @@ class LogReader:
             if not self._give(text, line, end):
                 self._forget(bare)
             elif self._compiles and self._stream.outcome is not None:
-                self._compile(self._stream.outcome)
+                self._compile(self._stream.outcome._replace(given=self._guise, common=self._common()))
             self._choose()
             return
         state.window.append(HeldLine(text[:LONGEST_LINE], line, end))
@@ -240,7 +241,13 @@ class LogReader:
 
     def _choose(self) -> None:
         """Takes the short way with what nothing has changed of."""
-        self._hot = [one for one in self._shapes if one.is_usable(self._stream.version)]
+        common = self._common()
+        guises = {id(one.process): one.process.guise() for one in self._shapes}
+        self._hot = [one for one in self._shapes if one.is_usable(guises[id(one.process)], common)]
+
+    def _common(self) -> tuple[object, ...]:
+        """What the reading of a line of any process depends on."""
+        return (*self._state.stream.common(), len(self._state.processes))
 
     def _compile(self, outcome: LineOutcome) -> None:
         """Takes the short way with lines like the latest from now on, if there were several of them."""
@@ -253,7 +260,8 @@ class LogReader:
             return
         shape, numbers = found[:2]
         key = (shape, self._prefix)
-        if len(plan.segments) > 1 or len(shape) > LONGEST_SHAPE:
+        is_anyones = self._prefixes and not self._prefix and len(self._state.processes) > 2
+        if len(plan.segments) > 1 or len(shape) > LONGEST_SHAPE or is_anyones:
             return
         if len(self._run_of_shape) >= _MOST_TEXTS:
             self._run_of_shape.clear()
@@ -297,6 +305,8 @@ class LogReader:
         """Reads one line; returns whether it said anything."""
         self._text = text = self._without_prefix(text, line)
         noticed, joined = self._layout.noticed, self._layout.joined
+        if self._compiles:
+            self._guise = self._state.processes[self._process].guise()
         self._stream.outcome = None
         found = self._statements(text, line, end)
         if self.explanation is not None:
@@ -310,15 +320,19 @@ class LogReader:
         return bool(found) or self._layout.joined != joined or self._layout.noticed != noticed
 
     def _without_prefix(self, text: str, line: int) -> str:
-        """The text behind the prefix, which names the process; redraws of a line have none."""
-        if not self._prefixes or line == self._line:
+        """The text behind the prefix, which names the process; a redraw of a line without one is of the same process."""
+        if not self._prefixes:
             return text
-        self._line, name, self._prefix = line, "", ""
+        name, self._prefix = "", ""
         for prefix in self._prefixes:
             if (found := prefix.match(text)) is not None:
                 name, text = " ".join(found.groups("")), text[found.end() :]
                 self._prefix = of_process(prefix.pattern, found.groups(""))
                 break
+        else:
+            if line == self._line:
+                return text
+        self._line = line
         processes = self._state.processes
         if not name and len(processes) == 2:
             name = next(one for one in processes if one)  # continues what the only process printed

@@ -6,8 +6,6 @@ never know the text of a line.
 
 import re
 
-import msgspec
-
 from steepest.training_logs.ledger import Position, Reading, Scope, take_over, to_records
 from steepest.training_logs.memory import (
     MOST_STEPS,
@@ -54,10 +52,7 @@ class Stream:
     def __init__(self, state: StreamState, processes: dict[str, Process], wanted: str | None) -> None:
         self.state, self._processes, self._wanted = state, processes, wanted
         self.records: list[LossRecord] = []
-        self.version = 0
-        """Changes with anything that the place or the split of later lines depends on."""
         self.outcome: LineOutcome | None = None
-        self._before: tuple[object, ...] = ()
 
     def take(self, source: str, one: Statement) -> None:
         """Takes a statement; its records come immediately, or when enough was seen."""
@@ -177,13 +172,8 @@ class Stream:
         elif places and not (one.quote or one.label):
             self._take_head(process, one)
         process.progression.evaluates = process.progression.evaluates and process.phase == "eval"
-        run, headed = self.state.run, process.progression.headed
-        flags = (self.state.settled, self.state.estimates, process.head is None, process.loose, headed)
-        now = (*msgspec.structs.astuple(run), *flags)
-        if now != self._before:
-            self._before, self.version = now, self.version + 1
         if self.outcome is not None:
-            self.outcome = self.outcome._replace(version=self.version, noted=noted)
+            self.outcome = self.outcome._replace(noted=noted)
 
     # Bars.
 
@@ -225,6 +215,7 @@ class Stream:
         process.flushed = one.values()
         process.shown = [mark(one), *process.flushed] if one.split != "eval" else process.shown
         self._read(process, one)
+        self.outcome = None  # it was that of an earlier line
 
     # Heads.
 
@@ -317,7 +308,7 @@ class Stream:
             at, has_place = Position(step, (step,), epoch=one.epoch, total=run.total), True
         if one.quote == '"' and at.step is None and at.coarse and isinstance(at.epoch, int):
             at = at._replace(step=at.epoch)
-        if at.epoch is None and one.epoch is not None:
+        if one.epoch is not None:  # a line's own epoch, whatever a header announced
             at = at._replace(epoch=one.epoch)
         head = process.head
         if has_place or head is None or (process.loose and not head.coarse):
@@ -397,7 +388,8 @@ class Stream:
             is_mean = scope == "epoch" and self._is_mean_apart(each.split, lane)
             if len(records) == 1 and scope != "display" and not is_mean and number >= 0:
                 is_free = place.order is None and at.order is not None
-                readings.append(ReadAt(self.state.lanes[f"{each.split} {lane}"], name, each.split, number, is_free))
+                lane_of = self.state.lanes[f"{each.split} {lane}"]
+                readings.append(ReadAt(lane_of, name, each.split, number, is_free, scope == "epoch"))
         of_head = (
             inherited
             and not trained
