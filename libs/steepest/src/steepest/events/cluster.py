@@ -26,11 +26,13 @@ from steepest.events.facts import (
 )
 from steepest.events.forecasts import (
     EpochMeasured,
+    GangAhead,
     Overhead,
     OverheadMeasured,
     OverheadPredicted,
     PredictedSpan,
     PredictionMethod,
+    PromiseRevised,
     RunTimePredicted,
 )
 from steepest.events.growth import (
@@ -131,6 +133,7 @@ ClusterEvent = (
     | PlacementPlanned
     | MigrationPlanned
     | TransitionPlanned
+    | PromiseRevised
     | StayDecided
     | RetryPlanned
     | JobAdmitted
@@ -167,6 +170,7 @@ __all__ = [
     "FindingEnded",
     "FindingKind",
     "FindingOpened",
+    "GangAhead",
     "Goal",
     "GoalReached",
     "GrowthList",
@@ -212,6 +216,7 @@ __all__ = [
     "PredictedSpan",
     "PredictionMethod",
     "PreemptionSeen",
+    "PromiseRevised",
     "Reaction",
     "ReactionPlanned",
     "Reactions",

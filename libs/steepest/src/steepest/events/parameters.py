@@ -124,6 +124,8 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         pays: A move is worth it where it gains this many times its cost.
         dwell_ms: Counted time for which a job stays after a move.
         roomy: Without effect: by it, earlier planners moved jobs to nodes with room.
+        device_slot_ms: The longest time between two decisions about GPUs while jobs wait for them. What cannot wait for so
+            long must run.
     """
 
     on: bool = False
@@ -138,6 +140,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     pays: Annotated[float, msgspec.Meta(gt=0)] = 4.0
     dwell_ms: Count = 60_000
     roomy: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.6
+    device_slot_ms: Positive = 60_000
 
 
 class PreemptionRule(enum.StrEnum):

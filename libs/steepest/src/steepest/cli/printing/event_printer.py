@@ -36,6 +36,7 @@ NEWS: dict[type, str] = {
     c.FindingEnded: "green",
     c.ReactionPlanned: "red",
     c.StayDecided: "",
+    c.PromiseRevised: "",
     c.MigrationPlanned: "yellow",
     c.MigrationFinished: "yellow",
     c.MigrationFailed: "red",
