@@ -14,6 +14,8 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits
 from steepest.events.received import Received
 from steepest.invariants import Status, check
+from steepest.read_models.job_timeline import TimelineCollector
+from steepest.view.cluster_view import ClusterView
 from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
 from steepest_lab.sim.policies import POOL
 from steepest_lab.sim.result import SimulationResult
@@ -85,6 +87,23 @@ def test_what_is_promised_stands_in_the_log() -> None:
     assert [one.job for one in promised.ahead] == ["first"]
     assert promised.due_in_ms is not None
     assert ended["second"] <= at_ms + promised.due_in_ms
+
+
+def test_explain_says_who_is_before_a_gang_that_waits_and_what_was_promised() -> None:
+    """While it waits: who holds the devices and for how long, its fair end, and when it is due."""
+    teacher, first = job("teacher", 4, 0.0, 280.0), job("first", 4, 300.0, 300.0)
+    _, log = run(teacher, first, job("second", 4, 400.0, 280.0))
+    view, timeline = ClusterView(), TimelineCollector("second")
+    for received in log:
+        accepted = view.fold(received)
+        timeline.hear(view, received, accepted=accepted)
+        if received.at_ms > 450_000 and view.jobs["second"].is_queued and isinstance(received.event, c.Tick):
+            break
+    now = timeline.timeline(view).now
+
+    assert "of the GPUs before it, first holds 4 for 2 min" in now
+    assert "it is due in " in now
+    assert "(under fair sharing it ends in " in now
 
 
 def test_a_job_that_cannot_be_saved_keeps_its_devices() -> None:
