@@ -333,6 +333,22 @@ CASES = {
         later=shared(6, 6 + LATER_TICKS),
         wanted=is_a(c.LimitsPlanned, node="n1"),
     ),
+    "device-planner": Case(
+        decider="device-planner",
+        passed_over=is_a(c.PlacementPlanned, job="a"),
+        before=[
+            STEEPEST,
+            c.NodeJoined(node="n1", capacity=Resources(cpu_m=1_000, gpus=2)),
+            submitted("a", requests=Resources(cpu_m=100, gpus=1)),
+            submitted("b", requests=Resources(cpu_m=100, gpus=1)),
+            c.JobAdmitted(job="a", request="request-a"),
+            c.JobAdmitted(job="b", request="request-b"),
+            *ticks(1, 3),
+        ],
+        decided=is_a(c.PlacementPlanned, job="b"),
+        later=TICKS,
+        wanted=is_a(c.PlacementPlanned, job="a"),
+    ),
     "predictor": Case(
         decider="predictor",
         passed_over=is_a(c.RunTimePredicted, job="a"),

@@ -153,6 +153,7 @@ NONSENSE: st.SearchStrategy[Any] = st.one_of(
         method=st.sampled_from(c.PredictionMethod),
         remaining=st.none() | st.builds(c.PredictedSpan, SIZES, SIZES, SIZES),
     ),
+    st.builds(c.PromiseRevised, job=JOBS, tier=SMALL, fair_in_ms=SIZES, due_in_ms=st.none() | SIZES),
     st.builds(c.OverheadPredicted, plan=PLANS, job=JOBS, incarnation=SMALL, kind=st.sampled_from(c.Overhead)),
     st.builds(
         c.OverheadMeasured, plan=PLANS, job=JOBS, incarnation=SMALL, kind=st.sampled_from(c.Overhead), measured_ms=SIZES

@@ -307,6 +307,7 @@ ONE_END = {
     "policies/pickyman/profiles.py": "a job that is rejected has finished nothing",
     "policies/placement/placer.py:MAKE_ROOM": "a job that is rejected held nothing",
     "policies/specon/rebalancer.py": "a job that is rejected counted on no node",
+    "policies/steepest/devices/device_planner.py:DevicePlanner": "it decides no other end, and reads it back",
     "policies/steepest/planner_fold.py:CHANGES": "a job that is rejected held nothing",
     "pool_metrics/effector.py:PoolMetrics._ended": "forgets both, and counts how long jobs took that ended",
     "read_models": "tells what became of a request",

@@ -130,6 +130,23 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a: nothing says how long it runs",
     ),
     (
+        c.PromiseRevised(
+            job="a", fair_in_ms=40_000, due_in_ms=41_000, ahead=(c.GangAhead("b", 9_000), c.GangAhead("d"))
+        ),
+        "a is promised its end in 41 s (under fair sharing in 40 s; before it: b (9.0 s left), d (? left))",
+    ),
+    (
+        c.PromiseRevised(job="a", tier=2, fair_in_ms=0, due_in_ms=90_000, reason="not all can be kept at once"),
+        (
+            "a is promised its end in 1 min 30 s (under fair sharing in 0.0 s; put off 2 times: "
+            "not all can be kept at once)"
+        ),
+    ),
+    (
+        c.PromiseRevised(job="a", tier=6, fair_in_ms=0, reason="not all can be kept at once"),
+        "a is promised no end any more (under fair sharing in 0.0 s; put off 6 times: not all can be kept at once)",
+    ),
+    (
         c.OverheadPredicted(
             plan="p", job="a", incarnation=1, kind=c.Overhead.SUSPENSION, predicted_ms=8_000, because="its epoch ends"
         ),

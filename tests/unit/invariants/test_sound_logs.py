@@ -358,6 +358,7 @@ def test_the_sound_logs_hold_events_of_every_plan() -> None:
         c.RunTimePredicted,
         c.OverheadPredicted,
         c.OverheadMeasured,
+        c.PromiseRevised,
         c.NodeDrainRequested,
     }
     assert found | unchecked == set(c.ClusterEvent.__args__)

@@ -15,6 +15,7 @@ import msgspec
 from steepest_lab.baselines.greedy import RoundsParameters
 from steepest_lab.baselines.optimus import OptimusParameters
 from steepest_lab.baselines.slaq import SlaqParameters
+from steepest_lab.baselines.steepest_gangs import SteepestGangsParameters
 from steepest_lab.baselines.tiresias import TiresiasParameters
 
 
@@ -81,7 +82,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     step_column: str = ""
     step_factor: float = 1.0
     profiles: bool = False
-    parameters: Mapping[str, TiresiasParameters | RoundsParameters] = {}
+    parameters: Mapping[str, TiresiasParameters | RoundsParameters | SteepestGangsParameters] = {}
 
 
 def _row(*seconds: float) -> Mapping[int, float]:

@@ -269,6 +269,10 @@ def _limits(event: c.LimitsPlanned) -> str:
 
 def fair_standing(job: c.FairStanding, at_ms: int) -> str:
     """A job as the policy ``steepest`` saw it at that time."""
+    if job.devices_m:
+        left = "it is unknown how much is left" if job.left_ms is None else f"{span(job.left_ms)} left"
+        parts = [f"{job.devices_m / 1000:g} GPUs", left, *fair_ends(job, at_ms)]
+        return f"{job.job} ({'; '.join([*parts, f'number {job.place} in the order'])})"
     must = f", of which {job.must_m}m cannot wait" if job.must_m else ""
     parts = [f"{job.cpu_m}m of the {job.demand_m}m CPU that it can use{must}"]
     parts.append("it is unknown how much is left" if job.left_ms is None else f"{job.left_ms / 1000:.0f} s of CPU left")

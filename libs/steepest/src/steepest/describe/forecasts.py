@@ -1,4 +1,4 @@
-"""Sentences for a job's measured epochs, its predicted run time, and predicted preemptions."""
+"""Sentences for a job's measured epochs, its predicted run time, predicted preemptions, and promises."""
 
 from __future__ import annotations
 
@@ -48,9 +48,18 @@ def _overhead_measured(event: c.OverheadMeasured) -> str:
     return f"{event.job}: its {event.kind} took {span(event.measured_ms)}, {said}"
 
 
+def _promised(event: c.PromiseRevised) -> str:
+    due = "no end any more" if event.due_in_ms is None else f"its end in {span(event.due_in_ms)}"
+    put_off = f"; put off {count(event.tier, 'time')}: {event.reason}" if event.reason else ""
+    ahead = ", ".join(f"{one.job} ({'?' if one.left_ms is None else span(one.left_ms)} left)" for one in event.ahead)
+    before = f"; before it: {ahead}" if ahead else ""
+    return f"{event.job} is promised {due} (under fair sharing in {span(event.fair_in_ms)}{put_off}{before})"
+
+
 SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.EpochMeasured: _epoch,
     c.RunTimePredicted: _predicted,
     c.OverheadPredicted: _overhead_predicted,
     c.OverheadMeasured: _overhead_measured,
+    c.PromiseRevised: _promised,
 }

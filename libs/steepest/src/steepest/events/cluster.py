@@ -26,11 +26,13 @@ from steepest.events.facts import (
 )
 from steepest.events.forecasts import (
     EpochMeasured,
+    GangAhead,
     Overhead,
     OverheadMeasured,
     OverheadPredicted,
     PredictedSpan,
     PredictionMethod,
+    PromiseRevised,
     RunTimePredicted,
 )
 from steepest.events.growth import (
@@ -133,6 +135,7 @@ ClusterEvent = (
     | PlacementPlanned
     | MigrationPlanned
     | TransitionPlanned
+    | PromiseRevised
     | StayDecided
     | RetryPlanned
     | JobAdmitted
@@ -169,6 +172,7 @@ __all__ = [
     "FindingEnded",
     "FindingKind",
     "FindingOpened",
+    "GangAhead",
     "Goal",
     "GoalReached",
     "GrowthList",
@@ -214,6 +218,7 @@ __all__ = [
     "PredictedSpan",
     "PredictionMethod",
     "PreemptionSeen",
+    "PromiseRevised",
     "Reaction",
     "ReactionPlanned",
     "Reactions",

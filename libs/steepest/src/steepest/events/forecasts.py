@@ -1,6 +1,7 @@
-"""The measurements of a job's epochs, and the predictions of its run time and of the cost of a preemption.
+"""The measurements of a job's epochs, the predictions of its run time and of a preemption's cost, and promised ends.
 
-PickyMan's events (Chen et al., IPCCC 2022). Only the abstract of the paper is public: they are a reconstruction.
+All but the promises are PickyMan's events (Chen et al., IPCCC 2022). Only the abstract of the paper is public: they are a
+reconstruction.
 """
 
 from __future__ import annotations
@@ -131,3 +132,29 @@ class OverheadPredicted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     predicted_ms: Millis | None = None
     readers: Count = 1
     because: Text = ""
+
+
+class GangAhead(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job that holds devices before one that waits; ``left_ms``: until its end as estimated; None: unknown."""
+
+    job: Name
+    left_ms: Millis | None = None
+
+
+class PromiseRevised(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A job with devices is promised an end, for the first time or another one than before.
+
+    Attributes:
+        tier: How often it was put off so far.
+        fair_in_ms: Until it would end under fair sharing of the devices; 0: it would have ended.
+        due_in_ms: Until the end that it is promised; None: none is, any more.
+        ahead: Some of those that hold devices before it, those first that end first; empty where it runs.
+        reason: Why it was put off; empty where it was not.
+    """
+
+    job: Name
+    tier: Count = 0
+    fair_in_ms: Millis
+    due_in_ms: Millis | None = None
+    ahead: tuple[GangAhead, ...] = ()
+    reason: Text = ""

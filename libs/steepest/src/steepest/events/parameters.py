@@ -123,6 +123,8 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         move_cost_ms: The least that a move is taken to cost a job; more where the moves that were measured say so.
         pays: A move is worth it where it gains this many times its cost.
         dwell_ms: Counted time for which a job stays after a move.
+        device_slot_ms: The longest time between two decisions about GPUs while jobs wait for them. What cannot wait for so
+            long must run.
     """
 
     on: bool = False
@@ -136,6 +138,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     move_cost_ms: Positive = 6_000
     pays: Annotated[float, msgspec.Meta(gt=0)] = 4.0
     dwell_ms: Count = 60_000
+    device_slot_ms: Positive = 60_000
 
 
 class PreemptionRule(enum.StrEnum):

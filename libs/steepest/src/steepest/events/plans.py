@@ -31,7 +31,10 @@ class FairStanding(msgspec.Struct, frozen=True, omit_defaults=True):
         left_ms: CPU time that it still needs; None: unknown.
         fair_end_ms: When it would end, or has ended, under fair sharing; None: nothing says when.
         due_ms: The end that it is promised: its fair end, and a small share of its completion time.
-        index: Value of a core-second given to it: of learning and of its end.
+        index: Value of a core-second given to it: of learning and of its end; of a gang's device-second.
+        devices_m: GPUs of all its replicas, in thousandths, where a pool of devices was divided.
+        tier: How often its promise was put off.
+        place: Its place in the order in which gangs take devices, from 1.
     """
 
     job: Name
@@ -42,6 +45,9 @@ class FairStanding(msgspec.Struct, frozen=True, omit_defaults=True):
     fair_end_ms: Millis | None = None
     due_ms: Millis | None = None
     index: float | None = None
+    devices_m: Count = 0
+    tier: Count = 0
+    place: Count | None = None
 
 
 class MoveOption(msgspec.Struct, frozen=True, omit_defaults=True):

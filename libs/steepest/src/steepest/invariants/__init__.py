@@ -34,6 +34,7 @@ from steepest.invariants.checkers.queue_limits import QueueLimitsKept
 from steepest.invariants.checkers.reserved_first import ReservedFirst
 from steepest.invariants.checkers.steps_lost import StepsLost
 from steepest.invariants.checkers.valid_plans import ValidPlans
+from steepest.invariants.checkers.whole_devices import WholeDevices
 from steepest.invariants.verdict import Checker, Status, Verdict
 
 ALL: tuple[type[Checker], ...] = (
@@ -55,6 +56,7 @@ ALL: tuple[type[Checker], ...] = (
     NoPingPong,
     PromisedRoom,
     QueueLimitsKept,
+    WholeDevices,
 )
 """The checkers that need only ``cluster``, in the order of their verdicts."""
 

@@ -17,6 +17,7 @@ from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
+from steepest.policies.steepest.devices.device_planner import DevicePlanner
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest.policies.watch.watcher import Watcher
 
@@ -32,6 +33,7 @@ CLUSTER_DECIDERS: Mapping[str, Any] = {
         Rebalancer,
         LimitPlanner,
         SteepestPlanner,
+        DevicePlanner,
         Predictor,
         PreemptionPlanner,
     )

@@ -35,6 +35,7 @@ from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
+from steepest.read_models.device_promise import device_promise
 from steepest.read_models.job_progress import in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
@@ -162,12 +163,13 @@ class TimelineCollector:
         """The job's timeline up to the view's position."""
         job = view.jobs[self._job]
         does = _does(view, job, _why_there(view, job, self._standing, self._at_ms))
+        more = (*device_promise(view, job, self._at_ms), *_on_lost_nodes(view, job))
         return JobTimeline(
             job=job.name,
             phase=job.phase,
             outcome=job.outcome,
             entries=self._entries,
-            now="; ".join([does, *_on_lost_nodes(view, job), *_why_unpredicted(view, job, self._profiles)]),
+            now="; ".join([does, *more, *_why_unpredicted(view, job, self._profiles)]),
             progress="" if job.phase is Phase.ENDED else in_words(job),
             left_out=left_out,
             stop_replica=job.stop_replica,
@@ -433,7 +435,7 @@ def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_
 def _under_steepest(job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """The job in the newest plan of its node."""
     if not is_managed(job) and not is_divided(job):
-        return "steepest neither limits nor moves it, because it is a gang or uses GPUs"
+        return "it has its GPUs whole, and what it reserves of the CPU"
     if standing is None:
         return "no job on its node had to be limited since it began"
     if standing.due_ms is None and len(dict.fromkeys(job.nodes)) > 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from steepest.events.cluster import GrowthList, RunTimePredicted
+from steepest.events.cluster import GangAhead, GrowthList, RunTimePredicted
 
 
 class ReplicaCourse(msgspec.Struct, omit_defaults=True):
@@ -144,3 +144,22 @@ class Limit(msgspec.Struct, kw_only=True, omit_defaults=True):
     unclear: int = 0
     not_before_counted_ms: int = 0
     trace: str = ""
+
+
+class DevicePromise(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What is promised to a job with devices. Times are those of records.
+
+    Attributes:
+        first_due_ms: When it was due by the first promise; None: it never had one.
+        due_ms: When it is due now; None: nothing is promised any more.
+        tier: How often it was put off.
+        said_ms: When that was said.
+        ahead: Those that held devices before it then, each with its end as estimated.
+    """
+
+    first_due_ms: int | None
+    due_ms: int | None
+    fair_end_ms: int
+    said_ms: int
+    tier: int = 0
+    ahead: tuple[GangAhead, ...] = ()

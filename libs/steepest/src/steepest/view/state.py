@@ -14,7 +14,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Tai
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
-from steepest.view.progress_state import EpochsSeen, Forecast, Limit, Progress
+from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress
 
 STATE_VERSION = 12
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -135,7 +135,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         limit: The CPU limit that was planned for this incarnation; None before the first.
         progress: How far it has come.
         epochs_seen: Its epochs, as the traffic from the storage shows them; None: none was seen.
-        forecast: The newest prediction of its run time, if there is any.
+        forecast: The newest prediction of its run time, if any; ``promise``: what is promised to it, if it has devices.
         plan: The plan in flight, if any.
         cancel: The request that asked to stop it for good.
         cancel_reason: Why, where more is known than that a user asked; ``hold``: what keeps it from starting.
@@ -154,8 +154,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         held_ms: For how long it held places, up to when it gave them back last.
         service_ms: The same times its GPUs, or its CPU cores if it has none.
         suspensions: How often it was suspended.
-        resumptions: How often it was placed again after that.
-        scalings: How often it was scaled.
+        resumptions: How often it was placed again after that; ``scalings``: how often it was scaled.
         suspended_counted_ms: When it was suspended last.
         made_room_for: The jobs that it was suspended for.
     """
@@ -197,6 +196,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     progress: Progress = msgspec.field(default_factory=Progress)
     epochs_seen: EpochsSeen | None = None
     forecast: Forecast | None = None
+    promise: DevicePromise | None = None
     plan: str | None = None
     cancel: str | None = None
     cancel_reason: str = ""

@@ -37,6 +37,7 @@ NEWS: dict[type, str] = {
     c.TargetNotified: "",
     c.ReactionPlanned: "red",
     c.StayDecided: "",
+    c.PromiseRevised: "",
     c.MigrationPlanned: "yellow",
     c.MigrationFinished: "yellow",
     c.MigrationFailed: "red",

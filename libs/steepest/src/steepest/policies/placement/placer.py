@@ -6,7 +6,7 @@ node a job gets is the placement policy's business. Where DRAGON is on, the gang
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from steepest.policies.placement.rejection import why_never_placed, why_not_take
 from steepest.policies.placement.releases import Request, after_end, after_submission, overdue, suspended_by_users
 from steepest.policies.queueing.ranks import queue_policy
 from steepest.policies.queueing.wish import Wish, wish_of
+from steepest.policies.steepest.devices.which_jobs import has_devices, is_in_force
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node, Phase
 
@@ -211,7 +212,7 @@ class Placer:
             return
         if view.parameters.queueing.blocking:
             yield from self._place_waiting(view, offset)
-        elif _may_place(view, job) and not self._awaits(job):
+        elif _may_place(view, job) and not self._leaves(view)(job):
             self._walk_in(view).room.look()
             yield from self._try(job, view, offset)
 
@@ -220,7 +221,7 @@ class Placer:
         if view.parameters.dragon.on:
             return
         walk = self._walk_in(view)
-        for job in walk.jobs(self._awaits):
+        for job in walk.jobs(self._leaves(view)):
             made = list(self._try(job, view, offset))
             yield from made
             placed = any(isinstance(event, c.PlacementPlanned) for event in made)
@@ -232,7 +233,7 @@ class Placer:
             return
         walk = self._walk_in(view)
         candidates: Sequence[Candidate] | None = None
-        for job in walk.heads(self._awaits):
+        for job in walk.heads(self._leaves(view)):
             wish = walk.allowed(job)
             if candidates is None:  # the first one is the most urgent
                 candidates = list(suspendable(view, job, offset, self._awaits))
@@ -264,6 +265,11 @@ class Placer:
     def _walk_in(self, view: ClusterView) -> QueueWalk:
         self._walk = walk_of(self._walk, view, self.state)
         return self._walk
+
+    def _leaves(self, view: ClusterView) -> Callable[[Job], bool]:
+        """Which waiting jobs it leaves alone: those that await a decision, and those with devices that are planned for."""
+        planned = is_in_force(view.parameters)
+        return lambda job: self._awaits(job) or (planned and has_devices(job))
 
     def _awaits(self, job: Job) -> bool:
         return self.state.concerns(job) or job.name in self.state.announced

@@ -10,7 +10,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.learning import worth
-from steepest.policies.steepest.learning_history import FIRST, LossCourse
+from steepest.policies.steepest.learning_history import FIRST, LearningHistory, LossCourse
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.progress import course, cpu_ms_before_steps, cpu_ms_left, cpu_ms_of_all_steps, cpu_ms_per_step
@@ -159,7 +159,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         ahead=running.ahead if unknown and copy is not None else 0.0,
         index=0.0
         if size is None or left is None
-        else worth(1 - left / size, left, parameters.learning_weight, shares_of(state, running.losses, job)),
+        else worth(1 - left / size, left, parameters.learning_weight, shares_of(state.learned, running.losses, job)),
     )
 
 
@@ -174,9 +174,9 @@ def _announced(job: Job) -> bool:
     return any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
 
 
-def shares_of(state: SteepestPlannerState, losses: LossCourse, job: Job) -> tuple[float, ...]:
+def shares_of(learned: LearningHistory, losses: LossCourse, job: Job) -> tuple[float, ...]:
     """At which shares of its steps it may have learned most: as its model did here, else as losses say."""
-    shares, (step, total) = state.learned.shares(job.spec.model), course(job)
+    shares, (step, total) = learned.shares(job.spec.model), course(job)
     if shares is None and total:
-        return (state.learned.expected(job.spec.model, losses, step or 0, total),)
+        return (learned.expected(job.spec.model, losses, step or 0, total),)
     return shares or (FIRST,)

@@ -49,10 +49,12 @@ class MustRun(msgspec.Struct, frozen=True):
     Attributes:
         now: Core-seconds of each job that must run within the slot.
         late: Core-seconds that cannot be done in time at all.
+        seconds: How long each would have to run within the slot, also where that is longer.
     """
 
     now: Sequence[float]
     late: float
+    seconds: Sequence[float] = ()
 
 
 def must_run(promises: Sequence[Promise], capacity: float, slot_s: float) -> MustRun:
@@ -68,15 +70,15 @@ def must_run(promises: Sequence[Promise], capacity: float, slot_s: float) -> Mus
         levels.go_back(at_s)
         levels.change(index)
     levels.go_back(slot_s)
-    now, late = [0.0] * len(promises), 0.0
+    now, late, alone = [0.0] * len(promises), 0.0, [0.0] * len(promises)
     for index, seconds in levels.left():
-        promise = promises[index]
+        promise, alone[index] = promises[index], seconds
         demand = min(promise.demand, capacity)
         can_run = 0.0 if promise.ready_s > 0.0 else demand * slot_s
         wanted = seconds * demand
         now[index] = min(wanted, can_run)
         late += max(0.0, wanted - can_run)
-    return MustRun(now, late + max(0.0, sum(now) - capacity * slot_s))
+    return MustRun(now, late + max(0.0, sum(now) - capacity * slot_s), alone)
 
 
 def _latest_first(promises: Sequence[Promise], slot_s: float) -> list[tuple[float, int]]:

@@ -1,4 +1,4 @@
-"""Folds measured epochs and predictions into a view.
+"""Folds measured epochs, predictions and promises into a view.
 
 A handler says with False that its event does not count where it stands: it is outdated, or its job is over.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.view.folds.handlers import Handlers
-from steepest.view.progress_state import EpochsSeen, Forecast
+from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
 
@@ -43,6 +43,22 @@ def _predicted(view: Projection, event: c.RunTimePredicted, _: Received[Any]) ->
 
 def _overhead(view: Projection, event: c.OverheadPredicted | c.OverheadMeasured, _: Received[Any]) -> bool:
     return view.find(event.job) is not None
+
+
+def _promised(view: Projection, event: c.PromiseRevised, received: Received[Any]) -> bool:
+    job = view.find(event.job)
+    if job is None or job.phase is Phase.ENDED:
+        return False
+    due_ms = None if event.due_in_ms is None else received.at_ms + event.due_in_ms
+    job.promise = DevicePromise(
+        first_due_ms=due_ms if job.promise is None else job.promise.first_due_ms,
+        due_ms=due_ms,
+        fair_end_ms=received.at_ms + event.fair_in_ms,
+        said_ms=received.at_ms,
+        tier=event.tier,
+        ahead=event.ahead,
+    )
+    return True
 
 
 def begin_incarnation(job: Job) -> None:
@@ -78,4 +94,5 @@ HANDLERS: Handlers = {
     c.RunTimePredicted: _predicted,
     c.OverheadPredicted: _overhead,
     c.OverheadMeasured: _overhead,
+    c.PromiseRevised: _promised,
 }

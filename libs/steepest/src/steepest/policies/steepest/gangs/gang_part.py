@@ -99,7 +99,7 @@ def part_of(
         return GangPart(job, replicas, facts, copies)
     left *= replicas.count
     done = min((step or 0) / (total or 1), 1 - LEAST_LEFT)
-    index = worth(done, left, parameters.learning_weight, shares_of(state, work.losses, job))
+    index = worth(done, left, parameters.learning_weight, shares_of(state.learned, work.losses, job))
     if len(everywhere) > 1:
         return GangPart(job, replicas, msgspec.structs.replace(facts, index=index), copies)
     facts = msgspec.structs.replace(

@@ -7,6 +7,7 @@ copies of other jobs are pinned there: they are where these are.
 from __future__ import annotations
 
 from steepest.events.common import Resources
+from steepest.policies.steepest.devices.which_jobs import has_devices
 from steepest.policies.steepest.gangs.gang_work import GangWork
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob
@@ -17,16 +18,12 @@ from steepest.view.state import Job
 
 def is_managed(job: Job) -> bool:
     """Whether the job is one process that computes on CPUs."""
-    return not job.spec.is_gang and not _has_gpus(job)
+    return not job.spec.is_gang and not has_devices(job)
 
 
 def is_divided(job: Job) -> bool:
     """Whether what a job that is not managed gets is divided among it and the others on its nodes."""
-    return job.spec.is_gang and not _has_gpus(job)
-
-
-def _has_gpus(job: Job) -> bool:
-    return any(role.requests.gpus or role.requests.gpu_m for role in job.spec.all_roles)
+    return job.spec.is_gang and not has_devices(job)
 
 
 def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:

@@ -1,0 +1,293 @@
+"""In which order gangs take the devices of one pool, and which promises must be put off for that. Pure.
+
+1. *Promises.* A gang is due a small share of its completion time after its fair end. Where that cannot be kept any more,
+   it is due at the next of :data:`TIERS`. Where the gangs that must run now do not fit together, the largest one is put off,
+   and again until they fit (Moore, *Management Science* 1968: the fewest late jobs).
+2. *Must run.* Work as late as possible (:mod:`steepest.policies.steepest.must_run`), devices as a fluid, and once more for
+   gangs of more than 1/k of the devices, of which only k - 1 run at once. In the order of due times: an order by amounts
+   would change while they run, and gangs would take turns.
+3. *Deadlines* of users that are met only by starting now.
+4. *Tail.* A gang that takes longer than the whole backlog of the pool would, were it divided among all devices, ends last
+   whatever the others do: it runs at once, or the makespan grows.
+5. *Index.* The value of a device-second, the running ones preferred by what a stop costs.
+
+Work: O(n log n) for n gangs, for each of at most ``ROUNDS`` rounds; without overload there is one.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from steepest.policies.steepest.must_run import Promise, must_run
+
+TIERS = (1.0, 1.25, 1.6, 2.2, 3.5, 6.0)
+"""Multiples of the promised completion time at which a gang is due that cannot be in time. Behind the last, nothing is
+promised."""
+
+RESCUED = 3
+"""A gang that was put off so often goes before all others."""
+
+SPARED = 4.0
+"""A gang counts as so many times smaller for each time that it was put off, when the next one is chosen."""
+
+ROUNDS = 12
+"""How often promises are put off in one decision."""
+
+MARGIN = 0.02
+"""Remaining time is taken to be this much longer."""
+
+WASTE = 0.03
+"""Share of the devices that whole gangs leave idle."""
+
+MUST = 0.25
+"""A gang must run of which more than this share of the next slot does not fit after it."""
+
+CLASSES = (2, 3, 4)
+
+KEEP = 1.3
+"""The index of a running gang counts this much more, beside what its stop and its next start cost."""
+
+HOLDS = 30.0
+"""A gang that could not pause for this many times the cost of a stop and a start is not stopped: it would be urgent soon."""
+
+STAYS = 0.1
+"""A running gang stays the longest though the backlog has grown beyond it by this share: it would be that again soon."""
+
+SIZE = 0.25
+"""The index is for a device-second of so large a gang: its value over devices to this power. With 1, large gangs wait for
+long; with 0, small ones end later on average."""
+
+
+class Turn(enum.StrEnum):
+    """Why a gang has its place in the order."""
+
+    RUNS = "it runs, and may not be stopped now"
+    MUST = "it would be late if it waited"
+    DEADLINE = "it meets its deadline only if it runs now"
+    TAIL = "it takes longer than all that waits"
+    INDEX = "work on it is worth most"
+
+
+class WholeGang(msgspec.Struct, frozen=True, kw_only=True):
+    """A gang that waits or runs. Times are seconds from now.
+
+    Attributes:
+        left_s: How long it still runs with its devices; None: unknown.
+        most_s: The same at worst, as far as its pace varies.
+        start_s: Until it works once it has devices; 0: it runs.
+        stop_s: What its stop and its next start cost.
+        came_s: When it was submitted; not above 0.
+        fair_end_s: Its end under fair sharing; None: nothing says when.
+        tier: How often its promise was put off.
+        index: What a device-second for it is worth.
+        deadline_s: When its user wants it to have ended; None: its user does not say.
+        pinned: Whether it holds its devices, and may not be stopped now.
+    """
+
+    name: str
+    devices: float
+    left_s: float | None
+    most_s: float = 0.0
+    start_s: float = 0.0
+    stop_s: float = 0.0
+    came_s: float = 0.0
+    fair_end_s: float | None = None
+    tier: int = 0
+    index: float = 0.0
+    priority: int = 0
+    deadline_s: float | None = None
+    runs: bool = False
+    pinned: bool = False
+
+    @property
+    def need_s(self) -> float:
+        """Until it ends if it gets devices now."""
+        return (self.left_s or 0.0) * (1 + MARGIN) + self.start_s
+
+    @property
+    def rank(self) -> float:
+        """Its index; of a running one with what a stop would lose."""
+        if not self.runs:
+            return self.index
+        left, cost = self.left_s, self.stop_s
+        saved = 1.0 if left is None else left / (left - cost) if left > cost else math.inf
+        return self.index * max(KEEP, saved)
+
+    def due_s(self, tier: int, lateness: float) -> float:
+        """When it is due at a tier; infinite behind the last one, and where nothing says when it would end."""
+        if self.fair_end_s is None or tier >= len(TIERS):
+            return math.inf
+        return self.came_s + TIERS[tier] * (1 + lateness) * max(self.fair_end_s - self.came_s, 1.0)
+
+
+class Promised(msgspec.Struct):
+    """What is promised to the gangs, in their order.
+
+    Attributes:
+        tiers: How often each was put off, after this decision.
+        dues: When each is due.
+        late: Seconds of each that do not fit after the slot.
+    """
+
+    tiers: list[int]
+    dues: list[float]
+    late: list[float]
+
+
+def promise(gangs: Sequence[WholeGang], devices: float, slot_s: float, lateness: float) -> Promised:
+    """Due times that can be kept together.
+
+    Args:
+        gangs: All that wait or run.
+        devices: Of the pool, above 0.
+        slot_s: How long the decision holds.
+        lateness: A share of the completion time.
+    """
+    found = Promised([one.tier for one in gangs], [math.inf] * len(gangs), [])
+
+    def put(index: int) -> None:
+        gang = gangs[index]
+        while (due := gang.due_s(found.tiers[index], lateness)) < gang.need_s:
+            found.tiers[index] += 1
+        found.dues[index] = due
+
+    for index in range(len(gangs)):
+        put(index)
+    for _ in range(ROUNDS):
+        late = found.late = _late(gangs, found.dues, devices, slot_s)
+        over = sum(min(one, slot_s) * gang.devices for one, gang in zip(late, gangs, strict=True)) - devices * slot_s
+        if over <= MUST * devices * slot_s and max(late, default=0.0) <= (1 + MUST) * slot_s:
+            break
+        urgent = [index for index, one in enumerate(late) if one > MUST * slot_s]
+        if not urgent:
+            break
+        index = max(urgent, key=lambda index: _burden(gangs[index], found.tiers[index]))
+        found.tiers[index] += 1
+        put(index)
+    return found
+
+
+def _burden(gang: WholeGang, tier: int) -> float:
+    """How much room it makes that a gang is put off; one that runs, or was put off before, is spared."""
+    return float(gang.need_s * gang.devices * (0.5 if gang.runs else 1.0) / SPARED**tier)
+
+
+def _late(gangs: Sequence[WholeGang], dues: Sequence[float], devices: float, slot_s: float) -> list[float]:
+    """Seconds of each gang that do not fit after the slot."""
+    late = [0.0] * len(gangs)
+
+    def take(among: Sequence[int], capacity: float, demand: Callable[[int], float]) -> None:
+        promises = [Promise(gangs[index].need_s * demand(index), demand(index), dues[index]) for index in among]
+        for index, seconds in zip(among, must_run(promises, capacity, slot_s).seconds, strict=True):
+            late[index] = max(late[index], seconds)
+
+    due = [index for index, at_s in enumerate(dues) if at_s < math.inf]
+    take(due, devices * (1 - WASTE), lambda index: min(gangs[index].devices, devices))
+    for k in CLASSES:
+        large = [index for index in due if gangs[index].devices * k > devices]
+        if len(large) >= k:
+            take(large, k - 1.0, lambda _: 1.0)
+    return late
+
+
+def in_turn(
+    gangs: Sequence[WholeGang], promised: Promised, devices: float, slot_s: float, *, hold: bool = True
+) -> Iterator[tuple[int, Turn]]:
+    """The gangs in the order in which they take devices, the pinned ones left out, each once.
+
+    Args:
+        gangs: All that wait or run.
+        promised: To them (:func:`promise`).
+        devices: Of the pool.
+        slot_s: How long the decision holds.
+        hold: Whether a running gang is kept that could not pause for long; it needs not be looked for where none is stopped.
+    """
+    given = [one.pinned for one in gangs]
+    turns = [
+        (Turn.MUST, _must(gangs, promised, devices, slot_s, hold=hold)),
+        (Turn.DEADLINE, _for_deadlines(gangs, slot_s)),
+        (Turn.TAIL, _tail(gangs, devices, slot_s)),
+        (Turn.INDEX, sorted(range(len(gangs)), key=lambda index: (-gangs[index].priority, -gangs[index].rank))),
+    ]
+    for turn, indexes in turns:
+        for index in indexes:
+            if not given[index]:
+                given[index] = True
+                yield index, turn
+
+
+def _must(
+    gangs: Sequence[WholeGang], promised: Promised, devices: float, slot_s: float, *, hold: bool
+) -> Sequence[int]:
+    """The gangs that must run, the earliest due one first: an order that stays while they run."""
+    stays = promised.late
+    cost_s = max((one.stop_s for one in gangs), default=0.0)
+    if hold and HOLDS * cost_s > slot_s:
+        stays = _late(gangs, promised.dues, devices, HOLDS * cost_s)
+
+    def must(index: int) -> bool:
+        gang, enough = gangs[index], MUST * min(slot_s, gangs[index].left_s or slot_s)
+        late = promised.late[index] > enough or (gang.runs and stays[index] > enough)
+        return late or promised.tiers[index] >= RESCUED
+
+    def key(index: int) -> tuple[int, bool, float, bool, float]:
+        gang = gangs[index]
+        rescued = promised.tiers[index] >= RESCUED
+        return -gang.priority, not rescued, promised.dues[index], not gang.runs, gang.left_s or 0.0
+
+    return sorted(filter(must, range(len(gangs))), key=key)
+
+
+def _for_deadlines(gangs: Sequence[WholeGang], slot_s: float) -> Sequence[int]:
+    """Those that meet their user's deadline if they run now, and not if they wait for another slot."""
+    slack = [math.inf if one.deadline_s is None or one.left_s is None else one.deadline_s - one.need_s for one in gangs]
+    return sorted((index for index, one in enumerate(slack) if 0 <= one < slot_s), key=slack.__getitem__)
+
+
+def _tail(gangs: Sequence[WholeGang], devices: float, slot_s: float) -> Sequence[int]:
+    """Those that are too long to wait for another slot, if all is to end when it could."""
+    needs = [0.0 if one.left_s is None else max(one.most_s, one.left_s) * (1 + MARGIN) + one.start_s for one in gangs]
+    backlog_s = sum((one.left_s or 0.0) * one.devices for one in gangs) / devices
+    end_s = max(backlog_s, *heapq.nlargest(1, needs), 0.0)
+
+    def is_too_long(index: int) -> bool:
+        spare_s = STAYS * needs[index] if gangs[index].runs else 0.0
+        return needs[index] > max(end_s - slot_s - spare_s, 0.0)
+
+    return sorted(
+        filter(is_too_long, range(len(gangs))),
+        key=lambda index: (-gangs[index].priority, -needs[index]),
+    )
+
+
+def divide(
+    gangs: Sequence[WholeGang], turns: Iterable[tuple[int, Turn]], take: Callable[[int], bool]
+) -> dict[int, Turn]:
+    """Let the gangs take devices in their order; those that do not fit are passed over.
+
+    Where one has no room that must run, what becomes free is for it: nothing new starts behind it that is not more urgent.
+
+    Args:
+        gangs: As for :func:`in_turn`.
+        turns: Their order.
+        take: Gives a gang its devices, if there is room for it.
+
+    Returns:
+        Those that have devices, and why, in their order.
+    """
+    chosen: dict[int, Turn] = {}
+    reserved = -math.inf
+    for index, turn in turns:
+        gang = gangs[index]
+        if turn is not Turn.MUST and not gang.runs and gang.priority <= reserved:
+            continue
+        if take(index):
+            chosen[index] = turn
+        elif turn is Turn.MUST and not gang.runs:
+            reserved = max(reserved, gang.priority)
+    return chosen

@@ -1,0 +1,169 @@
+"""Jobs with devices under the policy ``steepest``, from their submission to their ends, in simulated pools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.harness.examples import scaled
+
+from steepest.events import cluster as c
+from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters, PreemptionLimits
+from steepest.events.received import Received
+from steepest.invariants import Status, check
+from steepest.read_models.job_timeline import TimelineCollector
+from steepest.view.cluster_view import ClusterView
+from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
+from steepest_lab.sim.policies import POOL
+from steepest_lab.sim.result import SimulationResult
+from steepest_lab.sim.system.simulate import simulate_system
+from steepest_lab.sim.workload import SimJob, Workload
+
+GPU = Resources(cpu_m=1_000, gpus=1)
+LOG = list[Received[Any]]
+
+
+def job(name: str, replicas: int, submit_s: float, work_s: float, **more: Any) -> SimJob:
+    """A job of a GPU a replica, which reports its steps and their total."""
+    fields = {"iterations": max(round(work_s), 1), "requests": GPU, "model": "net", **more}
+    return SimJob(name=name, submit_s=submit_s, work_s=work_s, replicas=replicas, **fields)
+
+
+def run(*jobs: SimJob, nodes: tuple[int, ...] = (4,), **limits: int) -> tuple[SimulationResult, LOG]:
+    """The jobs on nodes of so many GPUs, and the pool's log."""
+    log: LOG = []
+    cluster = ClusterSpec(
+        source="drawn",
+        nodes=[
+            SimNode(name=f"node-{number}", capacity=Resources(cpu_m=100_000, gpus=gpus))
+            for number, gpus in enumerate(nodes)
+        ],
+    )
+    parameters = POOL["steepest"].parameters(
+        PoolParameters(preemption=PreemptionLimits(**{"min_run_ms": 10_000, "max_suspensions": 20, **limits}))
+    )
+    workload = Workload(source="drawn", format="drawn", jobs=sorted(jobs, key=lambda one: one.submit_s))
+    result = simulate_system(workload, cluster, "steepest", parameters, 0, watch=log.append)
+    return result, log
+
+
+def events(log: LOG, kind: type) -> list[Any]:
+    """The events of a type."""
+    return [received.event for received in log if isinstance(received.event, kind)]
+
+
+def broken(log: LOG) -> list[str]:
+    """What is broken in a log."""
+    return [verdict.message for verdict in check(log) if verdict.status is not Status.HOLDS]
+
+
+def test_a_short_gang_takes_the_place_of_a_long_one_which_resumes() -> None:
+    """The long one is suspended whole for it, continues afterwards, and both finish; the log breaks no invariant."""
+    teacher = job("teacher", 4, 0.0, 60.0)
+    result, log = run(teacher, job("long", 4, 70.0, 2_000.0), job("short", 4, 300.0, 60.0))
+    ends = {one.name: one.end_s for one in result.jobs}
+    plans = events(log, c.TransitionPlanned)
+
+    assert [plan.job for plan in plans] == ["long"]
+    assert plans[0].room_for == "short"
+    assert plans[0].because.standing.devices_m == 4_000
+    assert (ends["short"] or 0) < (ends["long"] or 0)
+    assert {one.outcome for one in result.jobs} == {"finished"}
+    assert broken(log) == []
+
+
+def test_what_is_promised_stands_in_the_log() -> None:
+    """A gang that waits is promised an end, with who holds the devices before it; it ends by then."""
+    teacher, first = job("teacher", 4, 0.0, 280.0), job("first", 4, 300.0, 300.0)
+    _, log = run(teacher, first, job("second", 4, 400.0, 280.0))
+    revised = [received for received in log if isinstance(received.event, c.PromiseRevised)]
+    said = {received.event.job: (received.at_ms, received.event) for received in reversed(revised)}
+    ended = {received.event.job: received.at_ms for received in log if isinstance(received.event, c.JobEnded)}
+    at_ms, promised = said["second"]
+
+    assert [one.job for one in promised.ahead] == ["first"]
+    assert promised.due_in_ms is not None
+    assert ended["second"] <= at_ms + promised.due_in_ms
+
+
+def test_explain_says_who_is_before_a_gang_that_waits_and_what_was_promised() -> None:
+    """While it waits: who holds the devices and for how long, its fair end, and when it is due."""
+    teacher, first = job("teacher", 4, 0.0, 280.0), job("first", 4, 300.0, 300.0)
+    _, log = run(teacher, first, job("second", 4, 400.0, 280.0))
+    view, timeline = ClusterView(), TimelineCollector("second")
+    for received in log:
+        accepted = view.fold(received)
+        timeline.hear(view, received, accepted=accepted)
+        if received.at_ms > 450_000 and view.jobs["second"].is_queued and isinstance(received.event, c.Tick):
+            break
+    now = timeline.timeline(view).now
+
+    assert "of the GPUs before it, first holds 4 for 2 min" in now
+    assert "it is due in " in now
+    assert "(under fair sharing it ends in " in now
+
+
+def test_a_job_that_cannot_be_saved_keeps_its_devices() -> None:
+    """Its mode is none: nothing may take its place, and the other one waits."""
+    _, log = run(job("long", 4, 0.0, 500.0), job("short", 4, 100.0, 30.0), max_suspensions=0)
+
+    assert events(log, c.TransitionPlanned) == []
+    assert [event.job for event in events(log, c.JobEnded)] == ["long", "short"]
+
+
+def test_a_gang_that_no_nodes_could_hold_is_rejected() -> None:
+    """It asks for more devices than there are; the others run."""
+    _, log = run(job("huge", 5, 0.0, 10.0), job("small", 1, 0.0, 10.0))
+
+    assert [event.job for event in events(log, c.JobRejected)] == ["huge"]
+    assert [event.job for event in events(log, c.JobEnded)] == ["small"]
+
+
+def test_jobs_without_devices_stay_with_the_rule_for_nodes() -> None:
+    """They are placed by the placer, beside a gang that fills all devices."""
+    plain = job("plain", 1, 5.0, 30.0, requests=Resources(cpu_m=1_000))
+    _, log = run(job("gang", 4, 0.0, 200.0), plain)
+    plans = {event.job: event.plan for event in events(log, c.PlacementPlanned)}
+
+    assert plans["gang"].startswith("devices-")
+    assert plans["plain"].startswith("place-")
+
+
+def test_a_more_urgent_gang_is_not_stopped_for_a_less_urgent_one() -> None:
+    """However short it is."""
+    teacher = job("teacher", 4, 0.0, 60.0)
+    _, log = run(teacher, job("urgent", 4, 70.0, 900.0, priority=10), job("short", 4, 300.0, 30.0))
+
+    assert events(log, c.TransitionPlanned) == []
+
+
+JOBS = st.lists(
+    st.builds(
+        lambda replicas, submit_s, work_s, model, priority: (replicas, submit_s, work_s, model, priority),
+        st.sampled_from([1, 1, 2, 3, 4, 8]),
+        st.integers(0, 600),
+        st.integers(5, 900),
+        st.sampled_from(["", "net", "other"]),
+        st.sampled_from([0, 0, 0, 5]),
+    ),
+    min_size=2,
+    max_size=12,
+)
+
+
+@pytest.mark.long
+@settings(max_examples=scaled(25), deadline=None)
+@given(drawn=JOBS)
+def test_any_jobs_finish_and_no_invariant_breaks(drawn: list[tuple[int, int, int, str, int]]) -> None:
+    """Gangs of any size on two nodes: each starts whole, none is lost, and what is promised is never put off in silence."""
+    jobs = [
+        job(f"job-{number}", replicas, float(submit_s), float(work_s), model=model, priority=priority)
+        for number, (replicas, submit_s, work_s, model, priority) in enumerate(drawn)
+    ]
+    result, log = run(*jobs, nodes=(4, 4))
+
+    assert {one.outcome for one in result.jobs} == {"finished"}
+    assert broken(log) == []
