@@ -14,7 +14,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo test test-all test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes bench-kubernetes images chaos faults lock clean
+.PHONY: help setup dev demo test test-all test-fresh test-frameworks test-prometheus lint format bench reproduce fidelity fuzz docs docs-generate dashboards grafana-schema kafka kafka-start kafka-stop mosquitto criu collector chromium page-libraries test-page prometheus storage links engine kubernetes kubernetes-programs kubernetes-stop test-kubernetes bench-kubernetes images chaos faults lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -152,6 +152,12 @@ links: ## Get what joins emulated nodes, and the lab's, by links (Debian, Ubuntu
 	  sudo=; test "$$(id -u)" = 0 || sudo=sudo; \
 	  $$sudo apt-get update -q && $$sudo apt-get install -q -y --no-install-recommends \
 	    iproute2 util-linux sshfs bindfs socat openssh-sftp-server; }
+
+criu: .criu/criu ## Get CRIU with its own libraries (Debian, Ubuntu) for jobs that are moved unchanged; using it needs root
+
+.criu/criu: tools/criu/install.sh
+	sh $< .criu
+	@touch $@
 
 collector: .collector/collector ## Build the OpenTelemetry Collector (Go) for the test of the export of traces
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
+from steepest_lab.reproduce.pickyman.experiment import JOBS, TRACES, drawn
 from steepest_lab.sim.allocation.simulate import simulate_allocation
 from steepest_lab.sim.clusters import open_cluster
-from steepest_lab.sim.preemption.experiment import JOBS, TRACES, drawn
-from steepest_lab.sim.reproduce.verdict import Estimate, estimate
+from steepest_lab.sim.estimate import Estimate, estimate
 from steepest_lab.sim.result import SimulationResult
 from steepest_lab.sim.rules import DEFAULT, AtRestart
 from steepest_lab.sim.run import side_by_side

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steepest.events.common import CheckpointRef, Resources, Taint
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
 from steepest.events.heartbeat import NodeHeartbeat
 
 
@@ -76,6 +76,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
         metrics_folder: Where its losses are read from too, as its user says; empty: nowhere else.
         trace: What it finds in its variable ``TRACEPARENT`` (W3C Trace Context), unless ``env`` has one; empty: nothing.
         tty: Whether it prints to a pseudo-terminal. Containers ignore it.
+        checkpoint_mode: What its user says of how it is saved; an adapter that has keepers starts one for those of ``KEPT``.
     """
 
     command: tuple[str, ...]
@@ -88,6 +89,7 @@ class ReplicaSpec(msgspec.Struct, frozen=True, kw_only=True):
     metrics_folder: str = ""
     trace: str = ""
     tty: bool = False
+    checkpoint_mode: CheckpointMode | None = None
 
 
 class ReplicaPhase(enum.StrEnum):

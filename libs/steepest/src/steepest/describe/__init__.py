@@ -174,11 +174,13 @@ _SAVES = {
     CheckpointMode.ON_REQUEST: "supports checkpoints on request",
     CheckpointMode.ON_STOP: "saves a checkpoint when it is stopped",
     CheckpointMode.NONE: "cannot save checkpoints, so it will not be moved",
+    CheckpointMode.SYSTEM: "can be saved as it is",
+    CheckpointMode.AUTO: "saves as it declares",
 }
 
 
 def _mode_declared(event: c.CheckpointModeDeclared) -> str:
-    return f"{event.job} {_SAVES[event.mode]}"
+    return f"{event.job} {_SAVES[event.mode]}{f': {event.reason}' if event.reason else ''}"
 
 
 def _verified(event: c.CheckpointVerified) -> str:

@@ -171,6 +171,17 @@ class CheckpointMode(enum.StrEnum):
     ON_REQUEST = "on-request"  # it saves when asked, and waits for its stop: no step is lost
     ON_STOP = "on-stop"  # it saves when it is stopped
     NONE = "none"  # it is never migrated or preempted
+    SYSTEM = "system"  # its processes are saved as they are, when asked, by a keeper
+    AUTO = "auto"  # as it declares, else by a keeper; only a user says so
+
+
+KEPT = frozenset({CheckpointMode.SYSTEM, CheckpointMode.AUTO})
+"""What a user says of a job that a keeper runs: whether it can be saved is seen once it runs."""
+
+
+def known_mode(asked: CheckpointMode | None, declared: CheckpointMode | None) -> CheckpointMode:
+    """How a job can be checkpointed, by what its user and what its process or its keeper say; neither: not at all."""
+    return declared or CheckpointMode.NONE if asked is None or asked in KEPT else asked
 
 
 class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -143,13 +143,18 @@ class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The process declared how it can be checkpointed; ``node`` is where it runs."""
+    """The process, or its keeper, declared how it can be checkpointed; ``node`` is where it runs.
+
+    Attributes:
+        reason: Why its keeper cannot save it, or what was lost when it was restored, beginning with a code; else empty.
+    """
 
     job: Name
     incarnation: Count
     mode: CheckpointMode
     node: Name
     replica: Count = 0
+    reason: Text = ""
 
 
 class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

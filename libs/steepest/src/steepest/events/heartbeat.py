@@ -16,6 +16,7 @@ from steepest.events.common import (
     Name,
     Resources,
     Taint,
+    Text,
 )
 from steepest.events.parameters import Resource
 
@@ -46,6 +47,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         read_bytes: Bytes that the incarnation has read from the storage since its start, as the network shows, never as the
             process says; None where they are not counted. A counter that was lost begins again at 0.
         checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
+        mode_reason: Why its keeper cannot save it, or what was lost when it was restored.
         checkpoint: The newest verified checkpoint on the job's volume.
         reason: Why it ended, in words, where the agent knows more than the status.
     """
@@ -67,6 +69,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     loss: float | None = None
     read_bytes: Count | None = None
     checkpoint_mode: CheckpointMode | None = None
+    mode_reason: Text = ""
     checkpoint: CheckpointRef | None = None
     reason: str = ""
 

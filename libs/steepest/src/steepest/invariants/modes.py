@@ -6,7 +6,7 @@ It must never know plans.
 from __future__ import annotations
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.events.common import CheckpointMode, CheckpointRef, known_mode
 
 
 class Modes:
@@ -23,7 +23,7 @@ class Modes:
         match event:
             case c.JobSubmitted(spec=c.JobSpec(checkpoint_mode=CheckpointMode() as mode)):
                 self._asked.setdefault(event.job, mode)
-            case c.CheckpointModeDeclared():
+            case c.CheckpointModeDeclared(mode=mode) if mode is not CheckpointMode.AUTO:
                 self._declare(event)
             case c.CheckpointSaved() | c.CheckpointVerified() | c.ReplicaStopped() | c.JobStopped():
                 if event.checkpoint is not None:
@@ -44,7 +44,7 @@ class Modes:
 
     def of(self, job: str) -> CheckpointMode:
         """The user's declaration, otherwise the process's; without either, the job cannot be checkpointed."""
-        return self._asked.get(job) or self._declared.get(job) or CheckpointMode.NONE
+        return known_mode(self._asked.get(job), self._declared.get(job))
 
     def why_immovable(self, job: str) -> str:
         """Why a job must not be moved; empty if it may be."""

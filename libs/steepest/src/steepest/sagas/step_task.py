@@ -132,6 +132,7 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
         requests=spec.chief_requests,
         metrics_folder=spec.metrics_folder,
         tty=spec.tty,
+        checkpoint_mode=spec.checkpoint_mode,
         trace=trace,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from steepest.events.common import LARGEST, LEAST_CPU_M, Resources
+from steepest.events.common import KEPT, LARGEST, LEAST_CPU_M, Resources
 from steepest.events.requests import MOST_REPLICAS, JobSpec, Role, SuccessRule
 from steepest.view.refusal import Refusal, first
 
@@ -21,6 +21,7 @@ class WrongSpec(Refusal):
     NO_REPLICA = "no-replica", "a job has at least one replica"
     REPLICAS_AND_ROLES = "replicas-and-roles", "replicas: the roles say how many there are; leave it out"
     TOO_MANY_REPLICAS = "too-many-replicas", "replicas: the job has up to {most}, and {limit} are allowed"
+    KEPT_GANG = "kept-gang", "checkpoint_mode: the processes of a gang cannot be saved as they are; leave it out"
     DUPLICATE_ROLE = "duplicate-role", "roles: two of them are named {duplicate}"
     LEAVES_UNFINISHED = (
         "leaves-unfinished",
@@ -55,6 +56,7 @@ SPEC: Mapping[WrongSpec, Callable[[JobSpec], bool]] = {
     WrongSpec.NO_REPLICA: lambda spec: spec.replicas < 1,
     WrongSpec.REPLICAS_AND_ROLES: lambda spec: bool(spec.roles) and spec.replicas != 1,
     WrongSpec.TOO_MANY_REPLICAS: lambda spec: _most(spec) > MOST_REPLICAS,
+    WrongSpec.KEPT_GANG: lambda spec: spec.is_gang and spec.checkpoint_mode in KEPT,
     WrongSpec.DUPLICATE_ROLE: lambda spec: _duplicate(spec) is not None,
     WrongSpec.LEAVES_UNFINISHED: lambda spec: spec.success is not SuccessRule.CHIEF and _leaving(spec) is not None,
 }

@@ -10,7 +10,7 @@ import enum
 import msgspec
 
 from steepest.events.cluster import Category, Hold, JobSpec, MoveKind, Outcome, Step
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
@@ -261,8 +261,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def mode(self) -> CheckpointMode:
-        """How it can be checkpointed: what its user says, else what its process declares, else not at all."""
-        return self.spec.checkpoint_mode or self.declared_mode or CheckpointMode.NONE
+        """How it can be checkpointed: what its user says, else what its process or its keeper declares, else not at all."""
+        return known_mode(self.spec.checkpoint_mode, self.declared_mode)
 
     @property
     def node(self) -> str | None:

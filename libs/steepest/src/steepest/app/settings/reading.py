@@ -34,7 +34,13 @@ OTHERS = {
         "training scripts read it",
     ),
     **dict.fromkeys(
-        ("STEEPEST_DOCKER_HOME", "STEEPEST_KUBERNETES_HOME", "STEEPEST_DATA", "STEEPEST_REQUIRE_COMPONENTS"),
+        (
+            "STEEPEST_CRIU_HOME",
+            "STEEPEST_DOCKER_HOME",
+            "STEEPEST_KUBERNETES_HOME",
+            "STEEPEST_DATA",
+            "STEEPEST_REQUIRE_COMPONENTS",
+        ),
         "tests and their labs do",
     ),
 }

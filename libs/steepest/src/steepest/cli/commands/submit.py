@@ -65,7 +65,7 @@ class ArrayType(click.ParamType[tuple[int, int | None]]):
         return int(count), int(most) if percent else None
 
 
-MODES = ("on-request", "on-stop", "none")
+MODES = ("on-request", "on-stop", "none", "system", "auto")
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})

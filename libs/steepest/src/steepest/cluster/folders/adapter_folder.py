@@ -21,7 +21,7 @@ import msgspec
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, UntrustedError
-from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name, is_name
+from steepest.events.common import LARGEST, CheckpointMode, Count, ExitStatus, Name, Text, is_name
 from steepest.logger import Logger
 from steepest.untrusted import files, json
 
@@ -88,10 +88,17 @@ class LimitRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True):
-    """``hello.json`` of the control folder."""
+    """``hello.json`` of the control folder.
+
+    Attributes:
+        kept: Whether a keeper has written it, which may say something else later.
+        reason: Why that cannot save the job, or what was lost when it was restored.
+    """
 
     checkpoint_mode: CheckpointMode
     restored_step: Count | None = None
+    kept: bool = False
+    reason: Text = ""
 
 
 class IncarnationFolder:
@@ -112,6 +119,8 @@ class IncarnationFolder:
         self.output = path / "output.log"
         self.copied = path / "copied.json"  # where copying its output goes on; who copies holds its lock
         self.supervisor_log = path / "supervisor.log"
+        self.keeping = path / "keeping.json"  # the order to its keeper
+        self.scratch = path / "scratch"  # its keeper's
         self.traffic = path / "traffic"  # its relay counts in it what it reads from the storage
         self.work = path / "work"
         self.control = path / "control"

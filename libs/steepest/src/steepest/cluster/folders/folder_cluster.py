@@ -185,6 +185,8 @@ class FolderCluster(abc.ABC, Generic[_B]):
                 step = await asyncio.to_thread(tail.read)
                 if step is not None and step >= at_least:
                     return step
+                if step is None and (restored := await asyncio.to_thread(_restored_by_keeper, folder)) is not None:
+                    return restored
                 if seen is not None and seen.ended:
                     return await self._last_step(folder, seen, step)
                 now = time.monotonic()
@@ -332,6 +334,12 @@ class FolderCluster(abc.ABC, Generic[_B]):
         step = await asyncio.to_thread(ReportsTail(folder).read)
         checkpoint = await background.checkpoint(folder.replica.job, within_s=VERIFY_S)
         return Stopped(exit_status=seen.exit_status, step=step, checkpoint=checkpoint, reason=seen.reason)
+
+
+def _restored_by_keeper(folder: IncarnationFolder) -> int | None:
+    """The step at which a keeper has continued a job, which reports none itself. It may be an older one, with the reason."""
+    greeting = control_protocol.hello(folder)
+    return greeting.restored_step if greeting is not None and greeting.kept else None
 
 
 def _checked(name: str) -> str:

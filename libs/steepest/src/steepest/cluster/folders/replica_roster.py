@@ -17,6 +17,9 @@ from steepest.cluster.folders.control_protocol import ReportsTail, hello
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
+GREETINGS_MOST = 50
+"""How often what is declared of an incarnation may change: a keeper has few reasons, and each change is an event."""
+
 
 class ResourceUse(msgspec.Struct, frozen=True):
     """The resources that a replica uses; None is unknown, never 0.
@@ -51,6 +54,7 @@ class Tracked:
         self.node = spec.node
         self.seen = Observation(phase=ReplicaPhase.STARTING, began=False)
         self.hello: Hello | None = None
+        self._greetings = 0
         self.tail = ReportsTail(folder)
         self.use = ResourceUse()
         self.settled = False
@@ -64,7 +68,9 @@ class Tracked:
         """Record an observation; return whether it changed in a way that a heartbeat must report immediately."""
         before = (self.seen.phase, self.hello)
         self.seen = seen
-        self.hello = self.hello or hello(self.folder)
+        if self.hello is None or (self.hello.kept and self._greetings < GREETINGS_MOST):
+            self.hello = hello(self.folder)
+            self._greetings += before[1] != self.hello
         if seen.ended:
             self.use = ResourceUse(cpu_ms=self.use.cpu_ms, read_bytes=self.use.read_bytes)
         if before == (self.seen.phase, self.hello):

@@ -20,15 +20,17 @@ from steepest.aio import uncancelled
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite
-from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitRecord, spec_record
-from steepest.cluster.folders.ended_jobs import Retention
+from steepest.cluster.folders.adapter_folder import Hello, IncarnationFolder, LimitRecord, spec_record
+from steepest.cluster.folders.ended_jobs import GIB, Retention
 from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.folders.gang_ports import PortTable
 from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.gang_variables import GangAddresses
+from steepest.cluster.local import keepers
 from steepest.cluster.local.duty_cycles import send_order
-from steepest.cluster.local.groups import Groups, cap, find_groups
+from steepest.cluster.local.groups import Groups, cap, find_groups, keeper_group
+from steepest.cluster.local.keepers import KeeperPlace
 from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.local_background import LocalBackground
@@ -38,7 +40,7 @@ from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
-from steepest.events.common import CheckpointRef, Name, Resources
+from steepest.events.common import KEPT, CheckpointMode, CheckpointRef, Name, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
 _LOOPBACK = "127.0.0.1"
@@ -137,17 +139,42 @@ class LocalCluster(FolderCluster[LocalBackground]):
         order = ProcessLaunch(node=node, spec=spec, restore=restore, boot=self._boot, share=share, data=self._data)
         try:
             if restore is None or not await asyncio.to_thread(self._is_known_locked, folder, node):
-                await self._check(background, folder, spec, restore)
-                await asyncio.to_thread(self._start_locked, folder, order, background.groups)
+                unable = await asyncio.to_thread(self._why_not_kept, folder, spec, restore, background.groups)
+                kept = spec.checkpoint_mode in KEPT and not unable
+                # A keeper verifies its image itself, and knows an older one where the newest is damaged.
+                await self._check(background, folder, spec, None if kept else restore)
+                await asyncio.to_thread(self._start_locked, folder, order, background.groups, kept=kept)
+                if unable and spec.checkpoint_mode is CheckpointMode.SYSTEM:
+                    hello = Hello(checkpoint_mode=CheckpointMode.NONE, kept=True, reason=f"no-keeper: {unable}")
+                    await asyncio.to_thread(folder.write, folder.hello, hello)
         finally:
             if await asyncio.to_thread(folder.path.exists):
                 background.track(folder, spec_record(node, spec))  # even after a failure: it may run
+
+    def _why_not_kept(
+        self, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None, groups: Groups | None
+    ) -> str:
+        """Why a job has no keeper although its user wants one; empty: it has one, or needs none.
+
+        Raises:
+            RefusedError: ``checkpoint-refused``: it starts from an image, and only a keeper can restore one.
+        """
+        if spec.checkpoint_mode not in KEPT:
+            return ""
+        found = keepers.find_programs()
+        unable = found if isinstance(found, str) else keepers.why_unable(found, has_groups=groups is not None)
+        unable = unable or ("it reads its data through a relay of its own" if self._data is not None else "")
+        if unable and restore is not None and keepers.is_image(self._state, folder.replica.job, restore):
+            raise RefusedError(f"{restore.name} cannot be restored here: {unable}", code="checkpoint-refused")
+        return unable
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
             return is_known(self._state, folder, node, self._boot)
 
-    def _start_locked(self, folder: IncarnationFolder, order: ProcessLaunch, groups: Groups | None) -> None:
+    def _start_locked(
+        self, folder: IncarnationFolder, order: ProcessLaunch, groups: Groups | None, *, kept: bool = False
+    ) -> None:
         job = folder.replica.job
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / job):
             if is_known(self._state, folder, order.node, self._boot):
@@ -163,6 +190,11 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 capacity_m = self._capacities[order.node].cpu_m
                 group = groups.make(order.node, name, order.spec.cpu_limit_m, capacity_m)
                 order = msgspec.structs.replace(order, cgroup=group)
+                if kept and not isinstance(programs := keepers.find_programs(), str):
+                    own = groups.make(order.node, keeper_group(group).name, None, capacity_m)
+                    most = self._retention.checkpoints_gib * GIB or None
+                    place = KeeperPlace(programs=programs, group=own, most_bytes=most)
+                    order = msgspec.structs.replace(order, keeper=place)
             with self._gpus.released_unless_started(folder):
                 launch(self._state, folder, order)
 

@@ -115,6 +115,11 @@ class Groups:
             (group / "cpu.shares").write_text(str(max(capacity_m * 1024 // 1000, 2)))
 
 
+def keeper_group(group: Path) -> Path:
+    """The group of the keeper of the replica in ``group``: not limited as the job is, but within the node's capacity."""
+    return group.with_name(f"{group.name}.keeper")
+
+
 def _clear(top: Path) -> None:
     """Remove the groups of a state folder without a living cluster; those of replicas that run stay."""
     with contextlib.suppress(OSError):

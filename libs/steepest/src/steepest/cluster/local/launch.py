@@ -28,7 +28,8 @@ from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
-from steepest.cluster.local import data_relay, supervisor
+from steepest.cluster.local import data_relay, keepers, supervisor
+from steepest.cluster.local.keepers import KeeperPlace
 from steepest.cluster.local.phases import observe
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
@@ -51,6 +52,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
         gpus: The GPUs that it may use, by their ids; None: its node has none.
         data: Where it reads its data; None: the pool has no storage.
         entering: What to put before the supervisor's command, so that it runs on its node's network.
+        keeper: Where it is kept; None: it runs without a keeper.
     """
 
     node: str
@@ -63,6 +65,7 @@ class ProcessLaunch(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] | None = None
     data: DataSource | None = None
     entering: tuple[str, ...] = ()
+    keeper: KeeperPlace | None = None
 
 
 def is_known(state: AdapterFolder, folder: IncarnationFolder, node: str, boot: str) -> bool:
@@ -108,7 +111,7 @@ def launch(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch
             try:
                 if relay is not None and order.data is not None:
                     inherited.append(_start_relay(folder, order.data, relay))
-                reply = _spawn(folder, order, _message(folder, order, program), env, *inherited)
+                reply = _spawn(folder, order, _message(state, folder, order, program), env, *inherited)
             finally:
                 for number in inherited:
                     os.close(number)
@@ -176,17 +179,32 @@ def _start_relay(folder: IncarnationFolder, data: DataSource, listening: socket.
     return into
 
 
-def _message(folder: IncarnationFolder, order: ProcessLaunch, program: str) -> dict[str, Any]:
-    """The message to the supervisor."""
+def _message(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaunch, program: str) -> dict[str, Any]:
+    """The message to the supervisor. Of a job that is kept, it starts the keeper."""
+    spec, words = order.spec, list(order.spec.command)
+    working_dir = spec.working_dir or str(folder.work)
+    if order.keeper is not None and order.cgroup is not None and spec.checkpoint_mode is not None:
+        words, working_dir = keepers.write_order(
+            state,
+            folder,
+            order.keeper,
+            program=program,
+            words=spec.command,
+            working_dir=spec.working_dir,
+            mode=spec.checkpoint_mode,
+            restore=order.restore,
+            cgroup=order.cgroup,
+        )
+        program = words[0]
     return {
         "program": program,
-        "command": order.spec.command,
-        "working_dir": order.spec.working_dir or str(folder.work),
+        "command": words,
+        "working_dir": working_dir,
         "incarnation": folder.incarnation,
         "boot": order.boot,
         "cgroup": str(order.cgroup) if order.cgroup else None,
         "share": order.share,
-        "tty": order.spec.tty,
+        "tty": spec.tty and order.keeper is None,
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.local.duty_cycles import DutyCycles, send_order
-from steepest.cluster.local.groups import Groups
+from steepest.cluster.local.groups import Groups, keeper_group
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
 
@@ -52,6 +52,7 @@ class LocalBackground(Background[LocalTracked]):
         super().unwatch(tracked)
         if self.groups is not None and tracked.cgroup is not None:
             self.groups.remove(tracked.cgroup)
+            self.groups.remove(keeper_group(tracked.cgroup))
 
     async def close(self) -> None:
         """See ``Background.close``."""

@@ -4,14 +4,13 @@ It owns the incarnation's process group from fork to exit status, and outlives t
 know plans, nodes or checkpoints, and imports nothing outside the standard library: it is run by its path with ``-I -S``, so
 that it starts fast and stays small.
 
-* It inherits the descriptor of the ``lock`` file already locked: while that lock is held, the supervisor lives.
-* The job waits on a pipe until ``start.json`` is written. So a job that ran even one instruction is recorded, and a
-  supervisor that dies before that leaves nothing running.
-* The job inherits the locked ``job.lock``, so that a reader can distinguish a dead job from one that lost its supervisor.
+* It inherits the ``lock`` file locked, and the job ``job.lock``: while a lock is held, its holder lives.
+* The job waits on a pipe until ``start.json`` is written: what ran one instruction is recorded, what did not never runs.
 * ``exit.json`` is written after the last descendant is dead; with ``place`` where a SIGTERM came too, as in a shutdown.
 * The job's output comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints endlessly is
   slowed down and does not fill the disk, and a job continues when the disk is full.
-* Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>`` and ``share <‰ of the wall clock>``.
+* Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>``, ``share <‰ of the wall clock>``, and
+  ``lost <why>`` from a keeper whose end says nothing of its job.
 """
 
 from __future__ import annotations
@@ -98,12 +97,10 @@ class Throttle:
 
     def tick(self, now: float) -> None:
         """Pause or continue if that is due."""
-        if now < self.until:
-            return
-        if self._paused:
+        if now >= self.until and self._paused:
             self._late = min(now - self.until, PERIOD_S)
             self._run(now)
-        else:
+        elif now >= self.until:
             self._pause(now)
 
     def _run(self, now: float) -> None:
@@ -188,7 +185,7 @@ class Supervisor:
         self._pending = b""
         self._kill_at: float | None = None
         self._killed = False
-        self._shut_down = False
+        self._shut_down, self._lost = False, ""
 
     def run(self) -> tuple[int, str, str]:
         """Supervise to the end; return the exit status, a reason if that is not enough, and how its place ended, if so."""
@@ -202,7 +199,7 @@ class Supervisor:
         self._kill_rest()
         self._output.close()
         self._hear(within_s=SHUTDOWN_HEARD_S if status != 0 and self._kill_at is None else 0.0)
-        return status, KILLED if self._killed else "", SHUT_DOWN if self._shut_down else ""
+        return status, KILLED if self._killed else "", SHUT_DOWN if self._shut_down else self._lost
 
     def stop(self, grace_s: float) -> None:
         """Send SIGTERM once, and set the time of SIGKILL; a second order can only make it earlier."""
@@ -248,6 +245,8 @@ class Supervisor:
             word, number = line.split()
             if word == b"stop":
                 self.stop(float(number))
+            elif word == b"lost":
+                self._lost = number.decode("utf-8", "replace").replace("_", " ")
             elif word == b"share" and self._kill_at is None:
                 self._throttle.set(int(number))
         except ValueError:

@@ -8,6 +8,8 @@ from steepest.events.received import Received
 from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import Checker
 
+_ASKED = (CheckpointMode.ON_REQUEST, CheckpointMode.SYSTEM)
+
 
 class ReservedFirst(Checker):
     """A job is stopped for a move only when it is proven where it continues, and from what.
@@ -66,6 +68,6 @@ class ReservedFirst(Checker):
             "" if all(map(self._folds.reservations.fits, targets)) else "its target has no room",
             f"on {stop.node}, and not on {missed[0]}" if missed else "",
             self._folds.modes.why_immovable(plan.job),
-            "it has not saved" if mode is CheckpointMode.ON_REQUEST and not has_saved else "",
+            "it has not saved" if mode in _ASKED and not has_saved else "",
         ]
         return [why for why in reasons if why]

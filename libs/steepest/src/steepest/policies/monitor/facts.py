@@ -47,6 +47,7 @@ class KnownReplica(msgspec.Struct):
     incarnation: int
     state: ReplicaState
     mode: CheckpointMode | None = None
+    mode_reason: str = ""
     proven: bool = False
     progress: ReportedProgress | None = None
 
@@ -265,14 +266,16 @@ def _remember(node: KnownNode, headers: Mapping[str, str]) -> None:
 
 
 def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) -> Iterator[c.ClusterEvent]:
-    if report.checkpoint_mode is not None and report.checkpoint_mode is not known.mode:
-        known.mode = report.checkpoint_mode
+    said = (report.checkpoint_mode, report.mode_reason)
+    if report.checkpoint_mode is not None and said != (known.mode, known.mode_reason):
+        known.mode, known.mode_reason = said
         yield c.CheckpointModeDeclared(
             job=report.job,
             incarnation=report.incarnation,
             mode=report.checkpoint_mode,
             node=beat.node,
             replica=report.replica,
+            reason=report.mode_reason,
         )
     if report.checkpoint is not None and not known.proven:
         known.proven = True

@@ -127,7 +127,7 @@ def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Receive
     job = view.find(event.job)
     if job is None or job.incarnation != event.incarnation or job.phase is Phase.ENDED:
         return False
-    if not _has_it(job, event.node, event.replica):
+    if not _has_it(job, event.node, event.replica) or event.mode is CheckpointMode.AUTO:
         return False
     if job.spec.is_gang and not _saves_for_all(job, event):
         return False

@@ -1,0 +1,201 @@
+"""Keepers of this machine's jobs: whether there can be any, and the order to one.
+
+It owns where CRIU is found, and what this machine must have for it. It must never know phases, nor what an image holds. Its
+calls block: finding out takes a tenth of a second, a round trip one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+import steepest.keeper
+from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.keeper.images import FACTS
+from steepest.keeper.order import KeeperOrder
+from steepest.untrusted import files
+from steepest.untrusted.json import read_json
+
+HOME = "STEEPEST_CRIU_HOME"
+_OLDEST = (4, 1)
+_TIMEOUT_S = 30.0
+_ANSWER_BYTES_MOST = 1 << 16
+
+
+class KeeperPrograms(msgspec.Struct, frozen=True):
+    """How the two programs of a keeper are called."""
+
+    criu: tuple[str, ...]
+    zstd: tuple[str, ...]
+
+
+class KeeperPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job is kept.
+
+    Attributes:
+        programs: What its keeper calls.
+        group: The control group of the keeper itself; a save is not slowed down by the job's limit.
+        most_bytes: The most memory that may be saved; None: what the disk has room for.
+    """
+
+    programs: KeeperPrograms
+    group: Path
+    most_bytes: int | None = None
+
+
+def find_programs() -> KeeperPrograms | str:
+    """CRIU and zstd: of ``make criu``, or this machine's; else why there are none."""
+    home = Path(os.environ.get(HOME) or ".criu").absolute()
+    found = {name: str(home / name) if (home / name).exists() else shutil.which(name) for name in ("criu", "zstd")}
+    for name, path in found.items():
+        if path is None:
+            return f"there is no {name} on this machine; get it with: make criu"
+    return KeeperPrograms((str(found["criu"]),), (str(found["zstd"]),))
+
+
+@functools.lru_cache(maxsize=8)
+def why_unable(programs: KeeperPrograms, *, has_groups: bool) -> str:
+    """Why this process cannot keep jobs; empty if it can, as far as that shows without a round trip."""
+    if not sys.platform.startswith("linux"):
+        return "only Linux has what CRIU needs"
+    if os.geteuid() != 0:
+        return "CRIU needs root here"
+    if not has_groups:
+        return "there are no CPU control groups here, and a job that is throttled by signals cannot be saved"
+    try:
+        said = _run([*programs.criu, "--version"])
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{programs.criu[0]} cannot be run: {error}"
+    version = re.search(r"(\d+)\.(\d+)", said)
+    if version is None or (int(version[1]), int(version[2])) < _OLDEST:
+        return (
+            f"CRIU 4.1 or newer is needed, and {programs.criu[0]} is {version[0] if version else 'unknown'}; make criu"
+        )
+    return ""
+
+
+def round_trip(programs: KeeperPrograms) -> str:
+    """Save and restore a process by a keeper; why that failed, or empty. Only this proves that the kernel allows it."""
+    with tempfile.TemporaryDirectory(prefix="steepest-criu-") as name:
+        base = Path(name)
+        first = _trial_order(base, 1, programs, None)
+        answer = b'{"request": "trial", "hold_s": 60}'
+        (Path(first.control) / "checkpoint-request.json").write_bytes(answer)
+        with _started(first, base) as keeper:
+            saved = _read(Path(first.control) / "checkpoint-ack.json", keeper)
+            keeper.terminate()
+            keeper.wait(_TIMEOUT_S)
+        if "digest" not in saved:
+            return f"a process could not be saved: {saved.get('refused') or keeper.returncode}"
+        again = _trial_order(base, 2, programs, (str(saved["name"]), str(saved["digest"])))
+        with _started(again, base) as keeper:
+            restored = _read(Path(again.control) / "hello.json", keeper)
+            keeper.kill()
+        return "" if restored.get("restored") else f"a process could not be restored: {restored.get('reason')}"
+
+
+def _trial_order(base: Path, number: int, programs: KeeperPrograms, restore: tuple[str, str] | None) -> KeeperOrder:
+    folders = {each: base / f"{each}{number}" for each in ("control", "scratch")}
+    for folder in (*folders.values(), base / "checkpoints"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return KeeperOrder(
+        program=str(shutil.which("sleep")),
+        command=["sleep", "60"],
+        working_dir=os.sep,
+        job="trial",
+        incarnation=number,
+        control=str(folders["control"]),
+        checkpoints=str(base / "checkpoints"),
+        scratch=str(folders["scratch"]),
+        criu=list(programs.criu),
+        zstd=list(programs.zstd),
+        auto=True,
+        restore=restore,
+    )
+
+
+def _started(order: KeeperOrder, base: Path) -> subprocess.Popen[bytes]:
+    path = base / f"order{order.incarnation}.json"
+    path.write_bytes(order.dump())
+    nothing = subprocess.DEVNULL
+    return subprocess.Popen(command(path), stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+
+
+def _read(path: Path, keeper: subprocess.Popen[bytes]) -> dict[str, object]:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not path.exists() and keeper.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    with contextlib.suppress(FileNotFoundError):
+        return read_json(path, dict[str, object], below=path.parent, most=_ANSWER_BYTES_MOST)
+    return {}
+
+
+def _run(words: list[str]) -> str:
+    return subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False).stdout
+
+
+def command(order: Path) -> list[str]:
+    """The keeper's command. ``order``: its file."""
+    return [sys.executable, "-I", "-S", str(Path(steepest.keeper.__file__).parent), str(order)]
+
+
+def is_image(state: AdapterFolder, job: str, restore: CheckpointRef) -> bool:
+    """Whether a checkpoint is what a keeper has saved."""
+    return (state.checkpoints(job) / restore.name / FACTS).is_file()
+
+
+def write_order(
+    state: AdapterFolder,
+    folder: IncarnationFolder,
+    place: KeeperPlace,
+    *,
+    program: str,
+    words: tuple[str, ...],
+    working_dir: str | None,
+    mode: CheckpointMode,
+    restore: CheckpointRef | None,
+    cgroup: Path,
+) -> tuple[list[str], str]:
+    """Write the order to a job's keeper; return the keeper's command, and where the job runs.
+
+    A job whose user names no folder runs in one of its own, which is the same for all incarnations: a restored process
+    finds its files only under their old names.
+
+    Raises:
+        OSError: It could not be written.
+    """
+    own = working_dir or str(state.job(folder.replica.job) / "work")
+    if working_dir is None:
+        Path(own).mkdir(exist_ok=True)
+    state.checkpoints(folder.replica.job).chmod(0o700)
+    order = KeeperOrder(
+        program=program,
+        command=list(words),
+        working_dir=own,
+        job=folder.replica.job,
+        incarnation=folder.incarnation,
+        control=str(folder.control),
+        checkpoints=str(state.checkpoints(folder.replica.job)),
+        scratch=str(folder.scratch),
+        criu=list(place.programs.criu),
+        zstd=list(place.programs.zstd),
+        auto=mode is CheckpointMode.AUTO,
+        restore=(restore.name, restore.digest) if restore is not None else None,
+        cgroup=str(cgroup),
+        keeper_cgroup=str(place.group),
+        orders=str(folder.orders),
+        most_bytes=place.most_bytes,
+    )
+    files.replace(folder.keeping, order.dump(), below=folder.below)
+    return command(folder.keeping), own

@@ -1,0 +1,68 @@
+"""The SDK's side of the control folder, as a keeper speaks it (``docs/control-folder.md``).
+
+A job may write anything there, so a file is opened without following a link and without waiting, and is read up to a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+_MOST_BYTES = 1 << 16
+
+
+class Control:
+    """The control folder of one incarnation."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._said: dict[str, Any] = {}
+
+    def job_speaks(self) -> bool:
+        """Whether the job has declared by itself how it can be saved."""
+        found = self._read("hello.json")
+        return found is not None and not found.get("kept")
+
+    def declare(self, mode: str, *, reason: str = "", restored: str | None = None, step: int | None = None) -> None:
+        """Say how the job can be saved, and once what it was restored from; ``reason``: why it cannot, or what was lost."""
+        known = {key: self._said.get(key) for key in ("restored", "restored_step")}
+        new = {"restored": restored, "restored_step": step} if restored is not None or step is not None else known
+        self._said = {"checkpoint_mode": mode, "kept": True, "reason": reason[:400], **new}
+        self._write("hello.json", self._said)
+
+    def request(self) -> tuple[str, float] | None:
+        """What is asked for, and for how long to hold, in seconds; None: nothing."""
+        found = self._read("checkpoint-request.json") or {}
+        name, hold_s = found.get("request"), found.get("hold_s")
+        if not isinstance(name, str) or isinstance(hold_s, bool) or not isinstance(hold_s, int | float):
+            return None
+        return (name, min(float(hold_s), 600.0)) if hold_s >= 0 else None
+
+    def is_released(self, request: str) -> bool:
+        """Whether a request was taken back."""
+        return (self._read("release.json") or {}).get("request") == request
+
+    def answer(self, request: str, **content: object) -> None:
+        """Answer a request."""
+        self._write("checkpoint-ack.json", {"request": request, **content})
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        with contextlib.suppress(OSError, ValueError):
+            descriptor = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    found = json.loads(os.read(descriptor, _MOST_BYTES))
+                    return found if isinstance(found, dict) else None
+            finally:
+                os.close(descriptor)
+        return None
+
+    def _write(self, name: str, content: object) -> None:
+        with contextlib.suppress(OSError):  # a full disk: the request is not answered in time, and the job runs on
+            new = Path(self._folder, f".{name}.keeper")
+            new.write_text(json.dumps(content), encoding="utf-8")
+            new.replace(f"{self._folder}/{name}")

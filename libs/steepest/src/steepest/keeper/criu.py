@@ -1,0 +1,125 @@
+"""CRIU's two commands, as the keeper needs them, and its refusals in words.
+
+CRIU is never killed while it saves: it has code of its own in the job then, and a job in which that stays may die. A restore
+has a limit of time, because a damaged image can make it wait for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from steepest.keeper.processes import CannotBeSaved
+
+FREEZE_S = 60
+"""How long CRIU waits for processes to stand still, for example behind a slow disk."""
+
+RESTORE_S = 300
+
+_COMMON = ("-v2", "--manage-cgroups=ignore", "--file-locks")
+_DUMP = (
+    *("--leave-stopped", "--tcp-established", "--network-lock", "skip"),
+    *("--ghost-limit", "4G", "--link-remap", "--timeout", str(FREEZE_S)),
+)
+_RESTORE = ("--restore-detached", "--leave-stopped", "--tcp-close")
+
+_REASONS = (
+    (r"io_uring", "io-uring"),
+    (r"external stream|half of stream|[Uu]nix connection|unix socket.*(peer|extern)", "outside-socket"),
+    (r"bad size|bad build-ID|Can't open file|No such file|bad mode", "changed-file"),
+    (r"No space left|write.*ENOSPC", "disk-full"),
+    (r"userfault", "userfaultfd"),
+    (r"[Ss]ys[Vv]|shmem|IPC", "shared-memory"),
+    (r"ptrace|SEIZE|seize|traced", "traced"),
+    (r"mount|nsid|namespace", "namespace"),
+    (r"Can't dump file|chrdev|tty|unsupported type|Unknown shit", "device"),
+    (r"get rlimit|creds", "rights"),
+    (r"Timeout reached", "busy"),
+)
+_HARMLESS = ("Can't setup RLIMIT_NOFILE",)
+
+PASSING = frozenset({"busy", "timer", "killed", "disk-full", "ended"})
+"""What another try may not meet again."""
+
+
+class Criu:
+    """The program.
+
+    Args:
+        command: How it is called.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+
+    def dump(self, root: int, into: Path) -> None:
+        """Save a process and its descendants; they are left stopped.
+
+        Raises:
+            CannotBeSaved: Nothing of use was saved; the processes may be stopped.
+        """
+        done = self._run("dump", "--tree", str(root), "--images-dir", str(into), "--log-file", "dump.log", *_DUMP)
+        if done:
+            raise _refusal(done, into / "dump.log")
+
+    def restore(self, image: Path, work: Path, pipes: Sequence[str]) -> int:
+        """Restore the processes, stopped; return the id of the first one.
+
+        Args:
+            image: What ``dump`` has saved.
+            work: An empty folder for its log.
+            pipes: What the job printed to, as ``pipe:[INODE]``: now this process's standard output and standard error.
+
+        Raises:
+            CannotBeSaved: Nothing runs that is known; the caller kills what was restored so far.
+        """
+        inherited = [word for link in pipes for word in ("--inherit-fd", f"fd[1]:{link}")]
+        folders = ("--images-dir", str(image), "--work-dir", str(work), "--log-file", "restore.log")
+        done = self._run("restore", *folders, "--pidfile", "root.pid", *inherited, *_RESTORE, limit_s=RESTORE_S)
+        if done:
+            raise _refusal(done, work / "restore.log")
+        return int((work / "root.pid").read_text(encoding="ascii"))
+
+    def _run(self, verb: str, *arguments: str, limit_s: float | None = None) -> int:
+        """Its exit status. Processes that it leaves when it is killed go with its session."""
+        # Not its output: what it says is in its log, and standard output is the job's.
+        running = subprocess.Popen(
+            [*self._command, verb, *arguments, *_COMMON],
+            stdin=subprocess.DEVNULL,
+            stdout=1 if verb == "restore" else subprocess.DEVNULL,
+            stderr=2 if verb == "restore" else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return running.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        finally:
+            if verb == "restore" or running.returncode:
+                _end_session(running)
+
+
+def _end_session(running: subprocess.Popen[bytes]) -> None:
+    try:
+        if running.returncode != 0:
+            os.killpg(running.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    running.wait()
+
+
+def _refusal(status: int, log: Path) -> CannotBeSaved:
+    if status < 0:
+        return CannotBeSaved("killed", f"CRIU was killed by signal {-status}, or did not end in time")
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    errors = [line.partition("Error ")[2] for line in lines if "Error " in line]
+    errors = [line for line in errors if not any(each in line for each in _HARMLESS)]
+    said = "; ".join(line.partition(": ")[2][:160] for line in errors[:3])
+    for pattern, code in _REASONS:
+        if any(re.search(pattern, line) for line in errors):
+            return CannotBeSaved(code, said)
+    return CannotBeSaved("other", said or f"CRIU ended with {status}")

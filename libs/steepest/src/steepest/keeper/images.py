@@ -1,0 +1,192 @@
+"""A saved job as a checkpoint on the job's volume: compressed, with a manifest, complete or not there at all.
+
+The folder has ``image.tar.zst``, all that CRIU wrote; ``keeper.json``, what a restore must know; and the manifest of
+``docs/control-folder.md``. It holds the job's memory, and so its secrets: only its owner may read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from steepest.keeper.processes import CannotBeSaved
+
+FACTS = "keeper.json"
+_IMAGE = "image.tar.zst"
+_MANIFEST = "manifest.json"
+_NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
+_WINDOW = "--long=30"  # forked processes repeat each other's memory hundreds of MiB apart
+_KEPT = 2
+_CHUNK = 1 << 20
+
+
+class Images:
+    """The images of one job.
+
+    Args:
+        folder: The job's checkpoints.
+        job: Its name.
+        zstd: How the compressor is called.
+    """
+
+    def __init__(self, folder: Path, job: str, zstd: Sequence[str]) -> None:
+        self._folder = folder
+        self._job = job
+        self._zstd = zstd
+
+    def name(self, step: int, incarnation: int) -> str:
+        """The name of a checkpoint."""
+        return f"step-{step:08d}-i{incarnation:04d}"
+
+    def new(self, name: str) -> Path:
+        """An empty folder for CRIU's files, next to their later place."""
+        new = self._folder / f".{name}.new"
+        shutil.rmtree(new, ignore_errors=True)
+        (new / "raw").mkdir(parents=True)
+        return new / "raw"
+
+    def refuse_without_room(self, needed: int, most: int | None) -> None:
+        """Called before a job is stopped.
+
+        Raises:
+            CannotBeSaved: ``disk-full``, or ``too-large`` for what its owner allows.
+        """
+        if most is not None and needed > most:
+            raise CannotBeSaved("too-large", f"it has {needed >> 20} MiB of memory, and {most >> 20} may be saved")
+        free = shutil.disk_usage(self._folder).free
+        if free < needed * 6 // 5:
+            raise CannotBeSaved("disk-full", f"it has {needed >> 20} MiB of memory, and {free >> 20} MiB are free")
+
+    def finish(self, raw: Path, step: int, incarnation: int, facts: dict[str, Any]) -> tuple[str, str]:
+        """Compress, hash, sync and rename what CRIU has written; return the checkpoint's name and digest.
+
+        Raises:
+            OSError: There is no such checkpoint.
+        """
+        new = raw.parent
+        self._pack(raw, new / _IMAGE)
+        shutil.rmtree(raw)
+        (new / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        files = {
+            name: {"bytes": (new / name).stat().st_size, "sha256": _sha256(new / name)} for name in (_IMAGE, FACTS)
+        }
+        digest = _digest(files)
+        manifest = {"job": self._job, "step": step, "incarnation": incarnation, "digest": digest, "files": files}
+        (new / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+        for path in (new / _IMAGE, new / FACTS, new / _MANIFEST, new):
+            _sync(path)
+        name = self.name(step, incarnation)
+        new.rename(self._folder / name)
+        _sync(self._folder)
+        for old in self.newest_first()[_KEPT:]:
+            self.drop(old)
+        return name, digest
+
+    def drop(self, name: str) -> None:
+        """Remove an image, or what a save left unfinished."""
+        with contextlib.suppress(OSError):
+            (self._folder / name).rename(self._folder / f".{name}.new")
+        shutil.rmtree(self._folder / f".{name}.new", ignore_errors=True)
+
+    def newest_first(self) -> list[str]:
+        """The images, by their names alone: by incarnation, then by step."""
+        found = [match for name in os.listdir(self._folder) if (match := _NAME.fullmatch(name))]  # noqa: PTH208 - names
+        found.sort(key=lambda match: (int(match[2]), int(match[1])), reverse=True)
+        return [match[0] for match in found if self.is_image(match[0])]
+
+    def is_image(self, name: str) -> bool:
+        """Whether a checkpoint is an image, and not what the job saved by itself."""
+        return (self._folder / name / FACTS).exists()
+
+    def facts(self, name: str, digest: str | None) -> dict[str, Any]:
+        """Verify an image; return what was noted with it.
+
+        Args:
+            name: Its name.
+            digest: What the log says it has; None: an older one, of which only its manifest speaks.
+
+        Raises:
+            CannotBeSaved: ``damaged``.
+        """
+        folder = self._folder / name
+        try:
+            manifest = json.loads((folder / _MANIFEST).read_bytes())
+            for path in (_IMAGE, FACTS):
+                entry = manifest["files"][path]
+                if (folder / path).stat().st_size != entry["bytes"] or _sha256(folder / path) != entry["sha256"]:
+                    raise CannotBeSaved("damaged", f"{path} of {name} differs from its manifest")
+            if manifest["job"] != self._job or (digest is not None and manifest["digest"] != digest):
+                raise CannotBeSaved("damaged", f"{name} is not what was saved")
+            if _digest(manifest["files"]) != manifest["digest"]:
+                raise CannotBeSaved("damaged", f"the manifest of {name} does not match its digest")
+            facts: dict[str, Any] = json.loads((folder / FACTS).read_bytes())
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CannotBeSaved("damaged", f"{name} cannot be read: {error}") from error
+        return {**facts, "step": manifest["step"]}
+
+    def unpack(self, name: str, into: Path) -> None:
+        """Write the files of a verified image for CRIU.
+
+        Raises:
+            CannotBeSaved: It cannot be unpacked here.
+        """
+        with (self._folder / name / _IMAGE).open("rb") as packed:
+            command = [*self._zstd, "-q", "-d", _WINDOW, "-c"]
+            with subprocess.Popen(command, stdin=packed, stdout=subprocess.PIPE) as zstd:
+                try:
+                    with tarfile.open(fileobj=zstd.stdout, mode="r|") as archive:
+                        for member in archive:
+                            content = archive.extractfile(member) if member.isreg() else None
+                            if content is None or os.sep in member.name:
+                                raise CannotBeSaved("damaged", f"{name} holds {member.name!r}")
+                            with (into / member.name).open("xb") as file:
+                                shutil.copyfileobj(content, file, _CHUNK)
+                except (tarfile.TarError, OSError) as error:
+                    raise CannotBeSaved("disk-full", f"{name} cannot be unpacked: {error}") from error
+
+    def failures(self, name: str, why: str) -> int:
+        """Note that an image could not be restored; return how often that was."""
+        path = self._folder / f".{name}.failed"
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(why) + "\n")
+        return len(path.read_text(encoding="utf-8").splitlines())
+
+    def _pack(self, raw: Path, into: Path) -> None:
+        with into.open("wb") as packed:
+            command = [*self._zstd, "-q", "-1", "-T0", _WINDOW, "-c"]
+            with (
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
+                tarfile.open(fileobj=zstd.stdin, mode="w|", bufsize=_CHUNK) as archive,
+            ):
+                for path in sorted(raw.iterdir()):
+                    if path.is_file() and not path.is_symlink():
+                        archive.add(path, path.name, recursive=False)
+        if zstd.returncode:
+            raise OSError(f"the compressor ended with {zstd.returncode}")
+
+
+def _digest(files: dict[str, dict[str, Any]]) -> str:
+    lines = "".join(f"{name}\t{files[name]['bytes']}\t{files[name]['sha256']}\n" for name in sorted(files))
+    return "sha256:" + hashlib.sha256(lines.encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,342 @@
+"""Keeps one job from its start, or from its image, to its end: the order of a save, of a hold and of a restore."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import shutil
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from steepest.keeper import kernel, processes
+from steepest.keeper.control import Control
+from steepest.keeper.criu import PASSING, Criu
+from steepest.keeper.images import Images
+from steepest.keeper.order import KeeperOrder
+from steepest.keeper.processes import CannotBeSaved
+
+LEFT = 85
+"""Exit status of a job that was saved and then stopped, as the SDK has it."""
+
+_LOOK_S = 0.1  # how often the control folder is read
+_TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
+_AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
+_TRIES = 3  # of a passing reason
+_DEATH_S = 10.0
+
+
+class CannotRestoreHereError(Exception):
+    """The first try to restore an image has failed: another node may have what this one lacks."""
+
+
+class HeldImage(NamedTuple):
+    """A stopped job whose image is complete: it waits for its stop.
+
+    Attributes:
+        until: When it continues by itself, by the monotonic clock.
+    """
+
+    request: str
+    until: float
+    name: str
+    step: int
+    digest: str
+
+
+class Keeper:
+    """Process 1 of the job's namespace.
+
+    Args:
+        order: What to do.
+        wake: A descriptor that becomes readable with each signal, and then has its number.
+    """
+
+    def __init__(self, order: KeeperOrder, wake: int) -> None:
+        self._order = order
+        self._wake = wake
+        self._umask = os.umask(0o077)
+        self._control = Control(order.control)
+        self._images = Images(Path(order.checkpoints), order.job, order.zstd)
+        self._criu = Criu(order.criu)
+        self._root = 0
+        self._stopped: list[int] = []
+        self._ran_s, self._since = 0.0, time.monotonic()
+        self._step = -1
+        self._hold: HeldImage | None = None
+        self._answered = ""
+        self._look_at: float | None = None  # when to try, or to declare again, whether it can be saved
+        self._failed = 0
+
+    # --- from start to end --------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Restore the job's image, or an older one; without one, start its command.
+
+        Raises:
+            CannotRestoreHereError: The image was not restored, and it is the first time.
+        """
+        restore = self._order.restore
+        lost = self._restored(*restore) if restore is not None and self._is_ours(restore[0]) else ""
+        if not self._root:
+            self._start()
+            self._look_at = time.monotonic() + _TRIAL_S
+            if lost:
+                self._control.declare("none", reason=f"restarted-from-zero: {lost}", step=0)
+
+    def run(self) -> int:
+        """Keep it to its end; return its status as from ``wait``."""
+        while (status := self._reap()) is None:
+            ready, _, _ = select.select([self._wake], [], [], _LOOK_S)
+            if ready and bytes([signal.SIGTERM]) in os.read(self._wake, 4096):
+                if self._hold is not None:
+                    self._kill_all()
+                    return LEFT << 8
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._root, signal.SIGTERM)
+            self._look()
+        return status
+
+    def _start(self) -> None:
+        kernel.begin_pids_at(kernel.FIRST_PID)
+        self._root = os.fork()
+        if self._root == 0:
+            self._become_job()
+
+    def _become_job(self) -> NoReturn:
+        try:
+            os.setsid()
+            kernel.join_group(self._order.cgroup)
+            os.umask(self._umask)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # one of this mount namespace: CRIU finds no other
+            os.closerange(3, 4096)
+            for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            hidden = () if self._order.auto else tuple(name for name in os.environ if name.startswith("STEEPEST_"))
+            env = {name: value for name, value in os.environ.items() if name not in hidden}
+            os.chdir(self._order.working_dir)
+            os.execve(self._order.program, self._order.command, env)  # noqa: S606 - no shell on purpose
+        except OSError as error:
+            os.write(2, f"steepest: {error}\n".encode())
+        finally:
+            os._exit(127)
+
+    def _reap(self) -> int | None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return 1 << 8
+            if pid == 0:
+                return None
+            if pid == self._root:
+                return status
+
+    # --- the control folder -------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if self._hold is not None and (now >= self._hold.until or self._control.is_released(self._hold.request)):
+            self._continue_after(self._hold)
+        if self._order.auto and self._control.job_speaks():
+            return
+        if self._look_at is not None and now >= self._look_at and self._hold is None:
+            self._declare()
+        asked = self._control.request()
+        if asked is not None and asked[0] != self._answered and not self._control.is_released(asked[0]):
+            self._answered = asked[0]
+            self._serve(*asked)
+
+    def _declare(self) -> None:
+        """Say whether the job can be saved: by what is seen from outside; where its user demands it, by a trial."""
+        self._look_at = None
+        try:
+            if self._order.auto or self._failed:
+                processes.refuse_unsavable(self._pids())
+            else:
+                self._try()
+        except CannotBeSaved as why:
+            self._refuse(why)
+        else:
+            self._control.declare("system")
+
+    def _try(self) -> None:
+        raw = self._images.new("trial")
+        try:
+            self._dump(raw)
+        finally:
+            self._continue()
+            shutil.rmtree(raw.parent, ignore_errors=True)
+
+    def _refuse(self, why: CannotBeSaved) -> None:
+        """The job runs on; it counts as unmovable for a while, unless another try may succeed."""
+        self._failed += 1
+        passing = why.code in PASSING and self._failed < _TRIES
+        self._look_at = time.monotonic() + (_TRIAL_S if passing else _AGAIN_S)
+        if not passing:
+            self._control.declare("none", reason=str(why))
+
+    def _serve(self, request: str, hold_s: float) -> None:
+        if self._hold is None:
+            try:
+                name, step, digest = self._save()
+            except CannotBeSaved as why:
+                self._continue()
+                self._control.answer(request, refused=str(why))
+                self._refuse(why)
+                return
+            self._failed = 0
+        else:
+            _, _, name, step, digest = self._hold
+        self._hold = HeldImage(request, time.monotonic() + hold_s, name, step, digest)
+        self._control.answer(request, name=name, step=step, digest=digest)
+
+    # --- save, hold, continue -----------------------------------------------------------------------------------------
+
+    def _save(self) -> tuple[str, int, str]:
+        """Stop the job and make its image: name, step and digest. The job is left stopped.
+
+        Raises:
+            CannotBeSaved: There is no image; the job may be stopped.
+        """
+        self._step = step = max(self._step + 1, int(self._ran_s + time.monotonic() - self._since))
+        raw = self._images.new(self._images.name(step, self._order.incarnation))
+        try:
+            facts = self._dump(raw)
+            name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
+        except OSError as error:
+            raise CannotBeSaved("disk-full", str(error)) from error
+        finally:
+            shutil.rmtree(raw.parent, ignore_errors=True)
+        return name, step, digest
+
+    def _dump(self, raw: Path) -> dict[str, Any]:
+        """Let CRIU write the processes, and give what a restore must know; they are left stopped."""
+        found = processes.others()
+        pids = [each.pid for each in found if each.state != "Z"]
+        if outside := processes.left_tree(self._root, found):
+            raise CannotBeSaved("left-tree", f"{processes.names(outside)} left the job's tree")
+        processes.refuse_unsavable(pids)
+        self._images.refuse_without_room(processes.memory_bytes(pids), self._order.most_bytes)
+        self._stopped = processes.stopped(found)
+        self._ran_s, self._since = self._ran_s + time.monotonic() - self._since, time.monotonic()
+        self._criu.dump(self._root, raw)
+        processes.refuse_dead_timer(pids)
+        written = processes.written_files(pids)
+        printing = {link for descriptor, link in processes.links(os.getpid()) if descriptor in {1, 2}}
+        used = {link for pid in pids for _, link in processes.links(pid)}
+        return {
+            "pipes": sorted(printing & used),
+            "stopped": self._stopped,
+            "sizes": written.sizes,
+            "rewritten": written.rewritten,
+            "last_pid": max(each.pid for each in found),
+            "machine": platform.machine(),
+            "kernel": platform.release(),
+        }
+
+    def _continue_after(self, hold: HeldImage) -> None:
+        """The stop did not come. An image whose files change from now on would be restored onto other ones."""
+        self._hold = None
+        with contextlib.suppress(CannotBeSaved):
+            if self._images.facts(hold.name, hold.digest)["rewritten"]:
+                self._images.drop(hold.name)
+        self._continue()
+
+    def _continue(self) -> None:
+        """Continue all processes but those that stood still before: also the ones that CRIU gave to process 1."""
+        for each in processes.others():
+            if each.pid not in self._stopped:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(each.pid, signal.SIGCONT)
+        self._since = time.monotonic()
+
+    def _kill_all(self) -> None:
+        def dead() -> bool:
+            left = [each.pid for each in processes.others() if each.state != "Z"]
+            _kill(left)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            return not left
+
+        processes.wait_until(dead, _DEATH_S)
+
+    def _pids(self) -> list[int]:
+        return [each.pid for each in processes.others() if each.state != "Z"]
+
+    # --- restore ------------------------------------------------------------------------------------------------------
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether a checkpoint is an image. What is not there any more was one: a job that saves by itself was asked."""
+        return self._images.is_image(name) or not Path(self._order.checkpoints, name).exists()
+
+    def _restored(self, wanted: str, digest: str) -> str:
+        """Restore the image, else an older one; return why none was, or empty."""
+        lost = ""
+        for name in dict.fromkeys((wanted, *self._images.newest_first())):
+            try:
+                facts = self._restore(name, digest if name == wanted else None)
+            except CannotBeSaved as why:
+                self._kill_all()
+                lost = lost or str(why)
+                if name == wanted and why.code != "damaged" and self._images.failures(name, str(why)) == 1:
+                    raise CannotRestoreHereError(str(why)) from why
+            else:
+                reason = f"restored-older: {lost}" if lost else ""
+                self._control.declare("system", reason=reason, restored=name, step=facts["step"])
+                return ""
+        return lost
+
+    def _restore(self, name: str, digest: str | None) -> dict[str, Any]:
+        facts = self._images.facts(name, digest)
+        _refuse_other_machine(facts)
+        scratch = Path(self._order.scratch)
+        shutil.rmtree(scratch, ignore_errors=True)
+        for folder in (scratch / "raw", scratch / "work"):
+            folder.mkdir(parents=True)
+        try:
+            self._images.unpack(name, scratch / "raw")
+            if not facts["rewritten"]:
+                _truncate(facts["sizes"])
+            self._root = self._criu.restore(scratch / "raw", scratch / "work", facts["pipes"])
+        except CannotBeSaved:
+            self._root = 0
+            raise
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        self._stopped, self._ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
+        kernel.begin_pids_at(max(kernel.FIRST_PID, facts["last_pid"] + 1))
+        for pid in self._pids():
+            if self._order.cgroup is not None:
+                Path(self._order.cgroup, "cgroup.procs").write_text(str(pid), encoding="ascii")
+        if facts["rewritten"]:
+            self._images.drop(name)
+        self._continue()
+        return facts
+
+
+def _truncate(sizes: dict[str, int]) -> None:
+    """What a job has written behind its image's moment, it writes again."""
+    for path, size in sizes.items():
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
+                os.truncate(path, size)
+
+
+def _refuse_other_machine(facts: dict[str, Any]) -> None:
+    here = (platform.machine(), platform.release().split(".")[:2])
+    there = (facts["machine"], facts["kernel"].split(".")[:2])
+    if here != there:
+        raise CannotBeSaved("other-kernel", f"it was saved on {there[0]}, Linux {'.'.join(there[1])}")
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

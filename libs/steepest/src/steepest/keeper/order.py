@@ -1,0 +1,57 @@
+"""The order to a keeper: a file from the process that starts it, without secrets: the environment is not in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class KeeperOrder(NamedTuple):
+    """What to run, and where everything is.
+
+    Attributes:
+        program: The absolute path of the job's program.
+        command: Its arguments, the first one included.
+        working_dir: Where it runs.
+        job: The job's name.
+        incarnation: The incarnation.
+        control: The control folder of this incarnation.
+        checkpoints: The job's checkpoint folder.
+        scratch: A folder of this incarnation, for what CRIU reads while it restores.
+        criu: How CRIU is called.
+        zstd: How the compressor is called.
+        auto: Whether the job may save by itself: then it gets the control folder's variables, and what it declares counts.
+        restore: The checkpoint to restore, and its digest; None: begin.
+        cgroup: The control group that the job runs in; None: the keeper's own.
+        keeper_cgroup: The one of the keeper and of CRIU.
+        orders: The supervisor's pipe; None: there is none.
+        most_bytes: The most memory that may be saved; None: what the disk has room for.
+    """
+
+    program: str
+    command: list[str]
+    working_dir: str
+    job: str
+    incarnation: int
+    control: str
+    checkpoints: str
+    scratch: str
+    criu: list[str]
+    zstd: list[str]
+    auto: bool = False
+    restore: tuple[str, str] | None = None
+    cgroup: str | None = None
+    keeper_cgroup: str | None = None
+    orders: str | None = None
+    most_bytes: int | None = None
+
+    def dump(self) -> bytes:
+        """The file's content."""
+        return json.dumps(self._asdict()).encode()
+
+    @classmethod
+    def load(cls, path: Path) -> KeeperOrder:
+        """Read the file."""
+        fields: dict[str, Any] = json.loads(path.read_bytes())
+        return cls(**fields)

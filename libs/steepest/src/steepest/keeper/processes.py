@@ -1,0 +1,221 @@
+"""What ``/proc`` says about the processes of this PID namespace. It changes nothing.
+
+It finds what CRIU cannot save, and what it would restore wrongly, so that no job is stopped without effect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+_OPEN_FOR_WRITING = os.O_WRONLY | os.O_RDWR
+_MEMORY = ("RssAnon:", "RssShmem:")
+_KIB = 1024
+
+
+class CannotBeSaved(Exception):  # noqa: N818 - it is no fault of anybody
+    """Why these processes cannot be saved or restored now.
+
+    Attributes:
+        code: A word of ``docs/system-checkpoints.md``.
+    """
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(f"{code}: {why}")
+        self.code = code
+
+
+class NamespaceProcess(NamedTuple):
+    """A process of this namespace."""
+
+    pid: int
+    parent: int
+    state: str
+
+
+def others() -> list[NamespaceProcess]:
+    """All processes of this PID namespace but this one, zombies included; not those that joined it from outside."""
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - a Path for each entry would dominate the cost
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{name}/stat").read_text(errors="replace").rpartition(")")[2].split()
+                if words[1] != "0":
+                    found.append(NamespaceProcess(int(name), int(words[1]), words[0]))
+    return found
+
+
+def left_tree(root: int, found: Iterable[NamespaceProcess]) -> list[int]:
+    """The processes that are no descendants of the job's first one: CRIU saves a tree."""
+    parents = {each.pid: each.parent for each in found}
+    inside = {root}
+    for pid in parents:
+        line: list[int] = []
+        at: int | None = pid
+        while at is not None and at not in inside and len(line) < len(parents):
+            line.append(at)
+            at = parents.get(at)
+        if at in inside:
+            inside.update(line)
+    return [each.pid for each in found if each.pid not in inside and each.state != "Z"]
+
+
+def stopped(found: Iterable[NamespaceProcess]) -> list[int]:
+    """Those that are stopped already, by a signal or a tracer: they are not to be continued."""
+    return [each.pid for each in found if each.state in "Tt"]
+
+
+def memory_bytes(pids: Iterable[int]) -> int:
+    """What an image of these processes has at most, before it is compressed."""
+    total = 0
+    for pid in pids:
+        total += sum(int(line.split()[1]) for line in _lines(f"/proc/{pid}/status") if line.startswith(_MEMORY))
+    return total * _KIB
+
+
+def refuse_unsavable(pids: Iterable[int]) -> None:
+    """Look at each process from outside.
+
+    Raises:
+        CannotBeSaved: One has something that no image can hold.
+    """
+    for pid in pids:
+        if why := _traced(pid) or _in_other_namespace(pid):
+            raise CannotBeSaved(*why)
+        for descriptor, link in links(pid):
+            for kind, (code, what) in _UNSAVABLE.items():
+                if link.startswith(kind):
+                    raise CannotBeSaved(code, f"{_name(pid)} has {what}")
+            known = link.removeprefix("/dev/").startswith(_HARMLESS_DEVICES)
+            if link.startswith("/dev/") and not known and _is_device(f"/proc/{pid}/fd/{descriptor}"):
+                raise CannotBeSaved("device", f"{_name(pid)} has {link} open")
+
+
+_UNSAVABLE: Mapping[str, tuple[str, str]] = {
+    "anon_inode:[io_uring]": ("io-uring", "an io_uring"),
+    "anon_inode:[userfaultfd]": ("userfaultfd", "a userfaultfd"),
+    "anon_inode:[perf_event]": ("perf-event", "a performance counter of the kernel"),
+    "anon_inode:bpf": ("bpf", "a BPF object"),
+}
+
+_HARMLESS_DEVICES = (
+    "null",
+    "zero",
+    "full",
+    "random",
+    "urandom",
+    "tty",
+    "pts/",
+    "ptmx",
+    "shm/",
+    "mqueue/",
+    "hugepages/",
+)
+
+
+def _is_device(path: str) -> bool:
+    with contextlib.suppress(OSError):
+        mode = Path(path).stat().st_mode
+        return stat.S_ISCHR(mode) or stat.S_ISBLK(mode)
+    return False
+
+
+def _traced(pid: int) -> tuple[str, str] | None:
+    for line in _lines(f"/proc/{pid}/status"):
+        if line.startswith("TracerPid:") and line.split()[1] != "0":
+            return "traced", f"{_name(pid)} is traced by process {line.split()[1]}, as by a debugger"
+    return None
+
+
+def _in_other_namespace(pid: int) -> tuple[str, str] | None:
+    for kind in ("user", "mnt", "pid_for_children"):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/ns/{kind}").readlink() != Path(f"/proc/self/ns/{kind}").readlink():
+                return "namespace", f"{_name(pid)} has a {kind} namespace of its own, as in a sandbox"
+    return None
+
+
+def links(pid: int) -> Iterator[tuple[int, str]]:
+    """The open descriptors of a process, and what each leads to."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - as above
+            with contextlib.suppress(OSError):
+                yield int(name), str(Path(f"/proc/{pid}/fd/{name}").readlink())
+
+
+class WrittenFiles(NamedTuple):
+    """The files that stopped processes have open for writing.
+
+    Attributes:
+        sizes: Their sizes. What is written behind them after the image, a restored process writes again.
+        rewritten: Whether one of them may be changed in place: then only the newest image fits the files.
+    """
+
+    sizes: dict[str, int]
+    rewritten: bool
+
+
+def written_files(pids: Iterable[int]) -> WrittenFiles:
+    """What these processes, which stand still, write to."""
+    sizes: dict[str, int] = {}
+    rewritten = False
+    for pid in pids:
+        for descriptor, path in links(pid):
+            flags = int(_fields(f"/proc/{pid}/fdinfo/{descriptor}").get("flags", "0"), 8)
+            if flags & _OPEN_FOR_WRITING and path.startswith("/") and not path.startswith("/dev/"):
+                with contextlib.suppress(OSError):
+                    found = os.lstat(path)
+                    if stat.S_ISREG(found.st_mode):
+                        sizes[path] = found.st_size
+                        rewritten = rewritten or bool(flags & os.O_RDWR)
+    return WrittenFiles(sizes, rewritten)
+
+
+def refuse_dead_timer(pids: Iterable[int]) -> None:
+    """A periodic timer that has expired and was not read yet would never expire again, and its job would hang silently.
+
+    Raises:
+        CannotBeSaved: There is one now; a moment later there may be none.
+    """
+    for pid in pids:
+        for descriptor, link in links(pid):
+            if link == "anon_inode:[timerfd]":
+                lines = _fields(f"/proc/{pid}/fdinfo/{descriptor}")
+                if "(0, 0)" in lines.get("it_value", "") and "(0, 0)" not in lines.get("it_interval", "(0, 0)"):
+                    raise CannotBeSaved("timer", f"{_name(pid)} has a timer that has just expired")
+
+
+def _name(pid: int) -> str:
+    return f"process {pid} ({next(iter(_lines(f'/proc/{pid}/comm')), 'ended')})"
+
+
+def names(pids: Iterable[int]) -> str:
+    """The processes for people."""
+    return ", ".join(_name(pid) for pid in pids)
+
+
+def _fields(path: str) -> dict[str, str]:
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in _lines(path))}
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def wait_until(done: Callable[[], bool], within_s: float) -> bool:
+    """Whether it is done within that time."""
+    import time  # noqa: PLC0415 - it is asked for rarely
+
+    deadline = time.monotonic() + within_s
+    while not done():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.005)
+    return True

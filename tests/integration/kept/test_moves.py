@@ -1,0 +1,86 @@
+"""Unmodified trainings are moved between emulated nodes, and end as if they had never been moved."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from tests.harness.kept_job import JOB, kept, training, unmoved
+
+from steepest.events.common import CheckpointMode
+
+STEPS = 400
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, seed: int) -> None:
+    """Moved at three random moments, a training prints what an unmoved one prints, byte for byte, and no step twice."""
+    rng = random.Random(seed)
+    command = training(STEPS, seed=seed)
+    async with kept(tmp_path / "state", command, CheckpointMode.AUTO) as job:
+        for moment in sorted(rng.sample(range(1, STEPS - 50), 3)):
+            await job.printed(moment)
+            await job.move()
+        assert await job.end() == 0
+        assert job.output == unmoved(training(STEPS, 0.0, seed))
+
+
+async def test_a_pipeline_of_a_shell_is_moved(tmp_path: Path) -> None:
+    """All processes below a job's first one move with it, with the pipes between them."""
+    words = " ".join(training(STEPS))
+    async with kept(tmp_path / "state", ("bash", "-c", f"{words} | tee {tmp_path}/copy")) as job:
+        await job.printed(100)
+        await job.move()
+        assert await job.end() == 0
+        expected = unmoved(training(STEPS, 0.0))
+        assert (job.output, (tmp_path / "copy").read_text()) == (expected, expected)
+
+
+async def test_a_released_job_continues_and_can_be_saved_again(tmp_path: Path) -> None:
+    """A job whose stop does not come trains on after its release, and after its hold, and loses nothing."""
+    async with kept(tmp_path / "state", training(STEPS), CheckpointMode.AUTO) as job:
+        await job.printed(50)
+        first = await job.save("released")
+        await job.cluster.release(JOB, 1, request="released")
+        await job.printed(100)
+        await job.save("expires", hold_s=0.1)
+        await job.printed(150)
+        await job.move()
+        assert job.saved is not None
+        assert job.saved.step > first.step
+        assert await job.end() == 0
+        assert job.output == unmoved(training(STEPS, 0.0))
+
+
+async def test_an_explicit_mode_is_tried_once_before_it_is_declared(tmp_path: Path) -> None:
+    """`--checkpoint system` declares a job movable after it was saved once; that image is not kept."""
+    async with kept(tmp_path / "state", training(2_000)) as job:
+        report = await job.declared(CheckpointMode.SYSTEM, CheckpointMode.NONE)
+        assert (report.checkpoint_mode, report.mode_reason) == (CheckpointMode.SYSTEM, "")
+        assert list((tmp_path / "state/jobs/job/checkpoints").iterdir()) == []
+
+
+async def test_images_are_for_their_owner_alone(tmp_path: Path) -> None:
+    """What holds a job's memory is readable by its owner only."""
+    async with kept(tmp_path / "state", training(STEPS), CheckpointMode.AUTO) as job:
+        await job.printed(10)
+        saved = await job.save()
+        image = tmp_path / "state/jobs/job/checkpoints" / saved.name
+        assert [path.stat().st_mode & 0o77 for path in (image, image.parent, *image.iterdir())] == [0] * 5
+
+
+async def test_a_job_that_ends_by_itself_keeps_its_exit_status(tmp_path: Path) -> None:
+    """A keeper ends as its job does, by a status or by a signal, and the end is the job's own."""
+    for words, status in (("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 6)", -6)):
+        async with kept(tmp_path / f"state{status}", (sys.executable, "-c", words)) as job:
+            assert await job.end() == status
+
+
+async def test_the_stop_of_a_job_that_was_not_saved_is_its_own(tmp_path: Path) -> None:
+    """SIGTERM without a request reaches the job itself, which may clean up."""
+    words = "import signal, time; signal.signal(15, lambda *_: exit(7)); print('ready', flush=True); time.sleep(600)"
+    async with kept(tmp_path / "state", (sys.executable, "-c", words)) as job:
+        await job.printed(1)
+        assert (await job.cluster.stop(JOB, 1, grace_s=30.0)).exit_status == 7

@@ -1,0 +1,35 @@
+#!/bin/sh
+# install.sh FOLDER: CRIU and zstd with a loader and libraries of their own, from the archive that this machine's apt uses.
+#
+# The machine's packages stay as they are: CRIU below 4.1 cannot save what runs on a new kernel, and a stable release may have no
+# newer one. So the first of the suites that has one is read, with a state of apt's own in which nothing is installed.
+set -eu
+mkdir -p "$1"
+folder=$(readlink -f "$1")
+mirror=$(apt-get indextargets --format '$(SITE) $(CREATED_BY) $(COMPONENT)' 2> /dev/null |
+  awk '$2 == "Packages" && $3 == "main" && $1 !~ /security/ { print $1; exit }')
+test -n "$mirror" || { echo "apt knows no archive of Debian here: apt-get update" >&2; exit 1; }
+
+fetch() { # SUITE
+  apt=$folder/apt
+  rm -rf "$apt" && mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial"
+  : > "$apt/state/status"
+  printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n' "$mirror" "$1" > "$apt/sources.list"
+  set -- -q -q -o Dir::State="$apt/state" -o Dir::State::status="$apt/state/status" -o Dir::Cache="$apt/cache" \
+    -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null \
+    -o APT::Install-Recommends=0 -o APT::Sandbox::User=root -o Acquire::Languages=none
+  apt-get "$@" update && apt-get "$@" --yes --download-only install criu zstd > /dev/null
+}
+
+fetch trixie || fetch sid
+rm -rf "$folder/root" && mkdir "$folder/root"
+for package in "$folder"/apt/cache/archives/*.deb; do dpkg -x "$package" "$folder/root"; done
+rm -rf "$folder/apt" "$folder/root/usr/share"
+lib=$(dirname "$(find "$folder/root/usr/lib" -name 'ld-linux*' | head -1)")
+lib=${lib#"$folder/"} loader=$(basename "$(ls "$folder/$lib"/ld-linux* | head -1)")
+for program in usr/sbin/criu usr/bin/zstd; do
+  printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec "$here/%s/%s" --library-path "$here/%s" "$here/root/%s" "$@"\n' \
+    "$lib" "$loader" "$lib" "$program" > "$folder/$(basename $program)"
+  chmod 755 "$folder/$(basename $program)"
+done
+"$folder/criu" --version
