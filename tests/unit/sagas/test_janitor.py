@@ -18,7 +18,7 @@ from tests.harness.scenarios.folded_pool import (
 )
 
 from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
-from steepest.errors import RefusedError, UncertainError
+from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
 from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
 from steepest.view.state import Phase
@@ -36,6 +36,7 @@ class Notes:
         self.looks = 0
         self.newest = 1
         self.phase = ReplicaPhase.EXITED
+        self.trouble: ClusterError = UncertainError("no answer")
         self.runs: tuple[str, ...] = ()
         self.kept: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
 
@@ -45,10 +46,10 @@ class Notes:
             self.sent.put_nowait(event)
 
     async def stop(self, replica: ReplicaId, incarnation: int, *, grace_s: float) -> Stopped:  # noqa: ARG002 - the port
-        """What was lost ran as incarnation 2; the first answer about it gets lost as well."""
+        """What was lost ran as incarnation 2; the first call fails."""
         self.asked.put_nowait(incarnation)
         if self.asked.qsize() == 1:
-            raise UncertainError("no answer")
+            raise self.trouble
         return Stopped(exit_status=-9 if incarnation == 2 else 85, step=11, checkpoint=checkpoint(11))
 
     async def lookup(self, replica: ReplicaId, *, verify: bool) -> ReplicaStatus | None:  # noqa: ARG002 - the port
@@ -233,9 +234,11 @@ async def test_what_had_ended_before_the_start_of_a_move_was_begun_again_is_repo
     assert (stopped.incarnation, stopped.node) == (2, "w2")
 
 
-async def test_what_was_started_behind_the_end_of_its_job_is_ended() -> None:
-    """Its report came while no janitor ran, so that one that starts looks; until the cluster has answered."""
+@pytest.mark.parametrize("trouble", [UncertainError("no answer"), RefusedError("no right to", code="forbidden")])
+async def test_what_was_started_behind_the_end_of_its_job_is_ended(trouble: ClusterError) -> None:
+    """Its report came while no janitor ran, so that one that starts looks; until the cluster has ended it."""
     pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.trouble = trouble
     cluster.phase = ReplicaPhase.RUNNING
     pool.run("a", "w1")
     pool.end("a")

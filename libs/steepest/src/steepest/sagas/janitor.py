@@ -235,10 +235,16 @@ class Janitor:
             await send(_report(replaced, replica, node, end, why))
 
     async def _ended(self, replica: ReplicaId, incarnation: int) -> Stopped | None:
-        """How an incarnation has ended, by a kill if it runs; None if the cluster does not know it."""
+        """How an incarnation has ended, by a kill if it runs; None if the cluster does not know it.
+
+        Raises:
+            ClusterError: It may still run: another refusal (a right that is missing for now) says nothing about that.
+        """
         try:
             return await self._cluster.stop(replica, incarnation, grace_s=0.0)
-        except RefusedError:
+        except RefusedError as error:
+            if error.code != "unknown-incarnation":
+                raise
             return None
 
     async def _try(self, tidying: Awaitable[None], of: object) -> bool:
