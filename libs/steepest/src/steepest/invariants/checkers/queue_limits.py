@@ -12,7 +12,7 @@ from steepest.invariants.verdict import Checker
 
 
 class QueueShare(NamedTuple):
-    """What a job holds of a resource, and the most since the plan under way began; by which plan, and the limit there."""
+    """What a job holds of a resource, and the most since its plan was made; by which plan, and the limit there."""
 
     amount: int = 0
     peak: int = 0
@@ -24,7 +24,8 @@ class QueueLimitsKept(Checker):
     """No plan begins by which the jobs of a queue hold more of a resource than its limit where the plan is made.
 
     A job holds what its processes ask for that may run, and what the plan gives it whose first step has begun; the larger of
-    the two. Its share is as old as the plan by which it became that large; a plan may take it back to what it had before. So
+    the two. Its share is as old as the plan by which it became that large; a plan may take it back to what it had where the
+    plan was made, though its processes have ended since. So
     of the shares of a queue, each one and the older ones are within the limit that was in force where that one was planned.
     A limit that is lowered later breaks nothing.
     """
@@ -62,15 +63,15 @@ class QueueLimitsKept(Checker):
 
     def _look(self, job: str, offset: int) -> None:
         """See what a job holds now, and where that is more, judge its share and the younger ones."""
-        begun = [plan for plan in self._folds.steps.in_flight(job) if plan.begun is not None]
-        made, plan = max(((plan.made, plan.plan) for plan in begun), default=(-1, ""))
+        plans = self._folds.steps.in_flight(job)
+        made, plan = max(((plan.made, plan.plan) for plan in plans if plan.begun is not None), default=(-1, ""))
         held, queue = self._folds.reservations.of(job), self._queues[job]
         for resource, now in (("replicas", held.replicas), ("cpu_m", held.cpu_m), ("gpu_m", held.all_gpus_m)):
             shares, total = self._shares.setdefault((queue, resource), {}), 0
             mine = shares.pop(job, QueueShare())
             if now <= mine.peak:
-                if now or begun:
-                    shares[job] = mine._replace(amount=now, peak=mine.peak if begun else now)
+                if now or plans:
+                    shares[job] = mine._replace(amount=now, peak=mine.peak if plans else now)
                 continue
             shares[job] = QueueShare(now, now, made, getattr(self._planned.get(plan), resource, None))
             for other, share in sorted(shares.items(), key=lambda one: one[1].made):
