@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
-from steepest.policies.goals.goal_watcher import GoalWatcher
+from steepest.policies.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
 from steepest.runtime.service import Service
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steepest.cluster.docker.peer_hosts import peer_hosts
+from steepest.cluster.docker.addresses import peer_hosts
 from steepest.errors import RefusedError
 
 

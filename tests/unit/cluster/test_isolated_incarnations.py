@@ -75,7 +75,6 @@ def settings(tmp_path: Path) -> AdapterSettings:
         capacities={NODE: Resources(cpu_m=1000)},
         pool="test",
         heartbeat_s=0.05,
-        clock=lambda: 0,
         events=False,
     )
 

@@ -316,7 +316,6 @@ def test_what_a_pod_receives_is_read_only_where_nothing_else_comes(
         capacities={"n1": Resources(1_000, 1_024)},
         pool="pool",
         heartbeat_s=1.0,
-        clock=lambda: 0,
         events=False,
     )
     for index in range(replicas):

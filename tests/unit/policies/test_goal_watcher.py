@@ -11,10 +11,10 @@ from tests.harness.scenarios.folded_pool import grown, migration
 from tests.harness.system.driver import DeciderDriver
 from tests.unit.view.test_progress import Trained
 
-from steepest.cli.jobs.goal_option import goal_of
+from steepest.cli.jobs.job_options import goal_of
 from steepest.events import cluster as c
 from steepest.policies.decider import Readers, fold_and_decide
-from steepest.policies.goals.goal_watcher import GoalWatcher
+from steepest.policies.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
 from steepest.view.state import Phase, PlanKind
 

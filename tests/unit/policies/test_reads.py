@@ -14,7 +14,7 @@ from steepest.events import cluster as c
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.policies.dragon import gang_scheduler
-from steepest.policies.goals.goal_watcher import GoalWatcher
+from steepest.policies.goal_watcher import GoalWatcher
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman import preemption_planner
 from steepest.policies.placement import placer

@@ -154,17 +154,6 @@ def test_gavel(tmp_path: Path) -> None:
     assert second.details["slo"] == "3600"
 
 
-def test_gavel_with_throughputs_from_elsewhere(tmp_path: Path) -> None:
-    """The file of throughputs may be named instead of lying beside the trace."""
-    trace = written(tmp_path, GAVEL)
-    faster = (tmp_path / "simulation_throughputs.json").read_text().replace("50.0", "100.0")
-    (tmp_path / "other").mkdir()
-    named = tmp_path / "other" / "measured.json"
-    named.write_text(faster)
-
-    assert read_workload(trace, throughputs=named).jobs[0].work_s == 10.0
-
-
 def test_jsonl(tmp_path: Path) -> None:
     """An object a line, with the fields of a job; what is left out has its default."""
     first, second = read_workload(written(tmp_path, JSONL)).jobs

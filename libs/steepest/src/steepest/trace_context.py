@@ -60,3 +60,9 @@ def trace_id(traceparent: str) -> str:
 def span_id(traceparent: str) -> str:
     """The span's id, 16 hexadecimal digits."""
     return traceparent[_SPAN]
+
+
+def exemplar_of(headers: Mapping[str, str]) -> dict[str, str] | None:
+    """The trace that a record belongs to, as labels of an exemplar; None if it belongs to none."""
+    trace = trace_in(headers)
+    return {"trace_id": trace_id(trace)} if trace else None

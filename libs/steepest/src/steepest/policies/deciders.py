@@ -7,7 +7,7 @@ from typing import Any
 
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.flowcon.limit_planner import LimitPlanner
-from steepest.policies.goals.goal_watcher import GoalWatcher
+from steepest.policies.goal_watcher import GoalWatcher
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.pickyman.predictor import Predictor

@@ -21,7 +21,7 @@ from steepest.pool_metrics.learning_course import LearningCourse
 from steepest.pool_metrics.plan_watch import PlanWatch
 from steepest.pool_metrics.sample import PoolSample, sampling
 from steepest.runtime.effector import Effector, Send
-from steepest.runtime.monitoring.exemplar import exemplar_of
+from steepest.trace_context import exemplar_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 from steepest.view.state import Job

@@ -13,7 +13,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.pool_metrics.bounded_label import BoundedLabel
 from steepest.pool_metrics.counters import PoolCounters
-from steepest.runtime.monitoring.exemplar import exemplar_of
+from steepest.trace_context import exemplar_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Plan, PlanStatus
 

@@ -10,8 +10,8 @@ from steepest.aio import unless_stopped
 from steepest.clock import Clock
 from steepest.log.base import NewRecord, Reader, Record
 from steepest.runtime.decision_stream import DecisionStream
-from steepest.runtime.monitoring.exemplar import exemplar_of
 from steepest.runtime.monitoring.metric_defs import Metrics
+from steepest.trace_context import exemplar_of
 
 
 async def poll_or_stop(reader: Reader, stopped: asyncio.Task[Any], max_records: int) -> Sequence[Record]:

@@ -37,7 +37,7 @@ _CSV: Mapping[str, _Csv] = {
 """The order matters: a trace of Muri may have all columns of Tiresias', but with milliseconds in them."""
 
 
-def open_workload(name: str, *, seed: int = 0, throughputs: Path | None = None) -> Workload:
+def open_workload(name: str, *, seed: int = 0) -> Workload:
     """Open a workload: a name like ``thesis:fixed-20``, drawn with the seed, or a file.
 
     Raises:
@@ -47,15 +47,14 @@ def open_workload(name: str, *, seed: int = 0, throughputs: Path | None = None) 
         return gang_arrivals(name, seed)
     if name.startswith(PREFIX):
         return arrivals(name, seed)
-    return read_workload(Path(name), throughputs=throughputs)
+    return read_workload(Path(name))
 
 
-def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
+def read_workload(path: Path) -> Workload:
     """The jobs of a file, plain or gzip, whose format is recognised by its first line, not by its name.
 
     Args:
         path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, an export of Slurm's sacct, or our JSON Lines.
-        throughputs: Gavel's measured throughputs, which only its traces need; None: looked for next to the trace.
 
     Raises:
         InputError: The file is damaged, has none of the formats, or has an invalid line; the message names line and column.
@@ -65,7 +64,7 @@ def read_workload(path: Path, *, throughputs: Path | None = None) -> Workload:
     if first.lstrip().startswith("{"):
         return workload_of(read_jsonl(text, path), source=path, format_="jsonl")
     if "\t" in first:
-        speeds = gavel.read_speeds(throughputs or gavel.find_throughputs(path))
+        speeds = gavel.read_speeds(gavel.find_throughputs(path))
         return workload_of(gavel.read_gavel(text, path, speeds), source=path, format_="gavel")
     name, format_ = _recognised(first, path)
     return workload_of(format_.read(text, path), source=path, format_=name, from_first=format_.from_first)

@@ -5,6 +5,8 @@ It owns how the two are put together, and what is refused before anything is ask
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,16 @@ from typing import Any
 import click
 import msgspec
 
-from steepest.cli.jobs.goal_option import goal_of
 from steepest.errors import InputError
-from steepest.events.cluster import JobSpec
+from steepest.events.cluster import Goal, JobSpec
 from steepest.events.common import CheckpointMode
 from steepest.events.growth import Reaction
 from steepest.view.spec_rules import WHOLE_GPU_M, what_is_wrong
 
 LONGEST_NUMBER = 9
 """Digits; what is longer is no number of replicas."""
+
+_WRITTEN = re.compile(r"\s*([^\s<>=]+)\s*([<>])\s*([^\s<>=]+)\s*")
 
 
 def spec_of(
@@ -185,3 +188,30 @@ def _refuse_reserved(name: str) -> None:
         raise click.UsageError(f"env {name}: this is no name of a variable; write it like SEED=7")
     if name.startswith("STEEPEST_"):
         raise click.UsageError(f"env {name}: names that begin with STEEPEST_ are the cluster's own")
+
+
+def goal_of(until: str | None, patience: int | None, metric: str) -> Goal | None:
+    """The goal of a job that is judged by ``metric``; None where neither option is given.
+
+    Raises:
+        UsageError: ``until`` is no condition, or one on another metric than that which the job is judged by.
+    """
+    if until is None:
+        return None if patience is None else Goal(patience=patience)
+    written = _WRITTEN.fullmatch(until)
+    bound = _number(written[3]) if written else None
+    if written is None or bound is None:
+        raise click.UsageError(f"--until {until}: write it like 'loss<0.1' or 'accuracy>0.9'")
+    if written[1] != metric:
+        raise click.UsageError(f"--until {until}: the job is judged by {metric}; add --metric {written[1]}")
+    if written[2] == "<":
+        return Goal(below=bound, patience=patience)
+    return Goal(above=bound, patience=patience)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

@@ -5,7 +5,8 @@ It owns the layout, for any size of terminal. It must never know a terminal, a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.rule import Rule
@@ -13,7 +14,6 @@ from rich.table import Table
 from rich.text import Text
 
 from steepest.cli.live.colours import CATEGORIES, OUTCOMES
-from steepest.cli.live.sparkline import sparkline
 from steepest.describe import CATEGORIES as NAMES
 from steepest.describe import count, percent, sentence, span
 from steepest.events import cluster as c
@@ -64,6 +64,8 @@ WIDE = 100
 
 WITH_TIME_LEFT = 130
 """From this width on, jobs are shown with the time that is left."""
+
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 CATEGORY_LETTERS = len("cancelled")
 MOVES_LETTERS = len("n1 → n2 → n3")
@@ -345,3 +347,18 @@ def _table(width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.width = width
     return table
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Values from lowest to highest block, the whole course in at most ``width`` letters.
+
+    Where there are more values than letters, each letter is the mean of its share of them, all shares nearly alike.
+    """
+    if not values or width < 1:
+        return ""
+    letters = min(width, len(values))
+    edges = [place * len(values) // letters for place in range(letters + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in itertools.pairwise(edges)]
+    low, high = min(means), max(means)
+    unit = (high - low) or 1.0
+    return "".join(BLOCKS[round((mean - low) / unit * (len(BLOCKS) - 1))] for mean in means)

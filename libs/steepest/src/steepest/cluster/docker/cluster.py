@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import requests
@@ -19,12 +19,12 @@ from steepest.aio import uncancelled
 from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.container_paths import metrics_in_checkpoints
 from steepest.cluster.data_source import DataSource
+from steepest.cluster.docker.addresses import peer_hosts
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
 from steepest.cluster.docker.observe import observe
-from steepest.cluster.docker.peer_hosts import peer_hosts
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite
@@ -59,8 +59,6 @@ class DockerCluster(FolderCluster[DockerBackground]):
         soft_limits: A CPU limit is a weight among the node's containers instead of a cap, so that no CPU stays idle.
         host_network: Whether replicas of gangs may have their machine's network; without it no gang starts.
         heartbeat_s: The heartbeats' period in seconds. Engines measure once per second.
-        clock: The wall clock, in integer milliseconds.
-        events: False polls the state folder instead of using the file system's events, as a network file system needs.
         data: Where jobs read their data; None: there is no storage. With it, what a container receives over a network of
             its own counts as what it reads.
 
@@ -79,15 +77,11 @@ class DockerCluster(FolderCluster[DockerBackground]):
         soft_limits: bool = False,
         host_network: bool = False,
         heartbeat_s: float = 1.0,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        events: bool = True,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
-        super().__init__(
-            state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
-        )
+        super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, events=True, retention=retention)
         self._hosts = {node.name: Host(node) for node in nodes}
         self._data = data
         self._image = image

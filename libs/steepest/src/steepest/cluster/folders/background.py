@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Generic
 
 import msgspec
@@ -52,7 +52,6 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
         capacities: Node to capacity.
         pool: The pool's name, for the heartbeats.
         heartbeat_s: The heartbeats' period in seconds.
-        clock: The wall clock, in integer milliseconds.
         events: False polls instead of using the file system's events.
     """
 
@@ -60,7 +59,6 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
     capacities: Mapping[str, Resources]
     pool: str
     heartbeat_s: float
-    clock: Callable[[], int]
     events: bool
 
 
@@ -74,7 +72,6 @@ class Background(abc.ABC, Generic[T]):
         self._capacities = settings.capacities
         self._pool = settings.pool
         self._heartbeat_s = settings.heartbeat_s
-        self._clock = settings.clock
         self.slicer = TimeSlicer()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
         self._verifying: dict[str, asyncio.Task[None]] = {}
@@ -302,7 +299,7 @@ class Background(abc.ABC, Generic[T]):
         return heartbeat(
             node=node,
             pool=self._pool,
-            at_ms=self._clock(),
+            at_ms=time.time_ns() // 1_000_000,
             capacity=self._capacities[node],
             replicas=self.roster.on(node),
             checkpoint=self._known_checkpoint,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -56,7 +56,6 @@ class FolderCluster(abc.ABC, Generic[_B]):
         capacities: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
         heartbeat_s: The heartbeats' period in seconds.
-        clock: The wall clock, in integer milliseconds.
         events: False polls instead of using the file system's events.
         retention: How much is kept of forgotten jobs.
 
@@ -71,7 +70,6 @@ class FolderCluster(abc.ABC, Generic[_B]):
         pool: str,
         *,
         heartbeat_s: float,
-        clock: Callable[[], int],
         events: bool,
         retention: Retention,
     ) -> None:
@@ -84,7 +82,6 @@ class FolderCluster(abc.ABC, Generic[_B]):
             capacities=self._capacities,
             pool=_checked(pool),
             heartbeat_s=heartbeat_s,
-            clock=clock,
             events=events,
         )
         self._retention = retention

@@ -16,8 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -72,7 +71,6 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         image: The default image.
         kubeconfig: The file that says where the API server is; None: the pod's service account, or the user's default file.
         heartbeat_s: The heartbeats' period in seconds.
-        clock: The wall clock, in integer milliseconds.
         events: True uses the file system's events, which a network file system does not have.
         retention: How much is kept of forgotten jobs.
         data: Where jobs read their data; what the pod of a job of one replica receives then counts as read from there.
@@ -98,8 +96,6 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         image: str,
         kubeconfig: Path | None = None,
         heartbeat_s: float = 1.0,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        events: bool = False,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
         agent: AgentNode | None = None,
@@ -112,9 +108,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         self._has_agents = has_agents
         self._selected = SelectedNodes(nodes) if isinstance(nodes, str) else None
         listed = [] if isinstance(nodes, str) else [each for each in nodes if agent is None or each[0] == agent.name]
-        super().__init__(
-            state_dir, listed, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
-        )
+        super().__init__(state_dir, listed, pool, heartbeat_s=heartbeat_s, events=False, retention=retention)
         if self._selected is not None:
             self._capacities = self._selected
             self._settings = msgspec.structs.replace(self._settings, capacities=self._selected)

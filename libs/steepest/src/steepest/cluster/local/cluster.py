@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -71,7 +71,6 @@ class LocalCluster(FolderCluster[LocalBackground]):
         nodes: All nodes of the pool.
         pool: The pool's name, for the heartbeats.
         heartbeat_s: The heartbeats' period in seconds.
-        clock: The wall clock, in integer milliseconds.
         cpu: How caps are enforced: by control groups, by SIGSTOP and SIGCONT, or (``auto``) by the first that works here.
         events: False polls instead of using the file system's events.
         retention: How much is kept of forgotten jobs.
@@ -89,7 +88,6 @@ class LocalCluster(FolderCluster[LocalBackground]):
         pool: str,
         *,
         heartbeat_s: float = 1.0,
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         cpu: Literal["auto", "cgroup", "duty-cycle"] = "auto",
         events: bool = True,
         retention: Retention = Retention(),  # noqa: B008 - frozen
@@ -97,9 +95,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         link_mbit: int | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
-        super().__init__(
-            state_dir, named, pool, heartbeat_s=heartbeat_s, clock=clock, events=events, retention=retention
-        )
+        super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, events=events, retention=retention)
         if data is not None and link_mbit:
             raise InputError("nodes that links join reach no storage", hint="leave out the links or the storage")
         self._cpu = cpu

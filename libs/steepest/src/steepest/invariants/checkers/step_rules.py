@@ -23,7 +23,6 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
-from steepest.invariants.lost_nodes import LostNodes
 
 Outcome = c.CheckpointSaved | c.JobStopped | c.SurplusStopped | c.JobPlaced | c.JobResumed
 Conclusion = (
@@ -422,3 +421,21 @@ def _has_nowhere_else(progress: ObservedPlan, node: str) -> bool:
                 return progress.goes_back or not progress.has_stopped
             return node == target and source in progress.gone
     return progress.begun is not None and progress.begun.node == node
+
+
+class LostNodes:
+    """The nodes that have sent no heartbeat for too long, as the log says."""
+
+    def __init__(self) -> None:
+        self._lost: dict[str, None] = {}
+
+    def __contains__(self, node: str) -> bool:
+        return node in self._lost
+
+    def feed(self, event: c.ClusterEvent) -> None:
+        """Process an event."""
+        match event:
+            case c.NodeLost():
+                self._lost[event.node] = None
+            case c.NodeUsage() | c.NodeJoined() | c.NodeGone():
+                self._lost.pop(event.node, None)

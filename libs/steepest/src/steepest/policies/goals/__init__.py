@@ -1,1 +1,0 @@
-"""Goals of jobs: when a job has learned what its user asked for."""
