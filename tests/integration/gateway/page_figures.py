@@ -19,22 +19,17 @@ from pathlib import Path
 import msgspec
 from tests.integration.gateway.browser import OWN, Browser
 from tests.integration.gateway.served import ServedFolder, measured
-from tests.integration.gateway.test_page import VIEWS, filled
+from tests.integration.gateway.test_page import VIEWS, filled, slide
 from tests.unit.gateway.test_page_files import gzipped_sizes
 
 APPENDS = 20
 
 PICTURED = Path("tests/golden/moves")
-PICTURED_AT = 2_600
+PICTURED_AT = 0.6
 
 ANSWERED = """
 const asked = performance.getEntriesByType('resource').find((one) => one.name.includes('/timeline?'));
 return performance.getEntriesByName('drawn')[0].startTime - asked.responseEnd;
-"""
-SLIDE = """
-const slider = document.querySelector('input[type=range]');
-slider.value = arguments[0];
-slider.dispatchEvent(new Event('input', { bubbles: true }));
 """
 SHOWN = """
 const wanted = arguments[0], done = arguments[arguments.length - 1];
@@ -96,7 +91,7 @@ def _draw(browser: Browser, picture: Path) -> None:
             shown.stdout.readline()
             browser.driver.get(f"http://{OWN}:{port}/#/")
             browser.until(lambda: browser.run("return document.documentElement.dataset.drawn"), "the timeline is drawn")
-            browser.run(SLIDE, PICTURED_AT)
+            slide(browser, PICTURED_AT)
             browser.shows("the past")
             browser.shows("sorted by")
             browser.driver.save_screenshot(str(picture))

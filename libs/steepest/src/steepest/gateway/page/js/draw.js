@@ -19,8 +19,12 @@ const insideOf = (size, n) => size.high[n] - (size.high[n] > TALL ? 3 : 1);
 
 export function drawBack(u, { size, model, colours: c }) {
   const { ctx, bbox } = u, dpr = devicePixelRatio;
-  ctx.fillStyle = c.panel;
-  for (let n = 0; n < model.lanes.length; n++) ctx.fillRect(bbox.left, bbox.top + Math.round((size.top[n] + 1) * dpr), bbox.width, insideOf(size, n) * dpr);
+  for (let n = 0; n < model.lanes.length; n++) {
+    const top = bbox.top + Math.round((size.top[n] + 1) * dpr), deep = insideOf(size, n) * dpr, gpus = model.byGpu ? model.view.nodes[n].gpus : 0;
+    ctx.fillStyle = c.panel; ctx.fillRect(bbox.left, top, bbox.width, deep);
+    ctx.fillStyle = c.line;
+    if (gpus * 3 * dpr < deep) for (let k = 1; k < gpus; k++) ctx.fillRect(bbox.left, Math.round(top + deep * k / gpus), bbox.width, dpr);
+  }
 }
 
 export function drawAll(u, state) {
