@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
-from tests.integration.gateway.browser import Browser
+from tests.integration.gateway.browser import OWN, Browser
 from tests.integration.gateway.served import ServedFolder, measured, running, submitted
 from tests.integration.gateway.test_printed import printing
 
@@ -18,7 +25,7 @@ VIEWS = {
     "job/a": "Decisions",
     "nodes": "takes jobs",
     "decisions": "Decisions",
-    "compare": "Completion times",
+    "compare": "There is one pool.",
     "letters": "Every record could be read.",
 }
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\x07{{7*7}}"
@@ -95,6 +102,22 @@ PRESS = """
 const key = new KeyboardEvent('keydown', { key: arguments[0], bubbles: true });
 document.querySelector('.timeline').dispatchEvent(key);
 """
+
+
+@contextmanager
+def viewed(recording: str, *options: str) -> Iterator[str]:
+    """The address of a page over a recording."""
+    with socket.socket() as one:
+        one.bind((OWN, 0))
+        port = one.getsockname()[1]
+    command = [sys.executable, "-m", "steepest", "replay", recording, "--view", *options, "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as shown:
+        try:
+            assert shown.stdout is not None
+            shown.stdout.readline()
+            yield f"http://{OWN}:{port}"
+        finally:
+            shown.send_signal(signal.SIGINT)
 
 
 def drawn(served: ServedFolder, browser: Browser) -> str:
@@ -216,6 +239,7 @@ def test_the_first_view_says_whether_the_system_is_well(served: ServedFolder, br
     browser.shows("no system runs on the pool")
     browser.shows("no job has finished yet (before, specon: jobs waited")
     served.kill()
+    browser.shows("The gateway does not answer. This is the pool as it was at")
     browser.shows("the gateway does not answer; this is the pool of")
 
 
@@ -416,6 +440,22 @@ def test_chosen_jobs_have_their_curves_in_one_chart_and_are_changed_together(
     press(browser, "Yes, hold")
     browser.shows("a1 is held")
     browser.shows("waiting, held")
+
+
+def test_two_recordings_have_their_timelines_one_above_the_other(browser: Browser) -> None:
+    """On one scale, with what came of each; the page says that it shows a recording, and has nothing to press."""
+    with viewed("tests/golden/moves", "--against", "tests/golden/stay") as address:
+        browser.driver.get(f"{address}/#/compare")
+        browser.shows("Completion times")
+        browser.until(lambda: browser.run("return document.querySelectorAll('.timeline').length") == 2, "two timelines")
+        browser.shows("Nothing in it changes any more.")
+        browser.run("document.querySelector('.timeline').focus()")
+        browser.run(PRESS, "+")
+        assert browser.violations() == []
+        browser.driver.get(f"{address}/#/nodes")
+        browser.shows("takes jobs")
+        assert "drain" not in browser.text()
+    browser.complaints()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import { empty, merged } from "./store.js";
 import { ask, follow } from "./stream.js";
 import { Strip, useStrip } from "./strip.js";
 import { AllDecisions, Letters } from "./views.js";
-import { text } from "./words.js";
+import { clock, span, text } from "./words.js";
 
 const VIEWS = [["cluster", "Pool"], ["jobs", "Jobs"], ["nodes", "Nodes"], ["decisions", "Decisions"], ["compare", "Compare"], ["letters", "Dead letters"]];
 const DRAW_MS = 60, LOOK_MS = 10_000;
@@ -125,8 +125,8 @@ function App() {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";
       if (event.key === "Escape") { setAt(null); setHelp(false); event.target.blur?.(); }
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const place = "123456".indexOf(event.key);
-      if (place >= 0) location.hash = `#/${VIEWS[place][0]}`;
+      const shown = document.querySelectorAll("header nav a")[event.key - 1];
+      if (shown) location.hash = shown.hash;
       else if (event.key === "?") setHelp((shown) => !shown);
       else if (event.key === "/") {
         const input = document.getElementById("filter");
@@ -153,13 +153,14 @@ function App() {
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>
     <header class="top">
       <h1>Steepest</h1>
-      <nav aria-label="Views"><ul>${VIEWS.map(([id, label], place) => html`<li><a href="#/${id}" title="key ${place + 1}"
+      <nav aria-label="Views"><ul>${VIEWS.filter(([id]) => (id === "compare" ? pools?.pools.length > 1 : id !== "letters" || state.totals?.dead_letters) || id === view).map(([id, label], place) => html`<li><a href="#/${id}" title="key ${place + 1}"
         aria-current=${view === id ? "page" : null}>${label}${badge(id, state)}</a></li>`)}</ul></nav>
       <${Status} link=${link} state=${state} recording=${pools?.recording} past=${at !== null} />
     </header>
-    ${pools && pools.pools.length > 1 ? html`<label class="filter pool">Pool <select value=${pool} onChange=${(event) => { setAt(null); setChosen(event.target.value); }}>
-      ${pools.pools.map((one) => html`<option value=${one.pool}>${text(one.title, 80)}</option>`)}</select></label>` : ""}
     <main id="content" tabindex="-1">
+    ${pools && pools.pools.length > 1 && view !== "compare" ? html`<label class="filter pool">Pool <select value=${pool} onChange=${(event) => { setAt(null); setChosen(event.target.value); }}>
+      ${pools.pools.map((one) => html`<option value=${one.pool}>${text(one.title, 80)}</option>`)}</select></label>` : ""}
+      ${told(link, pools?.recording, strip, live) ? html`<p class="banner" role="status">${told(link, pools?.recording, strip, live)}</p>` : ""}
       ${strip ? html`<${Strip} strip=${strip} at=${at} at_ms=${state.at_ms} setAt=${setAt} recording=${pools?.recording} range=${view === "cluster" ? range : null} />` : ""}
       ${!pools || pool === null ? html`<p role="status">Loading the pool …</p>` : shown(view, name, shared, { pools: pools.pools, offset: live.offset })}
     </main>
@@ -174,10 +175,18 @@ function shown(view, name, shared, more) {
     case "jobs": return html`<${Jobs} ...${shared} />`;
     case "nodes": return html`<${Nodes} ...${shared} />`;
     case "decisions": return html`<${AllDecisions} ...${shared} />`;
-    case "compare": return html`<${Compare} pools=${more.pools} offset=${more.offset} token=${shared.token} scheme=${shared.scheme} />`;
+    case "compare": return html`<${Compare} pools=${more.pools} offset=${more.offset} token=${shared.token} scheme=${shared.scheme} narrow=${shared.narrow} />`;
     case "letters": return html`<${Letters} ...${shared} />`;
     default: return html`<${Pool} key=${shared.pool} ...${shared} live=${more.offset} />`;
   }
+}
+
+/** What is special about what is shown, in a sentence; empty where nothing is. */
+function told(link, recording, strip, live) {
+  if (link === "away" && live.offset) return `The gateway does not answer. This is the pool as it was at ${clock(live.at_ms)}; the page goes on by itself once it is back.`;
+  if (!recording || !strip) return "";
+  const [begin, end] = [strip.points[0][1], strip.points.at(-1)[1]];
+  return `A recording of ${new Date(begin).toLocaleDateString()}, ${clock(begin)} to ${clock(end)} (${span(end - begin)}). Nothing in it changes any more.`;
 }
 
 function badge(id, state) {

@@ -67,7 +67,7 @@ function query(pool, at, range, now) {
   return asked;
 }
 
-export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ...whole }) {
+export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ...system }) {
   const [range, setRange] = useState(null);
   const [selected, setSelected] = useState(null);
   const [colour, setColour] = useState("category");
@@ -78,6 +78,7 @@ export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ..
   const byCpu = useMemo(() => (view ? prepared(view) : null), [view]), model = useMemo(() => (byGpu && view ? prepared(view, true) : byCpu), [byCpu, byGpu]);
   const found = useMemo(() => (byCpu ? answers(byCpu, state.jobs) : null), [byCpu, state]);
   if (!model) return wrong ? html`<p role="alert">${text(wrong)}</p>` : html`<p role="status">Loading the timeline …</p>`;
+  const policy = system.strip?.periods.at(-1)?.policy;
   const select = (name) => setSelected((before) => (name === before ? null : name));
   const ready = (given) => {
     setApi(given);
@@ -89,7 +90,7 @@ export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ..
   if (!state.jobs.size && !model.view.jobs.length) return html`<${Empty} model=${model} past=${at !== null} />`;
   const rows = html`<div class=${found.waiting.length && found.running.length ? "columns" : ""}>
     <${found.running.length || found.waiting.length ? Running : Over} found=${found} model=${model} rows=${state.jobs} selected=${selected} select=${select} /><${Waiting} found=${found} queue=${state.queue} selected=${selected} /></div>`;
-  return html`<${Answers} found=${found} model=${model} select=${select} state=${state} at=${at} ...${whole} />
+  return html`<${Answers} found=${found} model=${model} select=${select} state=${state} at=${at} narrow=${narrow} ...${system} />
     ${wrong ? html`<p role="alert">${text(wrong)}</p>` : ""}
     ${narrow ? rows : ""}
     <section aria-labelledby="timeline"><header class="bar"><h2 id="timeline">Timeline</h2><${Signs} colour=${colour} dense=${model.lanes.length > 24} />
@@ -98,6 +99,7 @@ export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ..
         <button type="button" onClick=${() => { setRange(null); api?.home(); }}>Now</button> <button type="button" onClick=${() => api?.all()}>All</button></span></header>
       ${model.view.nodes.length ? html`<${Timeline} model=${model} colour=${colour} selected=${selected} select=${setSelected} past=${at !== null} follow=${range === null}
         onWindow=${setRange} onReady=${ready} scheme=${scheme} narrow=${narrow} />` : html`<p class="empty">No node has joined yet.</p>`}
+      ${colour === "category" && policy && !/specon|flowcon|steepest/.test(policy) ? html`<p class="small">The policy ${text(policy, 40)} does not look at categories: the colours say how jobs learn, not what is decided.</p>` : ""}
       <${Chosen} model=${model} selected=${selected} clear=${() => setSelected(null)} narrow=${narrow} />
     </section>
     ${narrow ? "" : rows}
@@ -133,7 +135,7 @@ function Answers({ found, model, select, ...system }) {
     ["System", ...wellOf(system)],
     ["Policy", ...policyOf(system.strip)],
   ];
-  return html`<dl class="answers" aria-label="At a glance">${tiles.map(([what, much, kind, said]) => html`<div class=${kind}><dt>${what}</dt><dd class="much">${much}</dd><dd>${said}</dd></div>`)}</dl>`;
+  return html`<dl class="answers" aria-label="At a glance" tabindex=${system.narrow ? "0" : null}>${tiles.map(([what, much, kind, said]) => html`<div class=${kind}><dt>${what}</dt><dd class="much">${much}</dd><dd>${said}</dd></div>`)}</dl>`;
 }
 
 /** Whether the system itself is well: how, whether that is bad, and why. */
