@@ -7,34 +7,26 @@ the name of a file, it also takes the README's picture: the timeline of a record
 
 from __future__ import annotations
 
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 import msgspec
-from tests.integration.gateway.browser import OWN, Browser
+from tests.integration.gateway.browser import Browser
 from tests.integration.gateway.served import ServedFolder, measured
-from tests.integration.gateway.test_page import VIEWS, filled
+from tests.integration.gateway.test_page import VIEWS, filled, slide, viewed
 from tests.unit.gateway.test_page_files import gzipped_sizes
 
 APPENDS = 20
 
 PICTURED = Path("tests/golden/moves")
-PICTURED_AT = 2_600
+PICTURED_AT = 0.6
 
 ANSWERED = """
 const asked = performance.getEntriesByType('resource').find((one) => one.name.includes('/timeline?'));
 return performance.getEntriesByName('drawn')[0].startTime - asked.responseEnd;
-"""
-SLIDE = """
-const slider = document.querySelector('input[type=range]');
-slider.value = arguments[0];
-slider.dispatchEvent(new Event('input', { bubbles: true }));
 """
 SHOWN = """
 const wanted = arguments[0], done = arguments[arguments.length - 1];
@@ -86,22 +78,13 @@ def _first_view_ms(browser: Browser, address: str) -> float:
 
 def _draw(browser: Browser, picture: Path) -> None:
     """The first view in the middle of a recording."""
-    with socket.socket() as one:
-        one.bind((OWN, 0))
-        port = one.getsockname()[1]
-    command = [sys.executable, "-m", "steepest", "replay", str(PICTURED), "--view", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as shown:
-        try:
-            assert shown.stdout is not None
-            shown.stdout.readline()
-            browser.driver.get(f"http://{OWN}:{port}/#/")
-            browser.until(lambda: browser.run("return document.documentElement.dataset.drawn"), "the timeline is drawn")
-            browser.run(SLIDE, PICTURED_AT)
-            browser.shows("the past")
-            browser.shows("sorted by")
-            browser.driver.save_screenshot(str(picture))
-        finally:
-            shown.send_signal(signal.SIGINT)
+    with viewed(str(PICTURED)) as address:
+        browser.driver.get(f"{address}/#/")
+        browser.until(lambda: browser.run("return document.documentElement.dataset.drawn"), "the timeline is drawn")
+        slide(browser, PICTURED_AT)
+        browser.shows("the past")
+        browser.shows("sorted by")
+        browser.driver.save_screenshot(str(picture))
 
 
 def _live_ms(served: ServedFolder, browser: Browser, number: int) -> float:

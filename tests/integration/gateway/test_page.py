@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
-from tests.integration.gateway.browser import Browser
+from tests.integration.gateway.browser import OWN, Browser
 from tests.integration.gateway.served import ServedFolder, measured, running, submitted
+from tests.integration.gateway.test_printed import printing
 
 from steepest.client import Client
 from steepest.events import cluster as c
 from steepest.events.common import Resources
+from steepest.events.parameters import FlowConParameters, PoolParameters
 
 VIEWS = {
     "cluster": "Full nodes",
@@ -16,7 +25,7 @@ VIEWS = {
     "job/a": "Decisions",
     "nodes": "takes jobs",
     "decisions": "Decisions",
-    "compare": "Completion times",
+    "compare": "There is one pool.",
     "letters": "Every record could be read.",
 }
 HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u202e\x07{{7*7}}"
@@ -95,6 +104,22 @@ document.querySelector('.timeline').dispatchEvent(key);
 """
 
 
+@contextmanager
+def viewed(recording: str, *options: str) -> Iterator[str]:
+    """The address of a page over a recording."""
+    with socket.socket() as one:
+        one.bind((OWN, 0))
+        port = one.getsockname()[1]
+    command = [sys.executable, "-m", "steepest", "replay", recording, "--view", *options, "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as shown:
+        try:
+            assert shown.stdout is not None
+            shown.stdout.readline()
+            yield f"http://{OWN}:{port}"
+        finally:
+            shown.send_signal(signal.SIGINT)
+
+
 def drawn(served: ServedFolder, browser: Browser) -> str:
     """The first view of a minute in which one job runs, one has finished and one waits."""
     address = filled(served)
@@ -148,16 +173,30 @@ def test_the_timeline_shows_each_run_and_opens_its_job(served: ServedFolder, bro
     assert browser.complaints() == []
 
 
-def test_the_slider_moves_the_timeline_through_its_window(served: ServedFolder, browser: Browser) -> None:
+SLIDE = """
+const s = document.querySelector('input[type=range]');
+s.focus();
+s.value = Number(s.min) + arguments[0] * (s.max - s.min);
+s.dispatchEvent(new Event('input', { bubbles: true }));
+"""
+ESCAPE = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))"
+
+
+def slide(browser: Browser, share: float) -> None:
+    """Move the cursor of the strip to a part of the log's time, once the strip is there."""
+    browser.until(lambda: browser.run("return document.querySelector('.strip input') !== null"), "the strip is there")
+    browser.run(SLIDE, share)
+
+
+def test_the_strip_moves_the_timeline_through_its_window(served: ServedFolder, browser: Browser) -> None:
     """What was not known at the time is not there; at the beginning of the log there is no job."""
     drawn(served, browser)
-    slide = "const s = document.querySelector('input[type=range]'); s.value = arguments[0];"
-    before_the_end = browser.position() - 3
-    browser.run(f"{slide} s.dispatchEvent(new Event('input', {{ bubbles: true }}));", before_the_end)
+    slide(browser, 0.7)
     browser.until(lambda: "Running 2" in " ".join(browser.text().split()), "both run")
-    browser.run(f"{slide} s.dispatchEvent(new Event('input', {{ bubbles: true }}));", 3)
+    assert browser.violations() == []
+    slide(browser, 0)
     browser.shows("No job had been submitted by then")
-    browser.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))")
+    browser.run(ESCAPE)
     browser.shows("2 runs, 3 waits")
 
 
@@ -172,21 +211,36 @@ def test_an_empty_pool_says_how_to_submit_a_first_job(served: ServedFolder, brow
     browser.shows("Full nodes")
 
 
-def test_the_slider_shows_the_past(served: ServedFolder, browser: Browser) -> None:
+def test_the_strip_shows_the_past(served: ServedFolder, browser: Browser) -> None:
     """At the beginning of the log there is no job; back at its end they are there again. By keyboard alone."""
     address = filled(served)
     browser.driver.get(f"{address}/#/jobs")
     browser.shows("3 of 3 jobs")
-    slide = "const s = document.querySelector('input[type=range]'); s.focus(); s.value = arguments[0];"
-    browser.run(f"{slide} s.dispatchEvent(new Event('input', {{ bubbles: true }}));", 3)
+    slide(browser, 0)
     browser.shows("0 of 0 jobs")
     browser.shows("the past")
-    browser.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))")
+    browser.run(ESCAPE)
     browser.shows("3 of 3 jobs")
 
     browser.run("document.body.dispatchEvent(new KeyboardEvent('keydown', { key: '4', bubbles: true }))")
     browser.shows("with plans, limits and categories")
     assert browser.run("return location.hash") == "#/decisions"
+
+
+def test_the_first_view_says_whether_the_system_is_well(served: ServedFolder, browser: Browser) -> None:
+    """That no system runs; what of two policies jobs waited less under; a gateway that is away."""
+    served.append(*running("a", "n1"))
+    stopped = c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=0)
+    served.append(stopped, c.JobEnded(job="a", outcome=c.Outcome.FINISHED), later_ms=8_000)
+    served.append(c.PoolConfigured(parameters=PoolParameters(flowcon=FlowConParameters(on=True))), later_ms=9_000)
+    served.append(*running("b", "n1"), later_ms=10_000)
+    address = served.start()
+    browser.driver.get(f"{address}/#/")
+    browser.shows("no system runs on the pool")
+    browser.shows("no job has finished yet (before, specon: jobs waited")
+    served.kill()
+    browser.shows("The gateway does not answer. This is the pool as it was at")
+    browser.shows("the gateway does not answer; this is the pool of")
 
 
 def test_a_page_that_needs_a_token_asks_for_it(served: ServedFolder, browser: Browser) -> None:
@@ -216,12 +270,19 @@ def press(browser: Browser, label: str) -> None:
     browser.run(f"{BUTTON.removeprefix('return ')}.click()", label)
 
 
+def open_with_token(browser: Browser, address: str, token: str) -> None:
+    """Open the page as one who has given it a token."""
+    browser.driver.get("about:blank")
+    browser.driver.get(address)
+    browser.run("sessionStorage.setItem('steepest-token', arguments[0]); location.reload();", token)
+
+
 def test_a_job_is_changed_after_a_question_that_says_the_price(served: ServedFolder, browser: Browser) -> None:
     """A token is asked for where it is needed; the answer, or the error, is where the question was."""
     address = filled(served)
     browser.driver.get("about:blank")
     browser.driver.get(f"{address}/#/job/a")
-    browser.run("sessionStorage.clear()")
+    browser.run("sessionStorage.clear(); location.reload()")
     press(browser, "suspend")
     browser.shows("this needs a token")
     assert browser.violations() == []
@@ -248,11 +309,75 @@ def test_a_job_is_changed_after_a_question_that_says_the_price(served: ServedFol
         assert "JobCancelRequested" in [event.type for event in client.events(limit=1_000)]
 
 
+TRACEBACK = b"""step 7
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+    train()
+RuntimeError: loss is nan
+atexit: bye
+"""
+
+
+def test_a_failed_job_says_first_what_it_failed_with(served: ServedFolder, browser: Browser) -> None:
+    """Its traceback stands before its curve; then the end of its output, as text, and how to see it in a terminal."""
+    served.append(*running("a", "n1"))
+    printing(served, "a", 1, TRACEBACK + b"<img src=x onerror=alert(1)>\n")
+    stopped = c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=1)
+    served.append(stopped, c.JobEnded(job="a", outcome=c.Outcome.FAILED, reason="exit status 1"))
+    open_with_token(browser, f"{served.start()}/#/job/a", served.token)
+    browser.shows("all of it was printed")
+    error = browser.run("return document.querySelector('pre.error').innerText")
+    assert error.startswith("Traceback") and error.endswith("RuntimeError: loss is nan")  # noqa: PT018
+    said = browser.text()
+    assert said.index("What it failed with") < said.index("<img src=x onerror") < said.index("Loss")
+    assert "steepest logs a --follow" in said
+    assert browser.violations() == []
+
+
+def test_what_a_job_prints_appears_while_it_runs(served: ServedFolder, browser: Browser) -> None:
+    """Nobody reloads; a token is asked for, because output may hold secrets."""
+    served.append(*running("a", "n1"))
+    file = printing(served, "a", 1, b"epoch 1\n")
+    address = served.start()
+    browser.driver.get("about:blank")
+    browser.driver.get(f"{address}/#/job/a")
+    browser.run("sessionStorage.clear(); location.reload()")
+    browser.shows("What a job prints may hold secrets")
+    assert browser.violations() == []
+    browser.run(TYPE, served.token)
+    browser.shows("epoch 1")
+    with file.open("ab") as output:
+        output.write(b"epoch 2\n")
+    browser.shows("epoch 2")
+    assert "What it failed with" not in browser.text()
+
+
+def test_limits_are_a_step_line_and_one_decision_a_minute(served: ServedFolder, browser: Browser) -> None:
+    """In a chart of its own; each is there once the line is opened, with why."""
+    served.append(*running("a", "n1"), measured("a", 1, 5.0))
+    for number in range(4):
+        limit = c.JobLimit(job="a", incarnation=1, cpu_m=500 * (1 + number), growth_list=c.GrowthList.NEW)
+        because = c.LimitsBecause(rule="FlowCon: Algorithm 1")
+        served.append(
+            c.LimitsPlanned(plan=f"l{number}", node="n1", limits=(limit,), because=because),
+            c.LimitsApplied(plan=f"l{number}", node="n1", job="a", incarnation=1, cpu_m=limit.cpu_m),
+        )
+    address = served.start()
+    browser.driver.get(f"{address}/#/job/a")
+    browser.shows("CPU limit of a replica")
+    label = "return document.querySelectorAll('main [role=img]')[1].getAttribute('aria-label')"
+    assert browser.run(label) == "CPU limit of a replica of a: 4 changes, now 2000m"
+    folded = "return [...document.querySelectorAll('li.folded summary')].map((one) => one.innerText)"
+    assert sum("limits" in line for line in browser.run(folded)) in {1, 2}  # the clock may pass a minute
+    browser.run("for (const one of document.querySelectorAll('li.folded details')) one.open = true")
+    browser.shows("why, and what else")
+    assert browser.violations() == []
+
+
 def test_a_node_is_drained_and_opened_again(served: ServedFolder, browser: Browser) -> None:
     """The row shows it, and that jobs run on there."""
     address = filled(served)
-    browser.driver.get(f"{address}/#/nodes")
-    browser.run("sessionStorage.setItem('steepest-token', arguments[0]); location.reload();", served.token)
+    open_with_token(browser, f"{address}/#/nodes", served.token)
     press(browser, "drain")
     browser.shows("1 job runs on there, and no step is lost.")
     assert browser.violations() == []
@@ -263,6 +388,74 @@ def test_a_node_is_drained_and_opened_again(served: ServedFolder, browser: Brows
     press(browser, "Yes, undrain")
     browser.shows("takes jobs again")
     browser.shows("n1\ttakes jobs")
+
+
+def rows(browser: Browser) -> list[str]:
+    """The names in the table of jobs, in its order, with the headers of its groups."""
+    found: list[str] = browser.run(
+        "return [...document.querySelectorAll('.jobs tbody tr')].map((row) => row.querySelector('th').innerText)"
+    )
+    return found
+
+
+def test_jobs_are_sorted_grouped_and_filtered_as_the_address_says(served: ServedFolder, browser: Browser) -> None:
+    """So that a view can be sent to somebody; running jobs come first; a choice of the page changes the address."""
+    served.append(*submitted("w", queue="night", array="s"), *running("a", "n1", queue="night"), *running("b", "n2"))
+    address = served.start()
+    browser.driver.get(f"{address}/#/jobs")
+    browser.until(lambda: rows(browser) == ["a", "b", "w"], "running first")
+    press(browser, "job")
+    press(browser, "job")
+    browser.until(lambda: rows(browser) == ["w", "b", "a"], "sorted")
+    assert browser.run("return location.hash") == "#/jobs?sort=-job"
+    browser.driver.get(f"{address}/#/jobs?group=queue&phase=running")
+    browser.until(lambda: rows(browser) == ["queue default 1", "b", "queue night 1", "a"], "grouped")
+    browser.shows("2 of 3 jobs")
+    assert browser.violations() == []
+
+
+def test_chosen_jobs_have_their_curves_in_one_chart_and_are_changed_together(
+    served: ServedFolder, browser: Browser
+) -> None:
+    """Beside them the parameters in which they differ."""
+    for number, rate in enumerate(("0.1", "0.2")):
+        job = f"a{number}"
+        spec = c.JobSpec(command=("train", "--lr", rate, "--epochs", "9"), requests=Resources(cpu_m=1))
+        served.append(c.JobSubmitted(job=job, request=job, spec=spec), c.JobAdmitted(job=job, request=job))
+        served.append(*(measured(job, interval, 5.0 / interval) for interval in range(1, 5)), later_ms=1_000)
+    address = served.start()
+    open_with_token(browser, f"{address}/#/jobs?x=time&y=log&smooth=some", served.token)
+    for box in range(2):
+        browser.until(lambda: browser.run("return document.querySelectorAll('.jobs input').length") == 2, "two rows")
+        browser.run("document.querySelectorAll('.jobs input')[arguments[0]].click()", box)
+    browser.shows("2 chosen")
+    assert "jobs=a0%2Ca1" in browser.run("return location.hash")
+    table = "return document.querySelector('.chosenjobs .scroll table')?.innerText ?? ''"
+    browser.until(lambda: "0.1" in browser.run(table) and "0.2" in browser.run(table), "the rates")
+    assert "epochs" not in browser.run(table)
+    browser.until(lambda: browser.run("return document.querySelector('.u-legend')?.innerText.includes('a1')"), "curves")
+    assert browser.violations() == []
+    press(browser, "hold")
+    browser.shows("hold 2 jobs?")
+    press(browser, "Yes, hold")
+    browser.shows("a1 is held")
+    browser.shows("waiting, held")
+
+
+def test_two_recordings_have_their_timelines_one_above_the_other(browser: Browser) -> None:
+    """On one scale, with what came of each; the page says that it shows a recording, and has nothing to press."""
+    with viewed("tests/golden/moves", "--against", "tests/golden/stay") as address:
+        browser.driver.get(f"{address}/#/compare")
+        browser.shows("Completion times")
+        browser.until(lambda: browser.run("return document.querySelectorAll('.timeline').length") == 2, "two timelines")
+        browser.shows("Nothing in it changes any more.")
+        browser.run("document.querySelector('.timeline').focus()")
+        browser.run(PRESS, "+")
+        assert browser.violations() == []
+        browser.driver.get(f"{address}/#/nodes")
+        browser.shows("takes jobs")
+        assert "drain" not in browser.text()
+    browser.complaints()
 
 
 @pytest.mark.slow

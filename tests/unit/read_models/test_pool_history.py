@@ -17,6 +17,7 @@ from tests.harness.scenarios.folded_pool import (
 from tests.harness.scenarios.pool_with_history import PoolWithHistory, runs_of
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.registry import FLAGS, READS
 from steepest.read_models import pool_history
 from steepest.read_models.pool_history import STEPS_KEPT, MarkKind, RunEnd, StepCourse
@@ -237,3 +238,17 @@ def test_a_view_that_others_have_folded_begins_with_what_runs() -> None:
     pool.tick()
 
     assert runs_of(pool.timeline()) == [("a", "n1", 0, None, RunEnd.OPEN)]
+
+
+def test_a_run_says_how_many_of_the_nodes_gpus_it_holds() -> None:
+    """Of a node without any, none."""
+    pool = PoolWithHistory(n1=1_000)
+    pool.fold(joined("g", gpus=4))
+    for job, node, requests in (("a", "g", Resources(cpu_m=100, gpus=1)), ("b", "n1", Resources(cpu_m=100))):
+        pool.fold(submitted(job, requests=requests))
+        pool.fold(placement(job, node))
+        pool.carry_out(job)
+    found = pool.timeline()
+
+    assert [node.gpus for node in found.nodes] == [0, 4]
+    assert found.runs.gpus == [250, 0]

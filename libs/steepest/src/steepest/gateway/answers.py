@@ -14,6 +14,7 @@ from steepest.read_models.decisions import DecisionEntry
 from steepest.read_models.job_changes import ChangeKind
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow
+from steepest.read_models.pool_course import CoursePoint, PolicyPeriod
 
 RequestName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$(?!\n)")]
 
@@ -100,6 +101,8 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
         begin: The first offset of its log that is left.
         position: The offset of the next record.
         up: Whether a system runs on it.
+        age_ms: How long ago its newest record was written; 0 of a recording.
+        behind: Records that the gateway has not read yet.
         rules: Policy, queue, preemption and interval in one line.
         parameters: Those in force, as `PoolConfigured` has them.
     """
@@ -110,9 +113,25 @@ class PoolRow(msgspec.Struct, frozen=True, kw_only=True):
     position: int
     at_ms: int
     up: bool
+    age_ms: int
+    behind: int
     totals: Totals
     rules: str
     parameters: Mapping[str, Any]
+
+
+class Strip(msgspec.Struct, frozen=True, kw_only=True):
+    """A pool's whole log at one look.
+
+    Attributes:
+        points: Its use by category, at up to 600 moments and now.
+        trouble: When jobs failed, nodes were lost, or something was found about a job: the newest 600.
+        periods: Its policies, oldest first.
+    """
+
+    points: Sequence[CoursePoint]
+    trouble: Sequence[int]
+    periods: Sequence[PolicyPeriod]
 
 
 class Pools(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,10 +219,12 @@ class LetterPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
-    """A mean of the loss, at a time of the wall clock in milliseconds."""
+    """A mean of the loss: when it was known, at what step, and after how much CPU time; -1: unknown."""
 
     at_ms: int
     loss: float
+    step: int = -1
+    cpu_ms: int = -1
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

@@ -179,6 +179,9 @@ class Api:
         queue = feed.newest_queue() if query.at is None else queue_rows(moment.view)
         return timeline(moment, queue, feed.history, feed.timeline.jobs, window)
 
+    async def _get_strip(self, request: Request, query: PoolQuery) -> Any:  # noqa: ARG002
+        return reading.strip(self._pool(query))
+
     async def _get_compare(self, request: Request, query: CompareQuery) -> Any:  # noqa: ARG002
         first = self._pool(query)
         others = [pool for pool in self._served.pools.values() if pool is not first]

@@ -201,6 +201,7 @@ OPERATIONS: Sequence[Operation] = (
         answer=PoolTimeline,
         query=TimelineQuery,
     ),
+    Operation(path="/strip", summary="A pool's whole log at one look", answer=a.Strip, query=PoolQuery),
     Operation(path="/picture", summary="Everything that the live page shows", answer=PoolChanges, query=ListQuery),
     Operation(
         path="/live",

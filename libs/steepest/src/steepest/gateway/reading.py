@@ -32,6 +32,7 @@ from steepest.read_models.decisions import DecisionEntry
 from steepest.read_models.job_rows import JobRow, PoolMoment, job_row
 from steepest.read_models.job_timeline import JobTimeline, TimelineCollector
 from steepest.read_models.node_rows import node_row
+from steepest.read_models.pool_history import MarkKind
 from steepest.runtime.decode import received
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job
@@ -42,6 +43,7 @@ PAGE_BYTES = 4 * 2**20
 
 READ_AT_ONCE = 100
 POINTS_MOST = 500
+TROUBLE_MOST = 600
 STORY_MOST = 500_000
 """Records that a job's timeline is looked for in: half a minute's work."""
 
@@ -65,6 +67,8 @@ async def pool_row(pool: ServedPool) -> a.PoolRow:
         position=feed.view.position,
         at_ms=feed.timeline.now_ms,
         up=feed.is_up(),
+        age_ms=max(0, feed.now_ms - feed.timeline.now_ms),
+        behind=max(0, await pool.log.end(feed.at) - feed.view.position),
         totals=feed.totals(),
         rules=rules_in_force(feed.view.parameters),
         parameters=msgspec.to_builtins(feed.view.parameters),
@@ -123,6 +127,15 @@ def decisions(moment: PoolMoment, entries: Sequence[DecisionEntry], *, about: st
     return a.DecisionPage(offset=moment.view.position, decisions=chosen[-limit:])
 
 
+def strip(pool: ServedPool) -> a.Strip:
+    """The whole log of a pool at one look."""
+    history = pool.feed.history
+    trouble = [mark.at_ms for mark in history.marks if mark.kind is not MarkKind.FINISHED]
+    return a.Strip(
+        points=history.points_now(pool.feed.view), trouble=trouble[-TROUBLE_MOST:], periods=history.course.periods
+    )
+
+
 def letters(pool: ServedPool) -> a.LetterPage:
     """The newest dead letters."""
     return a.LetterPage(
@@ -148,7 +161,10 @@ def curve(pool: ServedPool, name: str) -> a.Curve:
     timeline = pool.feed.timeline.jobs.get(name)
     if timeline is None:
         return a.Curve(job=name, points=(), categories=(), limits=())
-    points = [a.Point(at, loss) for at, loss in zip(timeline.measured_ms, timeline.means, strict=True)]
+    reached = timeline.reached or ()
+    points = [
+        a.Point(*one) for one in zip(timeline.measured_ms, timeline.means, reached[::2], reached[1::2], strict=True)
+    ]
     while len(points) > POINTS_MOST:
         points = points[::2]
     return a.Curve(

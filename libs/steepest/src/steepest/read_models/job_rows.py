@@ -64,6 +64,7 @@ class JobRow(msgspec.Struct, kw_only=True):
         command: Without what looks like a secret.
         deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
         measured: Whether its growth was measured, so that ``category`` means something.
+        held: Whether it is kept from starting, or was suspended, until it is released.
         limited: Whether a limit was ever planned for this incarnation.
         findings: What is wrong with it, a sentence for each kind.
         goal_reached: The part of its goal because of which it was stopped, in words; empty: none.
@@ -121,6 +122,8 @@ class JobRow(msgspec.Struct, kw_only=True):
     deadline_ms: int | None
     due_in_ms: int | None
     queue: str
+    array: str
+    held: bool
     priority: int
     priority_class: str
     queue_position: int | None
@@ -195,6 +198,8 @@ def job_row(
         deadline_ms=job.spec.deadline_ms,
         due_in_ms=_due_in_ms(job, pool.now_ms),
         queue=job.spec.queue,
+        array=job.spec.array,
+        held=bool(job.hold),
         priority=job.spec.priority,
         priority_class=job.spec.priority_class,
         queue_position=standing.position if standing else None,

@@ -17,6 +17,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.read_models.pool_course import CoursePoint, PoolCourse, point
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import CATEGORIES, MOVING, Job, Phase, PlanKind
 
@@ -81,6 +82,11 @@ class StepCourse:
             self._flat = array("q", chain.from_iterable(zip(flat[::4], flat[1::4], strict=True)))
             self._flat.extend(flat[-2:])
 
+    @property
+    def newest(self) -> int:
+        """The value in force; 0 before the first."""
+        return self._flat[-1] if self._flat else 0
+
     def within(self, begin_ms: int, end_ms: int, apart_ms: float) -> list[tuple[int, int]]:
         """The values of a time, with that in force at its begin; of values that are closer together, the last."""
         found: list[tuple[int, int]] = []
@@ -119,6 +125,7 @@ class HistoryRun(msgspec.Struct, kw_only=True):
         begun: The record by which it began; ``ended`` likewise, None while it runs.
         settled: The record by which ``end`` was known.
         share: Thousandths of the node's CPU: what it reserves until its use is measured, then what it uses.
+        gpus: Thousandths of the node's GPUs that it holds.
     """
 
     job: HistoryJob
@@ -126,6 +133,7 @@ class HistoryRun(msgspec.Struct, kw_only=True):
     begun: int
     begun_ms: int
     share: StepCourse
+    gpus: int = 0
     ended: int | None = None
     ended_ms: int | None = None
     end: RunEnd = RunEnd.OPEN
@@ -173,9 +181,11 @@ class PoolHistory:
         now_ms: The latest time of one.
         moves: The newest.
         marks: The newest.
+        course: All of it at one look.
     """
 
     def __init__(self) -> None:
+        self.course = PoolCourse()
         self.began_ms = 0
         self.now_ms = 0
         self.moves: deque[HistoryMove] = deque(maxlen=KEPT)
@@ -196,15 +206,20 @@ class PoolHistory:
 
     def note(self, view: ClusterView, received: Received[Any], *, accepted: bool) -> None:
         """Hear a record that ``view`` has just folded."""
-        self.now_ms = max(self.now_ms, received.at_ms)
+        before_ms, self.now_ms = self.now_ms, max(self.now_ms, received.at_ms)
         if not self.began_ms:
             self.began_ms = self.now_ms
             self._follow(view, (job.name for job in view.jobs), received.offset)  # of a view that others have folded
+            self.course.configured(view.parameters, self.now_ms)
+        if self.course.is_due(self.now_ms):
+            self.course.add(*(self._point(view, received.offset, at_ms) for at_ms in (before_ms, self.now_ms)))
         if not accepted:
             return
         match event := received.event:
             case c.NodeUsage(node=node):
                 self._used(view, event)
+            case c.PoolConfigured():
+                self.course.configured(event.parameters, self.now_ms)
             case c.NodeLost(node=node) | c.NodeGone(node=node) | c.NodeJoined(node=node):
                 if isinstance(event, c.NodeLost):
                     self._mark(received.offset, MarkKind.NODE_LOST, None, node)
@@ -214,6 +229,16 @@ class PoolHistory:
                 if isinstance(event, c.FindingOpened) and name in self._jobs:
                     where = next(iter(self._running.get(name, {})), "")
                     self._mark(received.offset, MarkKind.FINDING, self._jobs[name], where)
+
+    def points_now(self, view: ClusterView) -> list[CoursePoint]:
+        """The course with the present as its last point."""
+        return [*self.course.points, self._point(view, view.position, self.now_ms)]
+
+    def _point(self, view: ClusterView, offset: int, at_ms: int) -> CoursePoint:
+        capacity = {node.name: node.capacity.cpu_m for node in view.nodes if not node.lost}
+        going = (run for mine in self._running.values() for run in mine.values())
+        runs = ((run.job.categories.newest, run.share.newest * capacity.get(run.node, 0) // 1_000) for run in going)
+        return point(offset, at_ms, runs, sum(capacity.values()))
 
     # --- following the view ---------------------------------------------------------------------------------------------
 
@@ -233,7 +258,7 @@ class PoolHistory:
             self._follow_runs(view, job, state, offset)
             self._follow_wait(job, state, offset)
             if state.outcome is not None:
-                self._end(job, state.outcome, offset)
+                self._end(job, state, state.outcome, offset)
 
     def _begin(self, state: Job) -> HistoryJob:
         job = HistoryJob(name=state.name, what=state.spec.model, queue=state.spec.queue, categories=StepCourse())
@@ -254,7 +279,9 @@ class PoolHistory:
         runs = self._running.setdefault(job.name, {})
         for node in nodes:
             run = HistoryRun(job=job, node=node, begun=offset, begun_ms=self.now_ms, share=StepCourse(SHARE_LEAST))
-            run.share.add(self.now_ms, share(view, node, view.nodes.held(state, node).cpu_m))
+            held, found = view.nodes.held(state, node), view.nodes.get(node)
+            run.share.add(self.now_ms, share(view, node, held.cpu_m))
+            run.gpus = part(held.all_gpus_m, found.capacity.all_gpus_m if found else 0)
             runs[node] = run
         left = [one for one in job.left if one[0] not in nodes]
         before = {node for node, _ in job.left}
@@ -290,13 +317,15 @@ class PoolHistory:
                 job=job, begun=offset, begun_ms=self.now_ms, suspended=suspended, why=why
             )
 
-    def _end(self, job: HistoryJob, outcome: c.Outcome, offset: int) -> None:
+    def _end(self, job: HistoryJob, state: Job, outcome: c.Outcome, offset: int) -> None:
         for run in job.newest:
             if run.end is RunEnd.STOPPED:
                 run.end, run.settled = ENDS[outcome], offset
         if outcome is not c.Outcome.CANCELLED:
             kind = MarkKind.FINISHED if outcome is c.Outcome.FINISHED else MarkKind.FAILED
             self._mark(offset, kind, job, job.newest[0].node if job.newest else "")
+        if outcome is c.Outcome.FINISHED:
+            self.course.finished(state, self.now_ms)
         del self._jobs[job.name]
 
     def _mark(self, offset: int, kind: MarkKind, job: HistoryJob | None, node: str) -> None:
@@ -324,8 +353,12 @@ def _how(view: ClusterView, state: Job, node: str, kind: PlanKind | None) -> Run
 def share(view: ClusterView, node: str, cpu_m: int) -> int:
     """An amount of CPU as thousandths of a node's, from 0 to 1,000."""
     found = view.nodes.get(node)
-    capacity = found.capacity.cpu_m if found else 0
-    return max(0, min(1_000, 1_000 * cpu_m // capacity)) if capacity > 0 else 0
+    return part(cpu_m, found.capacity.cpu_m if found else 0)
+
+
+def part(amount: int, whole: int) -> int:
+    """An amount as thousandths of a whole, from 0 to 1,000."""
+    return max(0, min(1_000, 1_000 * amount // whole)) if whole > 0 else 0
 
 
 def category_of(state: Job) -> int:

@@ -6,6 +6,7 @@ their cost. The live view, the report and the picture are made of it, so that al
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -81,6 +82,7 @@ class TimelineJob(msgspec.Struct, kw_only=True):
         categories: Each category that it held, with when that began.
         means: Mean of the evaluation function in each interval with reports.
         measured_ms: When each of them was known.
+        reached: Its step and its CPU time in milliseconds then, one after the other; -1: unknown.
         stays: How often Algorithm 4 decided that it stays.
         limits: Each CPU limit that came in force (None: none any more), with when that was.
         arrived_ms: When it started, or arrived from a move, last.
@@ -100,6 +102,7 @@ class TimelineJob(msgspec.Struct, kw_only=True):
     categories: tuple[tuple[int, c.Category], ...] = ()
     means: list[float] = []
     measured_ms: list[int] = []
+    reached: array[int] | None = None
     moves: tuple[TimelineMove, ...] = ()
     stays: int = 0
     limits: tuple[tuple[int, int | None], ...] = ()
@@ -265,6 +268,8 @@ class RunTimeline:
             case c.GrowthMeasured(total=total, count=count):
                 job.means.append(total / count)
                 job.measured_ms.append(at_ms)
+                job.reached = array("q") if job.reached is None else job.reached
+                job.reached.extend(-1 if one is None else one for one in (state.progress.step, state.progress.cpu_ms))
             case c.StayDecided():
                 job.stays += 1
             case c.LimitsApplied(cpu_m=cpu_m):

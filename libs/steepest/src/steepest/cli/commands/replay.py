@@ -33,7 +33,7 @@ Examples:
     show_default=True,
     help="Feed so many times as fast, with --into.",
 )
-@click.option("--view", is_flag=True, help="Show the recording on the live page, with a time slider, until Ctrl-C.")
+@click.option("--view", is_flag=True, help="Show the recording on the live page, at any of its moments, until Ctrl-C.")
 @click.option(
     "--against",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -1,4 +1,4 @@
-"""Earlier positions of a pool's log: the view as it was, for the time slider and ``?at=``.
+"""Earlier positions of a pool's log: the view as it was, for the strip's cursor and ``?at=``.
 
 It owns how an earlier view is found without folding everything again: from the nearest one that is kept.
 """

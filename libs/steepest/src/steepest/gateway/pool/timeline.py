@@ -61,6 +61,7 @@ class TimelineNode(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     cpu_m: int
     gone: bool
+    gpus: int = 0
 
 
 class DrawnJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -91,6 +92,7 @@ class RunColumns(msgspec.Struct, frozen=True, kw_only=True):
         t0: When it began; ``t1`` when it ended, None while it runs.
         end: A :class:`~steepest.read_models.pool_history.RunEnd`.
         share: Times and thousandths of the node's CPU, one after the other.
+        gpus: Thousandths of the node's GPUs. Which of them is not on the log.
         category: Times and categories likewise: 0 not measured, 1 to 3 PC, WC, CC, 4 unknown.
     """
 
@@ -100,6 +102,7 @@ class RunColumns(msgspec.Struct, frozen=True, kw_only=True):
     t1: Sequence[int | None]
     end: Sequence[int]
     share: Sequence[Sequence[int]]
+    gpus: Sequence[int]
     category: Sequence[Sequence[int]]
 
 
@@ -230,6 +233,7 @@ class _Answer:
             t1=[self._end(run) for run in runs],
             end=[self._how(run) for run in runs],
             share=[self._steps(run, run.share) for run in runs],
+            gpus=[run.gpus for run in runs],
             category=[self._steps(run, run.job.categories) for run in runs],
         )
 
@@ -297,7 +301,9 @@ def _unit(span_ms: int, width: int) -> int:
 
 def _node(moment: PoolMoment, name: str) -> TimelineNode:
     node = moment.view.nodes.get(name)
-    return TimelineNode(node=name, cpu_m=node.capacity.cpu_m if node else 0, gone=node is None or node.lost)
+    if node is None:
+        return TimelineNode(node=name, cpu_m=0, gone=True)
+    return TimelineNode(node=name, cpu_m=node.capacity.cpu_m, gone=node.lost, gpus=node.capacity.gpus)
 
 
 def _job(

@@ -9,7 +9,7 @@ const SHOWN = 5, PRIORITIES = ["low", "normal", "high", "urgent"];
 export function kindsOf(job) {
   if (job.outcome) return ["retry"];
   if (job.phase === "running" || job.phase === "stopped") return ["suspend", "priority", "cancel"];
-  return job.phase === "suspended" ? ["resume", "priority", "cancel"] : ["hold", "release", "priority", "cancel"];
+  return [job.phase === "suspended" ? "resume" : job.held ? "release" : "hold", "priority", "cancel"];
 }
 
 /**
@@ -31,12 +31,7 @@ export function Acts({ kinds, target, pool, token, setToken }) {
   const close = () => { setState({}); opener.current?.focus(); };
   useEffect(() => { if (state.price || state.locked) box.current?.querySelector("[data-first]")?.focus(); }, [state.price, state.locked]);
   const command = `steepest ${target.node ? "nodes " : ""}${state.kind} ${names.slice(0, SHOWN).join(" ")}${names.length > SHOWN ? " …" : ""}${state.to ? ` --to ${state.to}` : ""}`;
-  const use = (event) => {
-    event.preventDefault();
-    const given = new FormData(event.target).get("token").trim();
-    setToken(given);
-    send(state.kind, state.to, true, given);
-  };
+  const use = (given) => { setToken(given); send(state.kind, state.to, true, given); };
   return html`<div class="acts" ref=${box} onKeyDown=${(event) => { if (event.key === "Escape" && state.kind) { event.stopPropagation(); close(); } }}>
     ${kinds.map((kind) => html`<button type="button" aria-expanded=${state.kind === kind} onClick=${(event) => { opener.current = event.currentTarget; send(kind, kind === "priority" ? "high" : "", true); }}>${kind}</button> `)}
     ${state.price ? html`<div class="ask" role="group" aria-label="Question">
@@ -45,9 +40,16 @@ export function Acts({ kinds, target, pool, token, setToken }) {
       ${lines(state.price, (one) => (one.done ? one.price : one.said), names.length)}
       <button type="button" onClick=${() => send(state.kind, state.to, false)}>Yes, ${state.kind}</button> <button type="button" data-first="" onClick=${close}>No</button>
       <p class="small">In a terminal: <code>${text(command, 300)}</code></p></div>` : ""}
-    ${state.locked ? html`<form class="ask" onSubmit=${use}><label>${text(state.locked)}. A token with the role <i>operate</i>: <input name="token" type="password" autocomplete="off" required data-first="" /></label> <button>Go on</button> <button type="button" onClick=${close}>No</button></form>` : ""}
+    ${state.locked ? html`<${TokenNeeded} why=${state.locked} role="operate" use=${use} close=${close} />` : ""}
     <div role="status">${state.busy ? "asking …" : ""}${state.said ? lines(state.said, (one) => one.said, names.length, true) : ""}</div>
     ${state.wrong ? html`<p role="alert">${text(state.wrong)}</p>` : ""}</div>`;
+}
+
+/** Asks for a token in the place that needs one. */
+export function TokenNeeded({ why, role, use, close }) {
+  const given = (event) => { event.preventDefault(); use(new FormData(event.target).get("token").trim()); };
+  return html`<form class="ask" onSubmit=${given}><label>${text(why)}. A token with the role <i>${role}</i>: <input name="token" type="password" autocomplete="off" required data-first="" /></label> <button>Go on</button>
+    ${close ? html` <button type="button" onClick=${close}>No</button>` : ""}</form>`;
 }
 
 function lines(answers, words, many, named = many > 1) {

@@ -2,21 +2,22 @@
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { Compare } from "./compare.js";
 import { JobView } from "./job.js";
+import { Jobs } from "./jobs.js";
 import { Nodes } from "./nodes.js";
 import { Pool } from "./pool.js";
-import { Slider } from "./slider.js";
 import { empty, merged } from "./store.js";
 import { ask, follow } from "./stream.js";
-import { AllDecisions, Jobs, Letters } from "./views.js";
-import { text } from "./words.js";
+import { Strip, useStrip } from "./strip.js";
+import { AllDecisions, Letters } from "./views.js";
+import { clock, span, text } from "./words.js";
 
 const VIEWS = [["cluster", "Pool"], ["jobs", "Jobs"], ["nodes", "Nodes"], ["decisions", "Decisions"], ["compare", "Compare"], ["letters", "Dead letters"]];
-const DRAW_MS = 60;
-const KEYS = [["1 – 6", "the views, from left to right"], ["/", "the filter"], ["← →", "on the slider: back and forth in the log"], ["← → + − 0 n", "on the timeline: pan, zoom, all of it, now"], ["↑ ↓ Enter", "on the timeline: from job to job, and open it"], ["Esc", "to the end of the log"], ["?", "these keys"]];
+const DRAW_MS = 60, LOOK_MS = 10_000;
+const KEYS = [["1 – 6", "the views, from left to right"], ["/", "the filter"], ["← →", "on the strip: back and forth in the log"], ["← → + − 0 n", "on the timeline: pan, zoom, all of it, now"], ["↑ ↓ Enter", "on the timeline: from job to job, and open it"], ["Esc", "to the end of the log"], ["?", "these keys"]];
 const TOKEN = "steepest-token";
 
 function route() {
-  const [view, name] = location.hash.replace(/^#\/?/, "").split("/");
+  const [view, name] = location.hash.split("?")[0].replace(/^#\/?/, "").split("/");
   return { view: view || "cluster", name: name ? decoded(name) : "" };
 }
 
@@ -100,18 +101,20 @@ function App() {
   const [locked, setLocked] = useState(false);
   const [chosen, setChosen] = useState(null);
   const [at, setAt] = useState(null);
-  const [filter, setFilter] = useState("");
   const [help, setHelp] = useState(false);
+  const [range, setRange] = useState(null);
   const pool = chosen ?? pools?.pools[0]?.pool ?? null;
   const [live, link] = useLive(pool, token);
   const past = usePast(pool, at, token);
+  const strip = useStrip(pool, token, live.offset);
   const state = past ?? live;
 
   useEffect(() => {
     let timer = null;
-    const load = () => ask("api/v1/pools", token).then((found) => { setPools(found); setLocked(false); }, (error) => {
+    const again = (ms) => { timer = setTimeout(load, ms); };
+    const load = () => ask("api/v1/pools", token).then((found) => { setPools({ ...found, heard: performance.now() }); setLocked(false); if (!found.recording) again(LOOK_MS); }, (error) => {
       if (error.status === 401 || error.status === 403) setLocked(true);
-      else timer = setTimeout(load, 1000);
+      else again(1000);
     });
     load();
     return () => clearTimeout(timer);
@@ -122,8 +125,8 @@ function App() {
       const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && event.target.type !== "range";
       if (event.key === "Escape") { setAt(null); setHelp(false); event.target.blur?.(); }
       if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-      const place = "123456".indexOf(event.key);
-      if (place >= 0) location.hash = `#/${VIEWS[place][0]}`;
+      const shown = document.querySelectorAll("header nav a")[event.key - 1];
+      if (shown) location.hash = shown.hash;
       else if (event.key === "?") setHelp((shown) => !shown);
       else if (event.key === "/") {
         const input = document.getElementById("filter");
@@ -141,24 +144,25 @@ function App() {
     document.title = `${name || (VIEWS.find(([id]) => id === view)?.[1] ?? "Cluster")} – Steepest`;
   });
 
-  const info = pools?.pools.find((one) => one.pool === pool);
   const keep = (given) => { sessionStorage.setItem(TOKEN, given); setToken(given); setLocked(false); };
   const acting = at === null && pools && !pools.recording ? { pool, token, setToken: keep } : null;
-  const shared = { state, pool, token, at, scheme: dark, narrow, acting };
+  const info = pools?.pools.find((one) => one.pool === pool);
+  const shared = { state, pool, token, at, scheme: dark, narrow, acting, setToken: keep, recording: pools?.recording, link, strip, info, onRange: setRange };
   if (locked || link === "token") return html`<${TokenForm} use=${keep} />`;
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>
     <header class="top">
       <h1>Steepest</h1>
-      <nav aria-label="Views"><ul>${VIEWS.map(([id, label], place) => html`<li><a href="#/${id}" title="key ${place + 1}"
+      <nav aria-label="Views"><ul>${VIEWS.filter(([id]) => (id === "compare" ? pools?.pools.length > 1 : id !== "letters" || state.totals?.dead_letters) || id === view).map(([id, label], place) => html`<li><a href="#/${id}" title="key ${place + 1}"
         aria-current=${view === id ? "page" : null}>${label}${badge(id, state)}</a></li>`)}</ul></nav>
       <${Status} link=${link} state=${state} recording=${pools?.recording} past=${at !== null} />
     </header>
-    ${pools && pools.pools.length > 1 ? html`<label class="filter pool">Pool <select value=${pool} onChange=${(event) => { setAt(null); setChosen(event.target.value); }}>
-      ${pools.pools.map((one) => html`<option value=${one.pool}>${text(one.title, 80)}</option>`)}</select></label>` : ""}
     <main id="content" tabindex="-1">
-      ${info && live.offset ? html`<${Slider} begin=${info.begin} end=${live.offset} at=${at} at_ms=${state.at_ms} setAt=${setAt} recording=${pools.recording} />` : ""}
-      ${!pools || pool === null ? html`<p role="status">Loading the pool …</p>` : shown(view, name, shared, { filter, setFilter, pools: pools.pools, offset: live.offset })}
+    ${pools && pools.pools.length > 1 && view !== "compare" ? html`<label class="filter pool">Pool <select value=${pool} onChange=${(event) => { setAt(null); setChosen(event.target.value); }}>
+      ${pools.pools.map((one) => html`<option value=${one.pool}>${text(one.title, 80)}</option>`)}</select></label>` : ""}
+      ${told(link, pools?.recording, strip, live) ? html`<p class="banner" role="status">${told(link, pools?.recording, strip, live)}</p>` : ""}
+      ${strip ? html`<${Strip} strip=${strip} at=${at} at_ms=${state.at_ms} setAt=${setAt} recording=${pools?.recording} range=${view === "cluster" ? range : null} />` : ""}
+      ${!pools || pool === null ? html`<p role="status">Loading the pool …</p>` : shown(view, name, shared, { pools: pools.pools, offset: live.offset })}
     </main>
     ${help ? html`<${Help} close=${() => setHelp(false)} />` : ""}
     <footer><button type="button" class="plain" onClick=${() => setHelp(true)}>Keys: ?</button>
@@ -168,13 +172,21 @@ function App() {
 function shown(view, name, shared, more) {
   switch (view) {
     case "job": return html`<${JobView} key=${name} name=${name} ...${shared} />`;
-    case "jobs": return html`<${Jobs} ...${shared} filter=${more.filter} setFilter=${more.setFilter} />`;
+    case "jobs": return html`<${Jobs} ...${shared} />`;
     case "nodes": return html`<${Nodes} ...${shared} />`;
     case "decisions": return html`<${AllDecisions} ...${shared} />`;
-    case "compare": return html`<${Compare} pools=${more.pools} offset=${more.offset} token=${shared.token} scheme=${shared.scheme} />`;
+    case "compare": return html`<${Compare} pools=${more.pools} offset=${more.offset} token=${shared.token} scheme=${shared.scheme} narrow=${shared.narrow} />`;
     case "letters": return html`<${Letters} ...${shared} />`;
     default: return html`<${Pool} key=${shared.pool} ...${shared} live=${more.offset} />`;
   }
+}
+
+/** What is special about what is shown, in a sentence; empty where nothing is. */
+function told(link, recording, strip, live) {
+  if (link === "away" && live.offset) return `The gateway does not answer. This is the pool as it was at ${clock(live.at_ms)}; the page goes on by itself once it is back.`;
+  if (!recording || !strip) return "";
+  const [begin, end] = [strip.points[0][1], strip.points.at(-1)[1]];
+  return `A recording of ${new Date(begin).toLocaleDateString()}, ${clock(begin)} to ${clock(end)} (${span(end - begin)}). Nothing in it changes any more.`;
 }
 
 function badge(id, state) {

@@ -9,7 +9,7 @@ export const HUES = 8;
 export function colours() {
   const style = getComputedStyle(document.documentElement), of = (name) => style.getPropertyValue(`--${name}`).trim();
   const each = (name, many) => Array.from({ length: many }, (_, k) => of(`${name}${k}`));
-  return { cats: each("cat", 5), edges: each("edge", 5), edge: of("edge"), hues: each("hue", HUES),
+  return { cats: each("cat", 5), thin: each("thin", 5), edges: each("edge", 5), edge: of("edge"), hues: each("hue", HUES),
     text: of("text"), soft: of("soft"), line: of("line"), back: of("back"), panel: of("panel"), ink: of("ink"), bad: of("bad"), wait: of("wait") };
 }
 
@@ -19,8 +19,12 @@ const insideOf = (size, n) => size.high[n] - (size.high[n] > TALL ? 3 : 1);
 
 export function drawBack(u, { size, model, colours: c }) {
   const { ctx, bbox } = u, dpr = devicePixelRatio;
-  ctx.fillStyle = c.panel;
-  for (let n = 0; n < model.lanes.length; n++) ctx.fillRect(bbox.left, bbox.top + Math.round((size.top[n] + 1) * dpr), bbox.width, insideOf(size, n) * dpr);
+  for (let n = 0; n < model.lanes.length; n++) {
+    const top = bbox.top + Math.round((size.top[n] + 1) * dpr), deep = insideOf(size, n) * dpr, gpus = model.byGpu ? model.view.nodes[n].gpus : 0;
+    ctx.fillStyle = c.panel; ctx.fillRect(bbox.left, top, bbox.width, deep);
+    ctx.fillStyle = c.line;
+    if (gpus * 3 * dpr < deep) for (let k = 1; k < gpus; k++) ctx.fillRect(bbox.left, Math.round(top + deep * k / gpus), bbox.width, dpr);
+  }
 }
 
 export function drawAll(u, state) {
@@ -66,11 +70,11 @@ function bars(u, state, at) {
   const { ctx } = u, { model, size, colours: c, colour, hues } = state, { dpr, low, high, chosen } = at, { runs, jobs } = model.view;
   const byCategory = colour === "category", palette = byCategory ? c.cats : c.hues;
   const keyOf = byCategory ? (lane, k) => lane.cat[k] : (lane, k) => hues.get(jobs[runs.job[lane.run[k]]][colour]);
-  const bright = palette.map(() => []), dim = palette.map(() => []), lines = palette.map(() => []), outlined = [], chains = new Map();
+  const bright = palette.map(() => []), dim = palette.map(() => []), lines = palette.map(() => []), thin = palette.map(() => []), thinDim = palette.map(() => []), outlined = [], chains = new Map();
   for (let n = 0; n < model.lanes.length; n++) {
     const lane = state.lanes[n], base = at.bottom(n), deep = at.inside(n), tall = size.high[n] >= THIN, { t0, t1, y0, y1, run } = lane;
     const mixed = !tall && byCategory && lane.mixT.length > 0; // jobs cannot be seen: categories are enough
-    if (mixed) mix(lane, at, base, deep, chosen === null ? bright : dim);
+    if (mixed) mix(lane, at, base, deep, chosen === null ? thin : thinDim);
     if (mixed && (chosen === null || !model.byJob[chosen].some((r) => runs.node[r] === n))) continue;
     for (let k = firstOf(lane, low); k < t0.length && t0[k] < high; k++) {
       if (t1[k] <= low) continue;
@@ -91,8 +95,8 @@ function bars(u, state, at) {
     ctx.fillStyle = tints[k];
     for (let i = 0; i < list.length; i += 4) ctx.fillRect(list[i], list[i + 1], list[i + 2], list[i + 3]);
   });
-  ctx.globalAlpha = 0.16; fill(dim, palette); ctx.globalAlpha = 1;
-  fill(bright, palette);
+  ctx.globalAlpha = 0.16; fill(dim, palette); fill(thinDim, c.thin); ctx.globalAlpha = 1;
+  fill(bright, palette); fill(thin, c.thin);
   fill(lines, byCategory ? c.edges : palette.map(() => c.edge));
   ctx.strokeStyle = c.text; ctx.lineWidth = dpr;
   for (const [x, y, w, h] of outlined) { ctx.beginPath(); ctx.moveTo(x, y + 0.5); ctx.lineTo(x + w, y + 0.5); ctx.moveTo(x, y + h - 0.5); ctx.lineTo(x + w, y + h - 0.5); ctx.stroke(); }

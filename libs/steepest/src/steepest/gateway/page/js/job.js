@@ -3,6 +3,7 @@ import { html, useEffect, useMemo, useState } from "./html.js";
 import { Acts, kindsOf } from "./acts.js";
 import { Chart } from "./chart.js";
 import { Category } from "./parts.js";
+import { Printed } from "./printed.js";
 import { ask } from "./stream.js";
 import { clock, interval, limit, number, percent, span, text } from "./words.js";
 
@@ -14,12 +15,24 @@ const MARKS = {
   JobEnded: ["end", "--text"],
 };
 
-/** What is shown on request: what is done step by step, and what changes every second. */
-const isFolded = (one) => one.step || /^(Limits|CategoryChanged)/.test(one.type);
+const isLimit = (one) => one.type.startsWith("Limits");
+/** What is folded: what is done step by step, and what changes every second. */
+const isFolded = (one) => one.step || isLimit(one) || one.type === "CategoryChanged";
 
-export function JobView({ name, state, pool, token, at, scheme, acting }) {
+/** The entries in their order; those that are folded are one line a minute. */
+function lines(entries) {
+  const found = [];
+  for (const one of entries) {
+    const last = found.at(-1), minute = Math.floor(one.at_ms / 60_000);
+    if (!isFolded(one)) found.push({ one });
+    else if (last?.minute === minute) last.all.push(one);
+    else found.push({ minute, all: [one] });
+  }
+  return found;
+}
+
+export function JobView({ name, state, pool, token, at, scheme, acting, setToken, recording }) {
   const [found, setFound] = useState({ curve: null, story: null, wrong: "" });
-  const [verbose, setVerbose] = useState(false);
   const job = state.jobs.get(name);
   const rhythm = job ? `${job.growth} ${job.phase} ${job.plan} ${job.moves} ${job.limit_m} ${job.category}` : "";
   useEffect(() => {
@@ -36,21 +49,33 @@ export function JobView({ name, state, pool, token, at, scheme, acting }) {
   }, [name, pool, token, at, rhythm]);
   const chart = useMemo(() => drawn(found.curve, found.story, job, state.at_ms), [found]);
   if (found.wrong) return html`<section><h2>${text(name, 63)}</h2><p role="alert">${text(found.wrong)}</p></section>`;
-  const entries = found.story?.entries ?? [];
-  const folded = entries.filter(isFolded).length;
+  const entries = found.story?.entries ?? [], limits = chart?.limits, failed = job?.outcome === "failed" || job?.phase === "stopped";
+  const printed = !recording && at === null && job ? html`<${Printed} name=${name} pool=${pool} token=${token} setToken=${setToken} replica=${found.story?.stop_replica ?? 0} failed=${failed} command=${`steepest logs ${name} --follow`} />` : "";
   return html`<section aria-labelledby="job" class="job">
     <h2 id="job">${text(name, 63)} ${job ? html`<${Category} job=${job} />` : ""}</h2>
     ${job ? html`<${Facts} job=${job} />` : ""}
     ${job && acting ? html`<${Acts} kinds=${kindsOf(job)} target=${{ jobs: [name] }} ...${acting} />` : ""}
     <p class="now">${text(found.story?.now ?? "")}</p>
     ${found.story?.progress ? html`<p>${text(found.story.progress)}</p>` : ""}
+    ${failed ? printed : ""}
     <h3>Loss</h3>
-    ${chart ? html`<${Chart} label=${chart.label} data=${chart.data} series=${chart.series} bands=${chart.bands} marks=${chart.marks} scheme=${scheme} />
+    ${chart ? html`<${Chart} label=${chart.label} data=${chart.data} series=${chart.series} bands=${chart.bands} marks=${chart.marks} sync="job" scheme=${scheme} />
       <p class="small">Behind the curve: <span class="badge PC">P</span> progressing, <span class="badge WC">W</span> watched,${" "}<span class="badge CC">C</span> converged. ${chart.left ? `Predicted end: in ${chart.left}; the grey band is its interval.` : "The end cannot be predicted yet, or is over."}</p>` : ""}
-    <h3>Decisions</h3>
-    <label class="filter"><input type="checkbox" checked=${verbose} onChange=${(event) => setVerbose(event.target.checked)} /> with ${folded} steps, limits and categories</label>
-    <ol class="story">${entries.filter((one) => verbose || !isFolded(one)).map((one) => html`<${Entry} key=${one.offset} one=${one} />`)}</ol>
+    ${limits ? html`<h3>CPU limit of a replica <small>in cores; none where there is no line</small></h3>
+      <${Chart} label=${limits.label} data=${limits.data} series=${limits.series} stepped=${true} high=${120} sync="job" scheme=${scheme} />` : ""}
+    ${failed ? "" : printed}
+    <header class="bar"><h3>Decisions</h3><code>steepest explain ${text(name, 63)} --verbose</code></header>
+    <ol class="story">${lines(entries).map((line) => (line.one ? html`<${Entry} key=${line.one.offset} one=${line.one} />` : html`<${Folded} key=${line.all[0].offset} all=${line.all} />`))}</ol>
   </section>`;
+}
+
+/** What was done within a minute that is no news, in one line. */
+function Folded({ all }) {
+  const [open, setOpen] = useState(false);
+  const count = (is, word) => { const many = all.filter(is).length; return many ? `${many} ${word}${many === 1 ? "" : "s"}` : ""; };
+  const kinds = [count(isLimit, "limit"), count((one) => one.type === "CategoryChanged", "change").replace("change", "category change"), count((one) => one.step, "step")];
+  return html`<li class="folded"><details onToggle=${(event) => setOpen(event.target.open)}><summary><time>${clock(all[0].at_ms)}</time> ${kinds.filter(Boolean).join(", ")}: ${text(all.at(-1).sentence, 120)}</summary>
+    ${open ? html`<ol class="story">${all.map((one) => html`<${Entry} key=${one.offset} one=${one} />`)}</ol>` : ""}</details></li>`;
 }
 
 function Facts({ job }) {
@@ -100,5 +125,17 @@ function drawn(curve, story, job, now) {
     data[1].push(null);
   }
   const label = `Loss of ${text(curve.job, 63)}: ${points.length} intervals, from ${number(points[0]?.[1])} to ${number(points.at(-1)?.[1])}`;
-  return { label, data, series: [{ label: "loss", colour: "--loss" }], bands, marks, left };
+  return { label, data, series: [{ label: "loss", colour: "--loss" }], bands, marks, left, limits: limitsOf(curve, data[0], now) };
+}
+
+/** The limit as steps over the time of the curve above it; null where there never was one. */
+function limitsOf(curve, times, now) {
+  if (!curve.limits.length) return null;
+  const cores = (limit) => (limit === null ? null : limit / 1000), until = times.at(-1) ?? now / 1000, last = curve.limits.at(-1);
+  const steps = [[times[0], null], ...curve.limits.map(([ms, limit]) => [ms / 1000, cores(limit)])].filter(([at]) => at !== undefined);
+  if (last[0] / 1000 < Math.min(until, now / 1000)) steps.push([Math.min(until, now / 1000), cores(last[1])]);
+  if (until > steps.at(-1)[0]) steps.push([until, null]);
+  steps.sort((a, b) => a[0] - b[0]);
+  return { label: `CPU limit of a replica of ${text(curve.job, 63)}: ${curve.limits.length} changes, now ${last[1] === null ? "none" : `${last[1]}m`}`,
+    data: [steps.map(([at]) => at), steps.map(([, limit]) => limit)], series: [{ label: "limit", colour: "--planned" }] };
 }

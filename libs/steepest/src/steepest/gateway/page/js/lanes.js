@@ -4,8 +4,8 @@ const MANY_NODES = 16, WAIT_ROWS = 6, HELD = 0.06; // of a node: a job with so l
 export const OPEN = Infinity;
 export const FINISHED = 1, FAILED = 2, LOST = 3;
 
-/** What the timeline is drawn from; times are seconds of the wall clock. */
-export function prepared(view) {
+/** What the timeline is drawn from; times are seconds of the wall clock. `byGpu`: a lane's height are its GPUs, where it has any. */
+export function prepared(view, byGpu = false) {
   const unit = view.unit_ms / 1000;
   const at = (t) => (t === null ? OPEN : view.begin_ms / 1000 + t * unit);
   const mine = view.nodes.map(() => []), byJob = view.jobs.map(() => []);
@@ -13,9 +13,10 @@ export function prepared(view) {
     byJob[job].push(r);
     if (view.runs.t1[r] === null || view.runs.t1[r] > view.runs.t0[r]) mine[view.runs.node[r]].push(r);
   });
+  if (byGpu) view = { ...view, runs: { ...view.runs, share: view.runs.share.map((steps, r) => (view.nodes[view.runs.node[r]].gpus ? [steps[0], view.runs.gpus[r]] : steps)) } };
   const last = new Float64Array(view.runs.job.length), now = at(view.now), start = at(view.start);
   return {
-    view, at, mine, byJob, last, now, start, begin: at(0), until: now + ahead(view, now - start),
+    view, byGpu, at, mine, byJob, last, now, start, begin: at(0), until: now + ahead(view, now - start),
     places: new Map(view.jobs.map((job, place) => [job.job, place])),
     begun: (r) => at(view.runs.t0[r]), ended: (r) => at(view.runs.t1[r]),
     lanes: mine.map((runs) => stacked(view, runs, at, last, view.nodes.length > MANY_NODES)),

@@ -1,6 +1,6 @@
 // Small parts that several views share.
 import { html, useState } from "./html.js";
-import { CATEGORIES, CODES, LETTERS, category, clock, jobLink, limit, text } from "./words.js";
+import { CATEGORIES, CODES, LETTERS, category, clock, jobLink, text } from "./words.js";
 
 export function Category({ job }) {
   const of = category(job);
@@ -55,7 +55,7 @@ export function Table({ label, columns, rows, keyOf, start }) {
   const [sorted, setSorted] = useState(start ?? null);
   const [page, setPage] = useState(0);
   const column = sorted === null ? null : columns[Math.abs(sorted) - 1];
-  const shown = column ? [...rows].sort((a, b) => Math.sign(sorted) * compare(column.value(a), column.value(b))) : rows;
+  const shown = column ? [...rows].sort((a, b) => order(column.value(a), column.value(b), sorted < 0)) : rows;
   const pages = Math.max(1, Math.ceil(shown.length / PAGE));
   const at = Math.min(page, pages - 1);
   const turn = (place) => setSorted(sorted === place ? -place : sorted === -place ? null : place);
@@ -75,24 +75,11 @@ export function Table({ label, columns, rows, keyOf, start }) {
       <button type="button" disabled=${at >= pages - 1} onClick=${() => setPage(at + 1)}>Next</button></nav>` : ""}`;
 }
 
-function compare(a, b) {
+const collator = new Intl.Collator("en", { numeric: true });
+
+/** The order of two values of a column; what is unknown comes last, either way. */
+export function order(a, b, down = false) {
   const none = (value) => value === null || value === undefined || value === "";
   if (none(a) || none(b)) return none(a) - none(b);
-  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
-}
-
-export function jobColumns() {
-  return [
-    { name: "job", value: (job) => job.job, cell: (job) => html`<a href=${jobLink(job.job)}>${text(job.job, 63)}</a>` },
-    { name: "phase", value: (job) => job.outcome ?? job.phase },
-    { name: "node", value: (job) => job.nodes.join(", ") },
-    { name: "category", value: (job) => category(job), cell: (job) => html`<${Category} job=${job} />` },
-    { name: "growth", numeric: true, value: (job) => job.growth, cell: (job) => (job.growth === null ? "" : `${(100 * job.growth).toFixed(2)} %`) },
-    { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => job.steps },
-    { name: "loss", numeric: true, value: (job) => job.loss, cell: (job) => (job.loss === null ? "" : String(Number(job.loss.toPrecision(4)))) },
-    { name: "limit", value: (job) => limit(job) },
-    { name: "moves", numeric: true, value: (job) => job.moves || null },
-    { name: "what", value: (job) => text(job.what, 60) },
-    { name: "reason", value: (job) => text(job.waits_because || job.reason, 160) },
-  ];
+  return (down ? -1 : 1) * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b)));
 }

@@ -6,6 +6,7 @@ import { ask } from "./stream.js";
 import { Timeline } from "./timeline.js";
 import { clock, CODES, ENDS, interval, jobLink, number, span, text, whole } from "./words.js";
 
+const SILENT_MS = 30_000, BEHIND = 2_000;
 const SOONEST_MS = 500, RATIO = 8, SETTLED_MS = 150, SHOWN = 10, SHOWN_MOST = 300, REASONS = 6, OF_EACH = 8, PAGE = 50;
 
 /**
@@ -13,7 +14,7 @@ const SOONEST_MS = 500, RATIO = 8, SETTLED_MS = 150, SHOWN = 10, SHOWN_MOST = 30
  * @param range the times in seconds that are in view; null: those that suit the pool
  */
 function useTimeline(pool, at, live, token, range) {
-  const [found, setFound] = useState({ model: null, wrong: "" });
+  const [found, setFound] = useState({ view: null, wrong: "" });
   const known = useRef({ live, last: 0, cost: 0, now: 0, wake: null });
   useEffect(() => {
     const memory = known.current;
@@ -25,9 +26,8 @@ function useTimeline(pool, at, live, token, range) {
       try {
         const answer = await ask(`api/v1/timeline?${query(pool, at, range, memory.now)}`, token);
         if (left) return;
-        const model = prepared(answer);
-        if (at === null) memory.now = model.now;
-        setFound({ model, wrong: "" });
+        if (at === null) memory.now = (answer.begin_ms + answer.now * answer.unit_ms) / 1000;
+        setFound({ view: answer, wrong: "" });
       } catch (error) {
         if (!left) setFound((before) => ({ ...before, wrong: error.message }));
       }
@@ -67,14 +67,18 @@ function query(pool, at, range, now) {
   return asked;
 }
 
-export function Pool({ state, pool, token, at, live, scheme, narrow }) {
+export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ...system }) {
   const [range, setRange] = useState(null);
   const [selected, setSelected] = useState(null);
   const [colour, setColour] = useState("category");
   const [api, setApi] = useState(null);
-  const { model, wrong } = useTimeline(pool, at, live, token, range);
-  const found = useMemo(() => (model ? answers(model, state.jobs) : null), [model, state]);
+  useEffect(() => onRange(range), [range]);
+  const { view, wrong } = useTimeline(pool, at, live, token, range);
+  const [byGpu, setByGpu] = useState(false);
+  const byCpu = useMemo(() => (view ? prepared(view) : null), [view]), model = useMemo(() => (byGpu && view ? prepared(view, true) : byCpu), [byCpu, byGpu]);
+  const found = useMemo(() => (byCpu ? answers(byCpu, state.jobs) : null), [byCpu, state]);
   if (!model) return wrong ? html`<p role="alert">${text(wrong)}</p>` : html`<p role="status">Loading the timeline …</p>`;
+  const policy = system.strip?.periods.at(-1)?.policy;
   const select = (name) => setSelected((before) => (name === before ? null : name));
   const ready = (given) => {
     setApi(given);
@@ -86,15 +90,16 @@ export function Pool({ state, pool, token, at, live, scheme, narrow }) {
   if (!state.jobs.size && !model.view.jobs.length) return html`<${Empty} model=${model} past=${at !== null} />`;
   const rows = html`<div class=${found.waiting.length && found.running.length ? "columns" : ""}>
     <${found.running.length || found.waiting.length ? Running : Over} found=${found} model=${model} rows=${state.jobs} selected=${selected} select=${select} /><${Waiting} found=${found} queue=${state.queue} selected=${selected} /></div>`;
-  return html`<${Answers} found=${found} model=${model} select=${select} />
+  return html`<${Answers} found=${found} model=${model} select=${select} state=${state} at=${at} narrow=${narrow} ...${system} />
     ${wrong ? html`<p role="alert">${text(wrong)}</p>` : ""}
     ${narrow ? rows : ""}
     <section aria-labelledby="timeline"><header class="bar"><h2 id="timeline">Timeline</h2><${Signs} colour=${colour} dense=${model.lanes.length > 24} />
-      <span class="tools"><label><small>colour</small> <select value=${colour} onChange=${(event) => setColour(event.target.value)}><option value="category">category</option><option value="what">model</option><option value="queue">queue</option></select></label>
+      <span class="tools">${model.view.nodes.some((node) => node.gpus) ? html`<label><small>height</small> <select value=${byGpu ? "gpus" : "cpu"} onChange=${(event) => setByGpu(event.target.value === "gpus")}><option value="cpu">CPU in use</option><option value="gpus">GPUs held</option></select></label>` : ""}<label><small>colour</small> <select value=${colour} onChange=${(event) => setColour(event.target.value)}><option value="category">category</option><option value="what">model</option><option value="queue">queue</option></select></label>
         <button type="button" aria-label="Zoom out" onClick=${() => api?.zoom(1.5)}>−</button> <button type="button" aria-label="Zoom in" onClick=${() => api?.zoom(0.66)}>+</button>
         <button type="button" onClick=${() => { setRange(null); api?.home(); }}>Now</button> <button type="button" onClick=${() => api?.all()}>All</button></span></header>
       ${model.view.nodes.length ? html`<${Timeline} model=${model} colour=${colour} selected=${selected} select=${setSelected} past=${at !== null} follow=${range === null}
         onWindow=${setRange} onReady=${ready} scheme=${scheme} narrow=${narrow} />` : html`<p class="empty">No node has joined yet.</p>`}
+      ${colour === "category" && policy && !/specon|flowcon|steepest/.test(policy) ? html`<p class="small">The policy ${text(policy, 40)} does not look at categories: the colours say how jobs learn, not what is decided.</p>` : ""}
       <${Chosen} model=${model} selected=${selected} clear=${() => setSelected(null)} narrow=${narrow} />
     </section>
     ${narrow ? "" : rows}
@@ -110,7 +115,7 @@ function Empty({ model, past }) {
     <p class="small">It appears here within a second. A job is followed from its submission on: one that runs elsewhere already, in Slurm or in a terminal, cannot be taken over; submit it here instead.</p></section>`;
 }
 
-function Answers({ found, model, select }) {
+function Answers({ found, model, select, ...system }) {
   const { view } = model, link = (name) => html`<button type="button" class="plain" onClick=${() => select(name)}>${text(name, 40)}</button>`;
   const [next, after] = found.running.filter((job) => job.left), move = found.moved.at(-1);
   const bad = found.failed.filter(found.lately), longest = [...found.waiting].sort((a, b) => b.since - a.since)[0];
@@ -127,8 +132,32 @@ function Answers({ found, model, select }) {
     [`Moved, last ${span(found.recent)}`, found.moved.length, "", move ? html`${link(view.jobs[move.job].job)} ${text(view.nodes[move.from].node, 20)} → ${text(view.nodes[move.to].node, 20)} ${span(1000 * (model.now - move.t1))} ago` : "nothing was moved"],
     ["Trouble", trouble[0], bad.length || found.lost.length || found.findings.length ? "bad" : "", trouble[1]],
     ["Full nodes", `${found.full} of ${found.open}`, "", found.free ? `most room: ${text(found.free.node.node, 20)}, ${whole(1 - found.free.lane.now)} free` : ""],
+    ["System", ...wellOf(system)],
+    ["Policy", ...policyOf(system.strip)],
   ];
-  return html`<dl class="answers" aria-label="At a glance">${tiles.map(([what, much, kind, said]) => html`<div class=${kind}><dt>${what}</dt><dd class="much">${much}</dd><dd>${said}</dd></div>`)}</dl>`;
+  return html`<dl class="answers" aria-label="At a glance" tabindex=${system.narrow ? "0" : null}>${tiles.map(([what, much, kind, said]) => html`<div class=${kind}><dt>${what}</dt><dd class="much">${much}</dd><dd>${said}</dd></div>`)}</dl>`;
+}
+
+/** Whether the system itself is well: how, whether that is bad, and why. */
+function wellOf({ state, at, link, recording, info }) {
+  const letters = state.totals?.dead_letters ?? 0, age = info?.age_ms ?? 0, lost = [...state.nodes.values()].filter((node) => node.lost).length;
+  if (recording || at !== null) return [recording ? "a recording" : "the past", "", "nothing here changes any more"];
+  if (link !== "live") return ["no connection", "bad", `the gateway does not answer; this is the pool of ${clock(state.at_ms)}`];
+  if (!info?.up) return ["down", "bad", html`no system runs on the pool; <code>steepest up</code> starts one`];
+  if (age > SILENT_MS) return ["silent", "bad", `no record for ${span(age)}`];
+  if (info.behind > BEHIND) return ["behind", "bad", `the gateway has ${info.behind} records to read`];
+  return ["well", "", `last record ${span(age)} ago; ${lost ? `${lost} nodes lost` : `${state.nodes.size} nodes report`}${letters ? html`; <a href="#/letters">${letters} dead letters</a>` : ""}`];
+}
+
+/** How jobs fare under the policy, and how they fared under the one before. */
+function policyOf(strip) {
+  const periods = (strip?.periods ?? []).filter((one, place, all) => one.finished || place === all.length - 1), now = periods.at(-1), before = periods.at(-2);
+  if (!now) return ["–", "", ""];
+  const waited = (one) => (one.took_ms ? whole(one.waited_ms / one.took_ms) : "–"), since = `since ${clock(now.since_ms)}`;
+  if (!before) return [text(now.policy, 24), "", `${since}; no other policy ran before`];
+  if (!now.finished) return [text(now.policy, 24), "", `${since}; no job has finished yet (before, ${text(before.policy, 24)}: jobs waited ${waited(before)} of their time)`];
+  const better = now.waited_ms * before.took_ms < before.waited_ms * now.took_ms;
+  return [better ? "better" : "not better", "", `${text(now.policy, 24)} ${since}: jobs waited ${waited(now)} of their time (${now.finished}), ${waited(before)} under ${text(before.policy, 24)} (${before.finished} other jobs)`];
 }
 
 function Signs({ colour, dense }) {

@@ -7,8 +7,8 @@ const LONGEST_WAIT_MS = 2_000;
  * Follow a stream until `stop` is called.
  * @param {string} url
  * @param {() => string} token
- * @param {(data: object) => void} onData
- * @param {(state: "live" | "away" | "token") => void} onState
+ * @param {(data: object, id: number | null) => void} onData
+ * @param {(state: "live" | "away" | "token" | "refused" | "ended") => void} onState
  * @returns {() => void} stop
  */
 export function follow(url, token, onData, onState) {
@@ -24,11 +24,11 @@ export function follow(url, token, onData, onState) {
     if (token()) headers.authorization = `Bearer ${token()}`;
     const response = await fetch(url, { headers, signal: abort.signal, cache: "no-store" });
     if (response.status === 401 || response.status === 403) return "token";
+    if (response.status < 500 && !response.ok) return "refused";
     if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
     onState("live");
     wait = FIRST_WAIT_MS;
-    await read(response.body);
-    return "away";
+    return (await read(response.body)) ? "ended" : "away";
   }
 
   async function read(stream) {
@@ -39,13 +39,13 @@ export function follow(url, token, onData, onState) {
     try {
       for (;;) {
         const { value, done } = await reader.read();
-        if (done || stopped) return;
+        if (done || stopped) return false;
         clearTimeout(watchdog);
         watchdog = setTimeout(() => current.abort(), SILENT_MS);
         buffer += value;
         let end;
         while ((end = buffer.indexOf("\n\n")) >= 0) {
-          take(buffer.slice(0, end));
+          if (take(buffer.slice(0, end))) return true;
           buffer = buffer.slice(end + 2);
         }
       }
@@ -54,17 +54,20 @@ export function follow(url, token, onData, onState) {
     }
   }
 
+  /** Whether there will be no more. */
   function take(block) {
     let data = "";
     let id = null;
     for (const line of block.split("\n")) {
       if (line.startsWith("data: ")) data += line.slice(6);
       else if (line === "event: failure") throw new Error("the gateway can give no more");
+      else if (line === "event: end") return true;
       else if (line.startsWith("id: ")) id = Number(line.slice(4));
     }
-    if (!data) return;
-    onData(JSON.parse(data));
+    if (!data) return false;
+    onData(JSON.parse(data), id);
     if (id !== null) last = id;
+    return false;
   }
 
   async function run() {
@@ -77,7 +80,7 @@ export function follow(url, token, onData, onState) {
       }
       if (stopped) return;
       onState(state);
-      if (state === "token") return;
+      if (state !== "away") return;
       await new Promise((resolve) => setTimeout(resolve, wait));
       wait = Math.min(2 * wait, LONGEST_WAIT_MS);
     }

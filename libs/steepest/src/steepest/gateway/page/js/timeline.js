@@ -53,6 +53,7 @@ export function Timeline({ model, colour, selected, select, past, follow, onWind
     const api = {
       zoom: (by) => zoom(u, state, by), pan: (by) => pan(u, state, by), all: () => go(u, state, state.model.begin, state.furthest),
       home: () => go(u, state, state.model.start, state.model.until, false),
+      show: (low, high) => go(u, state, low, high, false),
       drawn: () => { u.redraw(false, false); u.ctx.getImageData(0, 0, 1, 1); },
     };
     box.current.api = api;

@@ -1,23 +1,8 @@
-// Lists of the whole pool: jobs, decisions, dead letters.
+// Lists of the whole pool: decisions and dead letters.
 import { html, useEffect, useState } from "./html.js";
-import { Decisions, Legend, Table, jobColumns } from "./parts.js";
+import { Decisions, Table } from "./parts.js";
 import { ask } from "./stream.js";
 import { text } from "./words.js";
-
-export function Jobs({ state, filter, setFilter }) {
-  const wanted = filter.trim().toLowerCase();
-  const rows = [...state.jobs.values()].filter((job) => !wanted || says(job).includes(wanted));
-  return html`<section aria-labelledby="jobs"><h2 id="jobs">Jobs</h2>
-    <label class="filter">Filter <input type="search" id="filter" value=${filter} placeholder="name, node, phase, category"
-      onInput=${(event) => setFilter(event.target.value)} /></label>
-    <p class="small" role="status">${rows.length} of ${state.totals?.jobs ?? state.jobs.size} jobs</p>
-    <${Table} label="Jobs" columns=${jobColumns()} rows=${rows} keyOf=${(job) => job.job} />
-    <${Legend} /></section>`;
-}
-
-function says(job) {
-  return `${job.job} ${job.nodes.join(" ")} ${job.outcome ?? job.phase} ${job.category} ${job.what}`.toLowerCase();
-}
 
 export function AllDecisions({ state }) {
   const [word, setWord] = useState("");
