@@ -1,8 +1,8 @@
 """Shockwave's benchmark: our rule for whole gangs beside its peers, in the rules of its simulator.
 
 120 jobs on 32 GPUs, or 220 on 64 (``steepest_lab.sim.shockwave``), from our profiles of its traces. Beside each peer that
-was published stands how far its mean and its makespan are from the published simulation. *seen*: a rule is given what is left
-at the present batch size, as the peers are; *exact*: it is given what is left by the profiles.
+was published stands how far its mean and its makespan are from the published simulation. *seen*: a rule is given what is
+left at the present batch size, as the peers are; *exact*: it is given what is left by the profiles.
 """
 
 from __future__ import annotations
