@@ -14,12 +14,14 @@ from tests.harness.system.rig import Rig
 from tests.harness.virtual_time import run_virtually
 from tests.unit.policies import test_limits_in_a_system
 from tests.unit.steepest import test_in_a_system
+from tests.unit.steepest.devices import test_devices_in_a_system
 
 from steepest.log.files.file_log import FileLog
 from steepest.replay.record import record
 
 PLAYS = {
     "steepest": (test_in_a_system.play, test_in_a_system.NODES),
+    "devices": (test_devices_in_a_system.play, test_devices_in_a_system.NODES),
     "queue-limits": (test_limits_in_a_system.play, test_limits_in_a_system.NODES),
 }
 """By the golden's name."""

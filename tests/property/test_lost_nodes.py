@@ -58,6 +58,7 @@ JOBS: dict[str, tuple[int, dict[str, Any]]] = {
     **{job: (20 + at, {"first_node": "n", "steps": 9_000 + 2_000 * at, "cpu_m": 50}) for at, job in enumerate(STILL)},
     "gang": (30, {"steps": 30_000, "roles": (c.Role(name="worker", replicas=2, min=1, requests=Resources(cpu_m=50)),)}),
     "brief": (45, {"first_node": "m", "steps": 60, "cpu_m": 950}),
+    "whole": (245, {"first_node": "late", "steps": 3_000, "requests": Resources(cpu_m=10, gpus=1)}),
 }
 """When each is submitted, and what it asks for."""
 
@@ -190,7 +191,7 @@ class World(DeciderDriver):
             node=node,
             pool="p",
             at_ms=self.now_ms,
-            capacity=Resources(cpu_m=NODE_M),
+            capacity=Resources(cpu_m=NODE_M, gpus=int(node == "late")),
             used=used,
             replicas=reports,
             takes_jobs=node != "device",

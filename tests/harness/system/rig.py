@@ -160,7 +160,7 @@ class Rig:
     """
 
     def __init__(
-        self, folder: Path, nodes_cpu_m: Mapping[str, int], *, clock: Clock | None = None, jobs_named: int = 0
+        self, folder: Path, nodes: Mapping[str, int | Resources], *, clock: Clock | None = None, jobs_named: int = 0
     ) -> None:
         """Nodes by name, with their CPU in millicores; ``jobs_named``: jobs that have metrics with their names."""
         self.folder = folder
@@ -168,7 +168,7 @@ class Rig:
         self.clock = clock or VirtualClock()
         self.layout = Layout(pools=(POOL,), loss_partitions=2)
         self.log = MemoryLog(self.layout.partitions())
-        capacities = {name: Resources(cpu_m=cpu_m) for name, cpu_m in nodes_cpu_m.items()}
+        capacities = {name: one if isinstance(one, Resources) else Resources(cpu_m=one) for name, one in nodes.items()}
         self.nodes = FakeNodes(capacities, folder / "nodes", self.clock)
         self.snapshots: dict[str, MemorySnapshots] = {}
         self._processes: list[RigProcess] = []

@@ -59,6 +59,10 @@ def measure(state: DevicePlannerState, job: Job, now_s: float) -> None:
             (found for key in _keys(spec.model, known.devices) if (found := state.steps.size(key)) is not None), None
         )
     work = None if left is None or step_s is None else left * step_s
+    if work is None and known.counted:
+        known.known_s = known.known_s if job.alive else now_s
+        return  # its process has not said again what it has to do
+    known.counted = work is not None
     if work is None and course(job)[1] is None and (size := state.learned.size(spec.model)) is not None:
         used = attained_ms(job, round(now_s * 1000)) / 1000
         work = size - used if size > used else None

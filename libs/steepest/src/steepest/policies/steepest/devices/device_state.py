@@ -20,6 +20,7 @@ class DeviceJob(msgspec.Struct):
         slow_s: The same in the slowest tenth of the last minutes.
         left_s: What it still needed when that was known last, alone with its devices.
         known_s: When that was.
+        counted: Whether that follows from its own steps; it stays while the next incarnation says nothing yet.
         trains: The incarnation that was seen to make steps.
         losses: Some of its losses.
         tier: How often its promise was put off.
@@ -32,6 +33,7 @@ class DeviceJob(msgspec.Struct):
     slow_s: float | None = None
     left_s: float | None = None
     known_s: float = 0.0
+    counted: bool = False
     trains: int = 0
     losses: LossCourse = msgspec.field(default_factory=LossCourse)
     tier: int = 0

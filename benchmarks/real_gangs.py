@@ -1,0 +1,175 @@
+"""Real gangs on emulated nodes with declared GPUs: pairs of ``steepest`` with first come first served, and with SRTF.
+
+Each pair runs the same gangs of the demo's NumPy training, submitted at the same times, once under each policy, on this
+machine. The nodes declare GPUs that nobody has: what is real is the gangs, their checkpoints, suspensions and resumptions. A
+job is late that ends more than 5 % after the end that it was promised first. Nothing that takes time here is reliable while
+others use the machine, so the policies take turns, and each pair has the order of the one before reversed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from steepest_lab.sim.reproduce.verdict import estimate
+
+STEEPEST = [sys.executable, "-m", "steepest"]
+POLICIES = {
+    "steepest": ["--policy", "steepest"],
+    "fifo": ["--policy", "spread", "--queueing", "fifo"],
+    "srtf": ["--policy", "predicted-srtf"],
+}
+NODES = ["--node", "n1=0.5:gpus=2", "--node", "n2=0.5:gpus=2"]
+WAIT_S = 900
+LATE = 1.05
+
+
+class Asked(NamedTuple):
+    """A gang of a pair: when it comes, its replicas of a GPU each, and its steps."""
+
+    at_s: float
+    replicas: int
+    steps: int
+
+
+class RealRun(NamedTuple):
+    """What became of a run: completion times by job, stops, steps that were lost, and jobs later than first promised."""
+
+    jct_s: Mapping[str, float]
+    stops: int
+    lost: int
+    late: int
+    promised: int
+
+
+def asked(seed: int, count: int) -> list[Asked]:
+    """The gangs of a pair."""
+    chance = random.Random(f"real gangs/{seed}")  # noqa: S311 - a workload
+    sizes = [chance.choice([1, 2, 2, 4, 4]) for _ in range(count)]
+    steps = [chance.choice([40, 60, 80, 300, 400]) for _ in range(count)]
+    return [Asked(6.0 * number, one, size) for number, (one, size) in enumerate(zip(sizes, steps, strict=True))]
+
+
+def run(policy: str, gangs: Sequence[Asked], folder: Path) -> RealRun:
+    """Run the gangs under a policy to their ends."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    words = [
+        *STEEPEST,
+        "up",
+        "--state",
+        str(folder),
+        *NODES,
+        "--interval",
+        "2s",
+        "--heartbeat",
+        "1s",
+        "--min-run",
+        "10s",
+    ]
+    with folder.with_suffix(".log").open("w") as printed:
+        up = subprocess.Popen([*words, *POLICIES[policy]], stdout=printed, stderr=printed)
+    try:
+        until((folder / "steepest.json").exists)
+        began = time.monotonic()
+        for number, gang in enumerate(gangs):
+            time.sleep(max(0.0, began + gang.at_s - time.monotonic()))
+            train = [sys.executable, "-m", "steepest_lab.jobs.parallel", "--steps", str(gang.steps)]
+            request = ["--replicas", str(gang.replicas), "--gpus", "1", "--cpu", "0.1", "--model", "parallel"]
+            call("submit", folder, "--name", f"g{number}", *request, "--", *train)
+        until(lambda: all(row["phase"] == "ended" for row in rows(folder)))
+    finally:
+        up.send_signal(signal.SIGTERM)
+        up.wait(60)
+    return measured(folder)
+
+
+def until(holds: Any) -> None:
+    """Wait for something."""
+    last = time.monotonic() + WAIT_S
+    while not holds():
+        if time.monotonic() > last:
+            raise SystemExit("it took too long")
+        time.sleep(1.0)
+
+
+def call(command: str, folder: Path, *words: str) -> str:
+    """The output of a command."""
+    found = subprocess.run(
+        [*STEEPEST, command, "--state", str(folder), *words], capture_output=True, text=True, check=True
+    )
+    return found.stdout
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """The jobs."""
+    found: list[dict[str, Any]] = json.loads(call("jobs", folder, "--json"))
+    return found
+
+
+def measured(folder: Path) -> RealRun:
+    """What the log of a run says."""
+    came: dict[str, int] = {}
+    ended: dict[str, int] = {}
+    due: dict[str, int] = {}
+    stops = lost = 0
+    for line in call("events", folder, "--json").splitlines():
+        record = json.loads(line)
+        event, at_ms = record["event"], record["at_ms"]
+        kind, job = event["type"], event.get("job", "")
+        if kind == "JobSubmitted":
+            came[job] = at_ms
+        elif kind == "JobEnded":
+            ended[job] = at_ms
+        elif kind == "JobSuspended":
+            stops, lost = stops + 1, lost + event.get("steps_lost", 0)
+        elif kind == "PromiseRevised" and event.get("due_in_ms") is not None:
+            due.setdefault(job, at_ms + event["due_in_ms"])
+    late = sum(ended[job] - came[job] > LATE * (due[job] - came[job]) for job in due if job in ended)
+    return RealRun({job: (at - came[job]) / 1000 for job, at in ended.items()}, stops, lost, late, len(due))
+
+
+def main() -> None:
+    """Run the pairs and print each, and the mean change with its 95 % interval."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--out", type=Path, default=Path("out/real-gangs"))
+    chosen = parser.parse_args()
+    os.nice(5)
+    changes: dict[str, list[float]] = {"fifo": [], "srtf": []}
+    for seed in range(chosen.pairs):
+        gangs, found = asked(seed, chosen.jobs), dict[str, RealRun]()
+        for policy in list(POLICIES) if seed % 2 == 0 else reversed(POLICIES):
+            found[policy] = one = run(policy, gangs, chosen.out / f"{policy}-{seed}")
+            mean = statistics.fmean(one.jct_s.values())
+            print(
+                f"pair {seed} {policy:9} mean {mean:6.1f} s, {one.stops} stops, {one.lost} steps lost, "
+                f"{one.late} of {one.promised} later than first promised",
+                flush=True,
+            )
+        for other, values in changes.items():
+            values.append(100 * (mean_of(found["steepest"]) / mean_of(found[other]) - 1))
+    for other, values in changes.items():
+        change = estimate(values)
+        print(f"against {other}: {change.mean:+.1f} % ({change.low:+.1f} to {change.high:+.1f})")
+
+
+def mean_of(one: RealRun) -> float:
+    """The mean completion time."""
+    return statistics.fmean(one.jct_s.values())
+
+
+if __name__ == "__main__":
+    main()
