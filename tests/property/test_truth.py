@@ -16,10 +16,12 @@ from steepest_lab.sim.estimate import half_width
 SEEDS = range(100, 103)
 
 LATE = 5.0
-"""Percent by which a liar may on average make the latest of the others later than it is beside one that tells the truth."""
+"""Percent of its completion time under fair sharing by which a job may on average end later because another one deviates."""
 
 
-@pytest.mark.parametrize(("usable", "others"), [(1.0, "announce"), (0.7, "announce"), (1.0, "mixed")])
+@pytest.mark.parametrize(
+    ("usable", "others"), [(1.0, "announce"), (0.7, "announce"), (0.5, "announce"), (1.0, "mixed"), (1.0, "silent")]
+)
 def test_no_deviation_gains_on_average_or_makes_others_late(usable: float, others: str) -> None:
     """Silence and wrong totals, beside jobs that announce or differ, on a host that gives all or a part of its CPU."""
     deviations = ("nothing", "a tenth", "ten times")
@@ -27,5 +29,5 @@ def test_no_deviation_gains_on_average_or_makes_others_late(usable: float, other
     for deviation in deviations:
         gains = [row[deviation][0] for row in rows]
         assert fmean(gains) + (half_width(gains) or 0.0) >= 0, deviation
-        assert fmean(row[deviation][1] - row["truth"][1] for row in rows) <= LATE, deviation
-    assert fmean(row["truth"][0] for row in rows) < 0
+        assert fmean(row[deviation][1] for row in rows) <= LATE, deviation
+    assert fmean(row["truth"][0] for row in rows) < 0 or others == "silent"

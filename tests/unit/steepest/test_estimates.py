@@ -85,7 +85,10 @@ def test_on_a_host_that_gives_less_than_it_declares_who_says_most_ends_first() -
 
 
 def test_jobs_that_starve_show_no_demand() -> None:
-    """Six that could each use all of 0.6 cores get 0.28 together: the fair end of each is that of 0.28 cores."""
+    """Six that could each use all of 0.6 cores get 0.28 together: their fair ends are those of 0.28 cores.
+
+    They are promised a little earlier, because only some of 40 steps have been measured.
+    """
     host = SharedHost(0.6, 0.28, limited=False)
     for number in range(6):
         host.begin_job(f"job-{number}", "step", 40)
@@ -93,7 +96,8 @@ def test_jobs_that_starve_show_no_demand() -> None:
     assert {job.demand for job in host.planner.state.running.values()} == {None}
     assert host.planner.state.gives["n1"][0] == pytest.approx(0.28, rel=0.1)
     ends_s = [host.facts(f"job-{number}").fair_end_s for number in range(6)]
-    assert ends_s == pytest.approx([6 * 20 / 0.28] * 6, rel=0.1)
+    assert all(0.8 <= end_s / (6 * 20 / 0.28) <= 1.03 for end_s in ends_s if end_s is not None)
+    assert None not in ends_s
 
 
 def test_a_node_whose_jobs_can_use_no_more_gives_what_it_declares() -> None:
@@ -106,3 +110,30 @@ def test_a_node_whose_jobs_can_use_no_more_gives_what_it_declares() -> None:
     host.train(30)
     assert host.planner.state.gives["n1"][0] == pytest.approx(4.0, rel=0.1)
     assert host.trained["third"].used_ms > 30 * 0.9 * 2_000
+
+
+def test_a_node_that_gives_less_is_not_taken_to_recover_while_its_limited_jobs_find_no_more() -> None:
+    """It declares 2 cores and gives 0.6, for eight minutes; then it gives all, and the jobs find it."""
+    host = SharedHost(2.0, 0.6)
+    for number in range(2):
+        for says in ("nothing", "step"):
+            host.begin_job(f"{says}-{number}", says, 2_000)
+    host.train(480)
+    assert host.planner.state.gives["n1"][0] == pytest.approx(0.6, rel=0.1)
+    host.gives = 2.0
+    host.train(300)
+    assert host.planner.state.gives["n1"][0] > 0.7
+
+
+def test_a_step_that_is_under_way_is_left_until_it_was_reported() -> None:
+    """Half of one, of three core-seconds, at least: a job that is taken to be done gets no more than its floor."""
+    host, found = SharedHost(2.0), []
+    host.begin_job("job", "step", 5, step_ms=3_000)
+    host.begin_job("other", "step", 400)
+    while "job" not in host.ended:
+        host.share()
+        if "job" not in host.ended and host.trained["job"].done < 5:
+            found.append(host.facts("job").left)
+    known = [left for left in found if left is not None]
+    assert known
+    assert min(known) >= 0.9 * 1.5

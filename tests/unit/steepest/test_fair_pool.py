@@ -57,7 +57,10 @@ def test_a_new_job_runs_only_nodes_where_one_has_ended(runs: list[float]) -> Non
 
 
 def test_a_copy_that_ended_by_too_small_a_size_goes_on() -> None:
-    """Two jobs share a core. One announces 10 core-seconds and turns out to need more: the other one's end moves."""
+    """Two jobs share a core. One announces 10 core-seconds and turns out to need more: the other one's end moves.
+
+    It has what it would have got since, had its copy not ended.
+    """
     pool = FairPool()
     pool.join("n", Resources(cpu_m=1000), 0.0)
     for name, size in (("short", 10.0), ("long", 100.0)):
@@ -74,6 +77,7 @@ def test_a_copy_that_ended_by_too_small_a_size_goes_on() -> None:
     assert goes_on is not None
     assert other is not None
     assert goes_on.end_s is None
+    assert goes_on.used == pytest.approx(15.0)
     assert pool.rate("short") == pytest.approx(0.5)
     assert other.forecast_s == pytest.approx(30.0 + 2 * 80.0)
 

@@ -32,6 +32,13 @@ def test_a_job_of_unknown_size_gets_its_fair_part_and_nothing_before_others() ->
     assert rates(job("known", 100.0, due_s=1_000.0), *silent) == pytest.approx({"known": 2.0, "one": 1.0, "other": 1.0})
 
 
+def test_jobs_of_unknown_size_yield_alike_where_one_is_here_whose_copy_has_ended() -> None:
+    """It is late, and gets an equal part first: the newest of the others does not pay for it alone."""
+    silent = [job(name, None, fair_rate=4 / 3) for name in ("a", "b", "newest")]
+    found = rates(job("late", 1.0, due_s=-1.0), *silent)
+    assert found == pytest.approx(dict.fromkeys(("late", "a", "b", "newest"), 1.0))
+
+
 def test_a_job_whose_total_proved_wrong_gives_back_what_it_got_by_it() -> None:
     """While it is far ahead of its fair copy it gets its floor."""
     known = job("known", 100.0, due_s=1_000.0, index=1.0)

@@ -116,6 +116,19 @@ def test_a_moved_job_continues_from_its_checkpoint_and_its_cpu_time_adds_up() ->
     assert steps_left(pool.a) == 189
 
 
+def test_a_few_recent_steps_change_a_pace_only_by_more_than_a_report_may_be_off() -> None:
+    """A report is seen up to a step after it was reached; a job whose steps really take twice as long shows it."""
+    pool = Trained()
+    for step, cpu_ms in ((1, 1_900), (2, 2_100), (10, 10_000), (11, 11_950), (14, 14_050)):
+        pool.tick(6_000)
+        pool.report(step=step, cpu_ms=cpu_ms)
+    assert cpu_ms_per_step(pool.a) == (14_050 - 1_900) / 13
+    for step in range(15, 40):
+        pool.tick(6_000)
+        pool.report(step=step, cpu_ms=14_050 + 2_000 * (step - 14))
+    assert cpu_ms_per_step(pool.a) == 2_000
+
+
 def test_a_job_that_ignores_its_checkpoint_is_where_its_process_is() -> None:
     """The first report of an incarnation counts, also if it is behind the checkpoint."""
     pool = Trained(steps=300)

@@ -87,18 +87,33 @@ def steps_left(job: Job) -> int | None:
     return None if total is None or step is None else total - step
 
 
-def cpu_ms_per_step(job: Job) -> float | None:
-    """CPU time of a step of all replicas in the last minutes, in milliseconds; of all its steps, while there are few.
+def one_step(job: Job) -> int:
+    """What a step counts as in :func:`course`."""
+    return OF_AN_EPOCH if job.progress.history.by_epochs else 1
 
-    The first span does not count: the first steps of some scripts come in a burst, which their imports paid for. What an
-    incarnation uses before its first report (imports, loading data, restoring) is no step's. None until two steps were seen.
+
+def steps_measured(job: Job) -> float:
+    """Over how many steps their CPU time was measured; of a job whose log has only epochs, over how many of these."""
+    return worked(job.progress.history)[0] / one_step(job)
+
+
+def cpu_ms_per_step(job: Job) -> float | None:
+    """CPU time of a step of all replicas, in milliseconds; None until two steps were seen.
+
+    It is the mean of all steps, unless those of the last minutes differ from it by more than one step in all: a report is
+    seen up to a step after it was reached. The first span of these does not count: the first steps of some scripts come in
+    a burst, which their imports paid for. What an incarnation uses before its first report (imports, loading data,
+    restoring) is no step's.
     """
-    reached, since = job.progress.history.reached, job.progress.history.recent[1:]
-    if reached is not None and since and since[0][2] is not None:
-        steps, cpu_ms = reached[0] - since[0][1], reached[1] - since[0][2]
-        if steps >= RECENT_STEPS * (OF_AN_EPOCH if job.progress.history.by_epochs else 1) and cpu_ms > 0:
-            return cpu_ms / steps
-    return _mean_of_steps(job)
+    history, mean = job.progress.history, _mean_of_steps(job)
+    reached, since = history.reached, history.recent[1:]
+    if mean is None or reached is None or not since or since[0][2] is None:
+        return mean
+    steps, cpu_ms = reached[0] - since[0][1], reached[1] - since[0][2]
+    if steps < RECENT_STEPS * one_step(job) or cpu_ms <= 0:
+        return mean
+    recent = cpu_ms / steps
+    return recent if abs(recent - mean) * steps > max(recent, mean) * one_step(job) else mean
 
 
 def _mean_of_steps(job: Job) -> float | None:

@@ -13,11 +13,23 @@ from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.learning_history import FIRST, LearningHistory, LossCourse
 from steepest.policies.steepest.node_plan import JobOnNode, JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.view.progress import course, cpu_ms_before_steps, cpu_ms_left, cpu_ms_of_all_steps, cpu_ms_per_step
+from steepest.view.progress import (
+    course,
+    cpu_ms_before_steps,
+    cpu_ms_left,
+    cpu_ms_of_all_steps,
+    cpu_ms_per_step,
+    one_step,
+    steps_measured,
+)
 from steepest.view.state import Job
 
 LEAST_LEFT = 0.002
 """Share of a job's size that is left at least, while it runs."""
+
+DOUBT = 0.25
+"""A size that was measured over n steps is promised as if it had been n + DOUBT: a report is seen up to a step after it was
+reached. Promises by sizes that proved too large came too late for those that proved smaller."""
 
 ENDS = 0.1
 """A job that has used this share of its size since its last report, beyond what was left then, is not about to end. Until
@@ -124,7 +136,8 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         size = running.start + all_ms / 1000
         left = left_ms / 1000 - (running.used_by(now_s) - running.used_reported)
         ends = left > -ENDS * size
-        left = max(left, LEAST_LEFT * size)
+        under_way = 0.0 if of_each is None or step == total else one_step(job) * of_each / 1000
+        left = max(left, LEAST_LEFT * size, under_way / 2)
         running.size, running.left = size, left
     running.step_ms = of_each
     state.announced = state.announced or total is not None
@@ -136,13 +149,15 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         size = None if unknown else size
         left = None if size is None else max(size - used, LEAST_LEFT * size)
         running.size, running.left = size, left
-    copy = state.fair.jobs.get(job.name)
+    copy = state.fair.look(job.name, now_s)
     if not unknown:
         running.ahead = math.inf
     elif copy is not None:
         running.ahead = min(running.ahead, max(used - copy.used, 0.0))
     if copy is not None:
         taken = size if size is not None or unknown else copy.size
+        if size is not None and total is not None:
+            taken = size / (1 + DOUBT / max(steps_measured(job), 1.0))
         state.fair.know(job.name, taken, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
     return JobFacts(

@@ -40,6 +40,9 @@ UNKNOWN_LEFT = 60.0
 LACKS = 0.85
 """A job lacks CPU that gets at most this share of what it got before, and of its limit, in two measurements in a row."""
 
+ALL_LACK = 0.95
+"""So do all jobs of a node that get at most this share of it together."""
+
 SAME = 0.05
 """Uses that differ by less than this share are equal."""
 
@@ -142,11 +145,9 @@ class ManagedJob(msgspec.Struct):
         """Whether it used more than it was limited to, so that CPU was to spare."""
         return self.loosest_m is not None and self.cpu * 1000 > BEYOND_LIMIT * self.loosest_m + BEYOND_LIMIT_M
 
-    def is_lacking(self, cores: float) -> bool:
-        """Whether it got less than it can use, now and when it was measured before."""
-        limit = math.inf if self.tightest_m is None else self.tightest_m / 1000
-        before, self.lacks = self.lacks, self.cpu < LACKS * min(self.most, limit, cores)
-        return before and self.lacks
+    def able(self, cores: float) -> float:
+        """What it would use on a node with so many cores, were there enough."""
+        return min(self.most, math.inf if self.tightest_m is None else self.tightest_m / 1000, cores)
 
     def show(self, cores: float) -> bool:
         """Nothing holds it back: its use is its demand, if that is less than its whole node.
@@ -190,7 +191,7 @@ def measure_node(
     is_full = sum(uses_m.values()) > (1 - TO_SPARE) * capacity_m
     beyond = [name for name, job in here.items() if job.exceeds_limit()]
     settled = [job for job in here.values() if now_s - job.since_s > SETTLES_S and job.cpu > 0]
-    lacking = [job.is_lacking(cores) for job in settled]
+    lacking = _find_lacking(settled, cores)
     alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
     may_be_full = is_full or alike or any(job.lacks for job in settled)
     shown = []
@@ -200,6 +201,17 @@ def measure_node(
             shown.append(name)
         job.forget_limits()
     return NodeMeasured(shown, not beyond and (alike or any(lacking)))
+
+
+def _find_lacking(jobs: Sequence[ManagedJob], cores: float) -> list[bool]:
+    """Of each, whether it lacks CPU, now and when it was measured before."""
+    able = [job.able(cores) for job in jobs]
+    all_lack = sum(job.cpu for job in jobs) < ALL_LACK * sum(able)
+    found = []
+    for job, most in zip(jobs, able, strict=True):
+        before, job.lacks = job.lacks, all_lack or job.cpu < LACKS * most
+        found.append(before and job.lacks)
+    return found
 
 
 def _are_alike(jobs: Sequence[ManagedJob]) -> bool:

@@ -69,6 +69,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
     A job of unknown size gets its fair part, just that, and comes last for what is to spare: who says more never has less.
+    Where these parts exceed the node, because a job is here whose copy has ended, all such jobs yield alike.
 
     A job that is late has ended in the virtual pool, where those of unknown size then have its part too, also new ones of
     which nothing is known yet. It gets an equal part of the node first, or they would leave it none. So does one that ends.
@@ -99,8 +100,10 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for job in _served_first(jobs):
         give(job, cores / len(jobs))
         shares[job.name].must = shares[job.name].rate
-    for job in unknown:
-        give(job, (cores / len(jobs) if job.fair_rate is None else job.fair_rate) - job.ahead / GIVES_BACK_S)
+    fair = [cores / len(jobs) if job.fair_rate is None else job.fair_rate for job in unknown]
+    owed = [max(0.0, rate - job.ahead / GIVES_BACK_S) for job, rate in zip(unknown, fair, strict=True)]
+    for job, cpu in zip(unknown, max_min(free, owed), strict=True):
+        give(job, cpu)
     for job in jobs:
         give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
     promised = _promised(jobs, shares, slot_s)

@@ -185,7 +185,9 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
         if name in here:
             state.learn_demand(here[name])
     used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
-    state.fair.deliver(event.node, state.deliver(event.node, declared, used, short=measured.short), now_s)
+    limited = any(job.in_force_m is not None for job in (here | divided).values())
+    gives = state.deliver(event.node, declared, used, short=measured.short, limited=limited)
+    state.fair.deliver(event.node, gives, now_s)
     for progress in event.progress:
         running = here.get(progress.job) or (divided.get(progress.job) if progress.replica == CHIEF else None)
         if running is not None and progress.incarnation == running.incarnation:

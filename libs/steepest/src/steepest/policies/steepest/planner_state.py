@@ -12,7 +12,7 @@ from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.gangs.gang_work import GangWork
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.learning_history import LearningHistory
-from steepest.policies.steepest.managed_job import ManagedJob
+from steepest.policies.steepest.managed_job import FULL, ManagedJob
 from steepest.policies.steepest.residences import Residence
 from steepest.view.state import Job
 
@@ -93,11 +93,15 @@ class SteepestPlannerState(Pending):
                 because=c.LimitsBecause(rule=why),
             )
 
-    def deliver(self, node: str, declared: float, used: float, *, short: bool) -> float:
-        """The jobs of a node used so many cores; ``short``: it had no more. Returns those that it is taken to give."""
+    def deliver(self, node: str, declared: float, used: float, *, short: bool, limited: bool) -> float:
+        """The jobs of a node used so many cores; ``short``: it had no more. Returns those that it is taken to give.
+
+        That recovers only where it is all used: jobs that are ``limited`` to it, and use less, found no more.
+        """
         known, since_s = self.gives.get(node, (declared, self.now_s))
-        share = NEWEST if short else (self.now_s - since_s) / RECOVERS_S
-        gives = min(max(known + min(share, 1.0) * ((used if short else declared) - known), used), declared)
+        recovers = 0.0 if limited and used < FULL * known else (self.now_s - since_s) / RECOVERS_S
+        share = NEWEST if short else min(recovers, 1.0)
+        gives = min(max(known + share * ((used if short else declared) - known), used), declared)
         self.gives[node] = (gives, self.now_s)
         return gives
 

@@ -32,7 +32,7 @@ from steepest.policies.steepest.gangs.gang_part import limit_of, part_of, take_p
 from steepest.policies.steepest.job_facts import JobFacts, facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
-from steepest.policies.steepest.node_plan import JobShare, plan_node
+from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobShare, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fair_pool
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences, Resident
@@ -47,6 +47,10 @@ PLANS = (c.MigrationPlanned, c.PlacementPlanned, c.TransitionPlanned)
 WHILE_OFF = SWITCHES.union(PLANS)
 """Records that change what it remembers, switched on or off."""
 
+LAGS = 0.05
+"""A limit is also planned again where it differs by this share of itself, and by ``LEAST_LIMIT_M``: ``least_change`` of a
+large node is much of a small share, and a job of unknown size has nothing else to catch up with."""
+
 LEAST_CORES = 0.1
 """Of a node, where jobs that are not managed use all of it."""
 
@@ -55,7 +59,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 1
+    logic = 2
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -308,4 +312,4 @@ def _differs(running: ManagedJob, after: int | None, least_m: float) -> bool:
     before = running.limit_m
     if before is None or after is None or not running.planned:
         return before != after or not running.planned
-    return abs(before - after) > least_m
+    return abs(before - after) > min(least_m, max(LAGS * after, LEAST_LIMIT_M))

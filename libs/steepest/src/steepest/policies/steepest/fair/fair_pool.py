@@ -197,7 +197,7 @@ class FairPool(msgspec.Struct):
     def know(self, job: str, size: float | None, demand: float, now_s: float) -> None:
         """What is known of a job's size, and of the demand of each of its copies, now.
 
-        Copies that ended by too small a size go on.
+        Copies that ended by too small a size go on, as if they had never ended.
         """
         names = self.copies_of(job)
         for name in names:
@@ -242,10 +242,13 @@ class FairPool(msgspec.Struct):
         """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""
         rates = []
         for _, copy in self._training(job):
-            node = self.nodes[copy.node]
-            level = fair_level(node.cores, [self.jobs[other].demand for other in node.jobs])
-            rates.append(min(copy.demand, level))
+            rates.append(min(copy.demand, self._level(copy.node)))
         return min(rates, default=0.0)
+
+    def _level(self, name: str) -> float:
+        """The most that a copy gets on a node now."""
+        node = self.nodes[name]
+        return fair_level(node.cores, [self.jobs[other].demand for other in node.jobs])
 
     def _training(self, job: str) -> list[tuple[str, FairJob]]:
         """A job's copies that train, with their names."""
@@ -306,9 +309,11 @@ class FairPool(msgspec.Struct):
         if copy is None or not copy.node or (copy.end_s is not None and not copy.outlives(size)):
             return
         if copy.end_s is not None:
-            copy.end_s = copy.forecast_s = None
+            seconds, copy.end_s, copy.forecast_s = now_s - copy.end_s, None, None
             self._bring_up(copy.node, now_s)
             self._enter(name, copy, running=True)
+            more = seconds * min(copy.demand, self._level(copy.node))
+            copy.used += more if size is None else min(more, size - copy.used)
         if copy.is_known_as(size, demand):
             return
         self._bring_up(copy.node, now_s)
