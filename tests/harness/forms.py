@@ -21,6 +21,7 @@ BY_COMPONENT = (
     "tests/integration/compose/",
     "tests/integration/docker/",
     "tests/integration/kafka/",
+    "tests/integration/kept/",
     "tests/integration/prometheus/",
 )
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # install.sh FOLDER: CRIU and zstd with a loader and libraries of their own, from the archive that this machine's apt uses.
 #
-# The machine's packages stay as they are: CRIU below 4.1 cannot save what runs on a new kernel, and a stable release may have no
-# newer one. So the first of the suites that has one is read, with a state of apt's own in which nothing is installed.
+# The machine's packages stay as they are. CRIU below 4.2 cannot save network sockets on a new kernel, and one below 4.1 nothing; a
+# stable release may have no newer one. So a newer suite is read, with a state of apt's own in which nothing is installed.
 set -eu
 mkdir -p "$1"
 folder=$(readlink -f "$1")
@@ -21,7 +21,7 @@ fetch() { # SUITE
   apt-get "$@" update && apt-get "$@" --yes --download-only install criu zstd > /dev/null
 }
 
-fetch trixie || fetch sid
+fetch sid || fetch trixie
 rm -rf "$folder/root" && mkdir "$folder/root"
 for package in "$folder"/apt/cache/archives/*.deb; do dpkg -x "$package" "$folder/root"; done
 rm -rf "$folder/apt" "$folder/root/usr/share"

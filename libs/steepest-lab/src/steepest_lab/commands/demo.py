@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from steepest.cli.options import json_option, policy_option
 from steepest.cli.printing.output import console, give, tell
@@ -35,6 +36,9 @@ INTERRUPTED = 130
 PICKYMAN = "pickyman"
 """The policy whose demo has jobs that stream their data from a storage server, on emulated nodes."""
 
+MOVING = "specon"
+"""The policy of the demo of unchanged trainings, unless another one is named: it moves what has stopped learning."""
+
 WITHOUT_MOVES = "without-moves"
 """The folder of a comparison's second run, in that of the first."""
 
@@ -46,6 +50,7 @@ Examples:
   steepest demo --policy flowcon       limit jobs by growth efficiency instead of moving them
   steepest demo --policy pickyman      let short jobs have the places of long ones, which resume (`make storage`)
   steepest demo --policy dragon        distributed trainings that are placed whole and scaled with the load
+  steepest demo --unchanged            trainings without a line of ours, moved as they are (root, `make criu`)
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
   steepest demo --cluster docker       in containers, on four Docker engines of its own (root, `make engine images`)
@@ -80,6 +85,7 @@ if it was interrupted.
     help="Run the same jobs under fair sharing too, in pairs, from the same first placement; else that is simulated, "
     "under a policy that moves or limits jobs.",
 )
+@click.option("--unchanged", is_flag=True, help="Run trainings that know nothing of Steepest; keepers move them.")
 @click.option(
     "--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Run so many pairs with --compare."
 )
@@ -98,6 +104,7 @@ def demo(
     policy: str,
     svg: Path | None,
     compare: bool,
+    unchanged: bool,
     pairs: int,
     page: bool,
     as_json: bool,
@@ -113,6 +120,7 @@ def demo(
     from steepest_lab.demo.gangs import workload as gang_workload
     from steepest_lab.demo.preemption.streaming import with_storage
     from steepest_lab.demo.preemption.streaming import workload as streaming_workload
+    from steepest_lab.demo.unchanged import refuse_without_keepers, unchanged_workload
     from steepest_lab.demo.workload import workload
 
     stage.refuse_without_libraries()
@@ -127,18 +135,28 @@ def demo(
     of_gangs = gang_workload.is_for(policy)
     if of_gangs and (compare or cluster not in {None, LOCAL}):
         raise click.UsageError(f"under {policy}, gangs are shown on emulated nodes: leave --compare and --cluster out")
+    if unchanged:
+        if of_gangs or policy == PICKYMAN or compare or cluster not in {None, LOCAL}:
+            raise click.UsageError("--unchanged: emulated nodes, single jobs and one run only")
+        refuse_without_keepers()
+        if click.get_current_context().get_parameter_source("policy") is ParameterSource.DEFAULT:
+            policy = MOVING
     folder = stage.own_folder(state)
     why_no_links = _why_no_links() if of_gangs else ""
     streams = policy == PICKYMAN and cluster is None
-    if of_gangs:
+    if unchanged:
+        given = unchanged_workload(seed, stage.cores(), jobs, length)
+    elif of_gangs:
         link_mbit = None if why_no_links else gang_workload.LINK_MBIT
         given = gang_workload.gang_workload(seed, stage.cores(), jobs, length, link_mbit)
     else:
         given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
     try:
         with with_storage(given) if streams else _staged(cluster, given) as staged:
-            beside_fair = not (compare or of_gangs or streams) and _shares_unfairly(policy)
-            asked = Asked(policy, svg, pairs if compare else 0, beside_fair, of_gangs, why_no_links, as_json, page)
+            beside_fair = not (compare or of_gangs or streams or unchanged) and _shares_unfairly(policy)
+            asked = Asked(
+                policy, svg, pairs if compare else 0, beside_fair, of_gangs, why_no_links, as_json, page, unchanged
+            )
             status = asyncio.run(_demo(folder, staged, asked))
     except asyncio.CancelledError:
         status = INTERRUPTED
@@ -154,6 +172,7 @@ class Asked(NamedTuple):
         of_gangs: Whether distributed trainings are shown, under DRAGON.
         why_no_links: Why their nodes have no links; empty if they do.
         page: Whether its live page is served.
+        unchanged: Whether the trainings that were moved are run once more, unmoved.
     """
 
     policy: str
@@ -164,6 +183,7 @@ class Asked(NamedTuple):
     why_no_links: str
     as_json: bool
     page: bool
+    unchanged: bool
 
 
 def _shares_unfairly(policy: str) -> bool:
@@ -228,6 +248,8 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
         else:
             comparison = compare(*_paired(plays))
     interrupted = plays[-1].interrupted.is_set()
+    if asked.unchanged and not interrupted and not await _as_unmoved(folder, given, timeline, as_json=as_json):
+        return 1
     beside = None
     if asked.beside_fair and not interrupted:
         beside = await _beside_fair(first, soft_limits=given.soft_limits)
@@ -235,6 +257,20 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     if interrupted:
         return INTERRUPTED
     return 1 if any(play.failed for play in plays) else 0
+
+
+async def _as_unmoved(folder: Path, given: DemoWorkload, timeline: RunTimeline, *, as_json: bool) -> bool:
+    import asyncio
+
+    from steepest_lab.demo.unchanged import same_as_unmoved
+
+    moved = [job.name for job in timeline.jobs.values() if len(job.path) > 1]
+    same = await asyncio.to_thread(same_as_unmoved, folder, given, moved)
+    if not as_json:
+        tell(
+            f"\nRun once more and not moved, {len(same)} of the {len(moved)} moved trainings end with the same weights."
+        )
+    return len(same) == len(moved)
 
 
 async def _beside_fair(play: Play, *, soft_limits: bool) -> DemoWhatIf:

@@ -41,7 +41,7 @@ COMMANDS: Mapping[str, str] = {
     "reproduce": "Run the published experiments again, and compare the results.",
     "check": "Check a recording against the invariants.",
     "pool": "List and add pools.",
-    "doctor": "Tell what a Kubernetes cluster lacks, and how to mend it.",
+    "doctor": "Tell what this machine or a Kubernetes cluster lacks, and how to mend it.",
     "topics": "Create, change and trim the topics on Kafka.",
     "upgrade": "Switch on what this version can do and a pool does not use yet.",
     "dead-letters": "List, show and resend records that could not be read.",

@@ -21,7 +21,7 @@ from typing import NoReturn
 sys.path[0] = str(Path(__file__).absolute().parents[2])
 
 from steepest.keeper import kernel  # noqa: E402 - isolated, Python knows no other way to this package
-from steepest.keeper.keeper import CannotRestoreHereError, Keeper  # noqa: E402
+from steepest.keeper.keeper import JobLostError, Keeper  # noqa: E402
 from steepest.keeper.order import KeeperOrder  # noqa: E402
 from steepest.keeper.processes import wait_until  # noqa: E402
 
@@ -69,7 +69,7 @@ def _keep(order: KeeperOrder, report: int) -> NoReturn:
         keeper = Keeper(order, out)
         keeper.begin()
         said = f"ended {keeper.run()}"
-    except CannotRestoreHereError as error:
+    except JobLostError as error:
         said = f"lost {error}"
     except BaseException as error:  # noqa: BLE001 - the job dies with this process, and the reason is reported
         said = f"lost its keeper failed: {error!r}"

@@ -29,7 +29,11 @@ _RESTORE = ("--restore-detached", "--leave-stopped", "--tcp-close")
 
 _REASONS = (
     (r"io_uring", "io-uring"),
-    (r"external stream|half of stream|[Uu]nix connection|unix socket.*(peer|extern)", "outside-socket"),
+    (r"Can't get 1:(16|34) opt", "old-criu"),
+    (
+        r"[Ee]xternal socket|external stream|half of stream|[Uu]nix connection|unix socket.*(peer|extern)",
+        "outside-socket",
+    ),
     (r"bad size|bad build-ID|Can't open file|No such file|bad mode", "changed-file"),
     (r"No space left|write.*ENOSPC", "disk-full"),
     (r"userfault", "userfaultfd"),

@@ -28,10 +28,16 @@ _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be sa
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
 _TRIES = 3  # of a passing reason
 _DEATH_S = 10.0
+_HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
+_HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
 
 
-class CannotRestoreHereError(Exception):
-    """The first try to restore an image has failed: another node may have what this one lacks."""
+class JobLostError(Exception):
+    """The job is gone for no fault of its own.
+
+    The first try to restore its image has failed, so that another node may have what this one lacks; or CRIU was killed in
+    the middle of a save, and what it had left in the job has ended it.
+    """
 
 
 class HeldImage(NamedTuple):
@@ -71,6 +77,7 @@ class Keeper:
         self._answered = ""
         self._look_at: float | None = None  # when to try, or to declare again, whether it can be saved
         self._failed = 0
+        self._hurt_until = 0.0
 
     # --- from start to end --------------------------------------------------------------------------------------------
 
@@ -78,7 +85,7 @@ class Keeper:
         """Restore the job's image, or an older one; without one, start its command.
 
         Raises:
-            CannotRestoreHereError: The image was not restored, and it is the first time.
+            JobLostError: The image was not restored, and it is the first time.
         """
         restore = self._order.restore
         lost = self._restored(*restore) if restore is not None and self._is_ours(restore[0]) else ""
@@ -89,7 +96,11 @@ class Keeper:
                 self._control.declare("none", reason=f"restarted-from-zero: {lost}", step=0)
 
     def run(self) -> int:
-        """Keep it to its end; return its status as from ``wait``."""
+        """Keep it to its end; return its status as from ``wait``.
+
+        Raises:
+            JobLostError: A save that was killed has ended it.
+        """
         while (status := self._reap()) is None:
             ready, _, _ = select.select([self._wake], [], [], _LOOK_S)
             if ready and bytes([signal.SIGTERM]) in os.read(self._wake, 4096):
@@ -99,6 +110,8 @@ class Keeper:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._root, signal.SIGTERM)
             self._look()
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) in _HURT and time.monotonic() < self._hurt_until:
+            raise JobLostError("its save was killed, and it did not survive that")
         return status
 
     def _start(self) -> None:
@@ -176,6 +189,8 @@ class Keeper:
     def _refuse(self, why: CannotBeSaved) -> None:
         """The job runs on; it counts as unmovable for a while, unless another try may succeed."""
         self._failed += 1
+        if why.code == "killed":
+            self._hurt_until = time.monotonic() + _HURT_S
         passing = why.code in PASSING and self._failed < _TRIES
         self._look_at = time.monotonic() + (_TRIAL_S if passing else _AGAIN_S)
         if not passing:
@@ -286,7 +301,7 @@ class Keeper:
                 self._kill_all()
                 lost = lost or str(why)
                 if name == wanted and why.code != "damaged" and self._images.failures(name, str(why)) == 1:
-                    raise CannotRestoreHereError(str(why)) from why
+                    raise JobLostError(f"its image was not restored: {why}") from why
             else:
                 reason = f"restored-older: {lost}" if lost else ""
                 self._control.declare("system", reason=reason, restored=name, step=facts["step"])

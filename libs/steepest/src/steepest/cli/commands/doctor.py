@@ -1,10 +1,10 @@
-"""``steepest doctor``: what a Kubernetes cluster lacks for jobs of Steepest."""
+"""``steepest doctor``: what this machine lacks for system checkpoints, or a Kubernetes cluster for jobs of Steepest."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
+  steepest doctor                                                              whether jobs can be moved unchanged here
   steepest doctor --namespace training --claim shared
   steepest doctor --namespace steepest --claim steepest --account steepest     what that service account may do
   steepest doctor --namespace training --claim shared --users-namespace team-a    and what a further namespace lacks
@@ -29,8 +30,8 @@ COLOURS = {"ok": "green", "missing": "red", "unknown": "yellow"}
 
 
 @click.command(epilog=EPILOG)
-@click.option("--namespace", required=True, help="The namespace of the jobs.")
-@click.option("--claim", required=True, help="The claim of the volume that jobs share, in that namespace.")
+@click.option("--namespace", help="The namespace of the jobs; without it and --claim, this machine is examined.")
+@click.option("--claim", help="The claim of the volume that jobs share, in that namespace.")
 @click.option("--account", default="", help="Check the rights of this service account of the namespace, not yours.")
 @click.option(
     "--users-namespace",
@@ -44,15 +45,15 @@ COLOURS = {"ok": "green", "missing": "red", "unknown": "yellow"}
 )
 @click.option("--json/--no-json", "as_json", default=False, help="Print one JSON list and nothing else.")
 def doctor(
-    namespace: str,
-    claim: str,
+    namespace: str | None,
+    claim: str | None,
     account: str,
     users_namespaces: tuple[str, ...],
     kubeconfig: Path | None,
     *,
     as_json: bool,
 ) -> None:
-    """Tell what a Kubernetes cluster lacks for jobs of Steepest, and how to mend it.
+    """Tell what a Kubernetes cluster lacks for jobs of Steepest, or this machine for jobs that are moved unchanged.
 
     Nothing is changed. Exits with 0 if all that is needed is there, and with 1 if something is missing or unknown.
     """
@@ -60,6 +61,10 @@ def doctor(
 
     from steepest.errors import InputError
 
+    if namespace is None and claim is None:
+        _examine_machine(as_json=as_json)
+    if namespace is None or claim is None:
+        raise click.UsageError("--namespace and --claim belong together; without both, this machine is examined")
     try:
         from steepest.cluster.kubernetes.doctor import CheckHealth, Patient
     except ImportError as error:
@@ -73,6 +78,28 @@ def doctor(
     else:
         _show(found)
     sys.exit(int(any(one.health in {CheckHealth.MISSING, CheckHealth.UNKNOWN} for one in found)))
+
+
+def _examine_machine(*, as_json: bool) -> NoReturn:
+    import tempfile
+
+    from steepest.cli.printing.output import tell
+    from steepest.cluster.local.groups import find_groups
+    from steepest.cluster.local.keepers import find_programs, round_trip, why_unable
+
+    programs = find_programs()
+    if isinstance(programs, str):
+        why = programs
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            groups = find_groups(Path(folder))
+        why = why_unable(programs, has_groups=groups is not None) or round_trip(programs)
+    if as_json:
+        give([{"check": "system checkpoints", "health": "missing" if why else "ok", "found": why}])
+    else:
+        health = ("missing ", {"fg": COLOURS["missing"]}) if why else ("ok      ", {"fg": COLOURS["ok"]})
+        tell("system checkpoints  ", health, why or "a process was saved and restored")
+    sys.exit(int(bool(why)))
 
 
 async def _examined(kubeconfig: Path | None, patient: Patient) -> list[Finding]:

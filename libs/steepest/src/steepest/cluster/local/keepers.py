@@ -28,6 +28,7 @@ from steepest.untrusted import files
 from steepest.untrusted.json import read_json
 
 HOME = "STEEPEST_CRIU_HOME"
+_CHECKOUT = Path(__file__).parents[6]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
 _ANSWER_BYTES_MOST = 1 << 16
@@ -56,12 +57,12 @@ class KeeperPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_programs() -> KeeperPrograms | str:
     """CRIU and zstd: of ``make criu``, or this machine's; else why there are none."""
-    home = Path(os.environ.get(HOME) or ".criu").absolute()
-    found = {name: str(home / name) if (home / name).exists() else shutil.which(name) for name in ("criu", "zstd")}
-    for name, path in found.items():
-        if path is None:
-            return f"there is no {name} on this machine; get it with: make criu"
-    return KeeperPrograms((str(found["criu"]),), (str(found["zstd"]),))
+    homes = [os.environ.get(HOME) or ".criu", str(_CHECKOUT / ".criu")]
+    places = os.pathsep.join([*(str(Path(home).absolute()) for home in homes), os.environ.get("PATH", "")])
+    criu, zstd = (shutil.which(name, path=places) for name in ("criu", "zstd"))
+    if criu is None or zstd is None:
+        return f"there is no {'criu' if criu is None else 'zstd'} on this machine; get it with: make criu"
+    return KeeperPrograms((criu,), (zstd,))
 
 
 @functools.lru_cache(maxsize=8)
@@ -128,8 +129,13 @@ def _trial_order(base: Path, number: int, programs: KeeperPrograms, restore: tup
 def _started(order: KeeperOrder, base: Path) -> subprocess.Popen[bytes]:
     path = base / f"order{order.incarnation}.json"
     path.write_bytes(order.dump())
-    nothing = subprocess.DEVNULL
-    return subprocess.Popen(command(path), stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    return subprocess.Popen(
+        command(path),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def _read(path: Path, keeper: subprocess.Popen[bytes]) -> dict[str, object]:
