@@ -77,9 +77,11 @@ def folder_that_is_gone() -> Case:
 
 def shared_memory_block() -> Case:
     block = shared_memory.SharedMemory(create=True, size=4096)
+    assert block.buf is not None
     block.buf[5] = 9
     yield
     again = shared_memory.SharedMemory(block.name)
+    assert again.buf is not None
     assert again.buf[5] == 9
     again.close()
     block.close()

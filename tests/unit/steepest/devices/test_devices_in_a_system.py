@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ async def play(rig: Rig) -> None:
     await rig.configure(parameters)
     for name, (replicas, steps) in GANGS.items():
         await rig.append(c.JobSubmitted(job=name, request=f"submit-{name}", spec=gang(replicas, steps)))
-        await until(lambda name=name: name in process.view.jobs, within_s=120)
+        await until(partial(operator.contains, process.view.jobs, name), within_s=120)
         if name == "teacher":
             await until(lambda: process.view.jobs["teacher"].phase is Phase.ENDED, "the first end", within_s=600)
         if name == "long":
