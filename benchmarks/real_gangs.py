@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from steepest_lab.sim.reproduce.verdict import estimate
+from steepest_lab.sim.estimate import estimate
 
 STEEPEST = [sys.executable, "-m", "steepest"]
 POLICIES = {
