@@ -33,9 +33,9 @@ import msgspec
 from benchmarks.frame.bench import changed, doing, figure, kept, options
 
 from steepest.cli.live.audience import NoAudience
+from steepest.cli.live.headline import headline_of
 from steepest.events.cluster import Outcome
 from steepest.log.files.file_log import FileLog
-from steepest.read_models.headline import headline_of
 from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import lateness, whole
 from steepest_lab.demo.play import Play

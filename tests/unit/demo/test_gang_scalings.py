@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steepest.events import cluster as c
-from steepest.read_models.interventions import Scalings
+from steepest.read_models.preemptions_and_scalings import Scalings
 from steepest_lab.demo.gangs.report import gang_summary, locality, result, scaling_table
 
 BECAUSE = c.Because(rule="a rule")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 from tests.unit.demo.run import log, story
 
+from steepest.cli.live.headline import headline_of, in_words
 from steepest.cli.live.picture import ARRIVED_MS, BLOCKS, clock, picture, sparkline
 from steepest.events import cluster as c
-from steepest.read_models.headline import headline_of, in_words
 from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.svg import most_telling, svg
 from steepest_lab.demo.workload import parameters

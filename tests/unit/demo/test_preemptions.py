@@ -15,7 +15,7 @@ from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionRule
 from steepest.events.received import Received
 from steepest.policies.pickyman.time_model import TimeModel, TrainingSetting, fit
-from steepest.read_models.interventions import PreemptionTimeline
+from steepest.read_models.preemptions_and_scalings import PreemptionTimeline
 from steepest_lab.demo.preemption.streaming import RECIPES, workload
 from steepest_lab.demo.workload import DemoWorkload
 from steepest_lab.reproduce.kept_runs import Records

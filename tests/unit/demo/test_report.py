@@ -10,10 +10,10 @@ from tests.harness.scenarios.log_builder import LogBuilder as Log
 from tests.unit.demo.run import story
 
 from steepest.cli.live.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
+from steepest.cli.live.headline import headline_of, t90_ms
 from steepest.cli.printing.output import console
 from steepest.cli.printing.tables import drawn
 from steepest.events import cluster as c
-from steepest.read_models.headline import headline_of, t90_ms
 from steepest.read_models.run_timeline import RunTimeline, TimelineJob
 from steepest_lab.demo.beside.comparison import Pair, compare, comparison_table, verdicts
 from steepest_lab.demo.report import JOBS_GIVE_WAY, course, job_table, move_table, result, summary

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.policies.placement.procon import Crowd, IterationProgress, procon, work
+from steepest_lab.sim.system.procon import Crowd, IterationProgress, procon, work
 
 
 def crowd(name: str, *known: IterationProgress, jobs: int | None = None, capacity_m: int = 8_000) -> Crowd:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steepest_lab.sim.shockwave.jobs import JobProfile, RoundJob, profiles
+from steepest_lab.sim.shockwave.jobs import ProfiledJob, RoundJob, profiles
 from steepest_lab.sim.shockwave.peers import Gavel, InOrder, Ours, allox, max_min
 from steepest_lab.sim.shockwave.rounds import RoundFigures, RoundPolicy, run_rounds
 
@@ -21,7 +21,7 @@ def static(number: int, steps: int, gpus: int = 1, submit_s: float = 0.0) -> Rou
     """A job of two steps a second: an epoch has 391 steps of 128 examples."""
     epochs = -(-steps // 391)
     sizes = ((128, epochs, 50_000 / 128 / 2),)
-    profile = JobProfile(number, "ResNet-18", gpus, submit_s, "static", 128, steps, epochs, steps / 2, sizes)
+    profile = ProfiledJob(number, "ResNet-18", gpus, submit_s, "static", 128, steps, epochs, steps / 2, sizes)
     return RoundJob(profile)
 
 

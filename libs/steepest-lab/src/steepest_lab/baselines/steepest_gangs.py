@@ -1,4 +1,4 @@
-"""``steepest-gangs``: the rule by which ``steepest`` gives gangs whole devices, beside the published baselines.
+"""``steepest-gangs``: the rule by which ``steepest`` gives gangs whole devices, next to the published baselines.
 
 The order of gangs, their promises and the fluid behind them are the product's
 (:mod:`steepest.policies.steepest.devices.gang_order`, :mod:`steepest.policies.steepest.devices.fair_devices`); here it

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.cli.live.colours import CATEGORIES, GAIN, LOSS, OUTCOMES
+from steepest.cli.live.headline import FIGURES, Headline, headline_of
 from steepest.cli.live.picture import clock, moves_in_words
 from steepest.describe import count, span
 from steepest.events import cluster as c
-from steepest.read_models.headline import FIGURES, Headline, headline_of
-from steepest.read_models.interventions import PreemptionSummary
+from steepest.read_models.preemptions_and_scalings import PreemptionSummary
 from steepest.read_models.run_timeline import RunTimeline, TimelineJob, TimelineMove
 
 Cell = str | tuple[str, str] | list[tuple[str, str]]

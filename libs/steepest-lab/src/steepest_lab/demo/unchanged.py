@@ -75,7 +75,7 @@ def _command(steps: int, rate: float, seed: int) -> tuple[str, ...]:
 
 
 def same_as_unmoved(folder: Path, given: DemoWorkload, jobs: Iterable[str]) -> list[str]:
-    """The jobs whose last line, the digest of the weights, is that of another run of the same command, which nobody moves.
+    """The jobs whose last line, the digest of the weights, is that of the same command in a run without moves.
 
     It takes as long as these trainings have CPU time.
     """

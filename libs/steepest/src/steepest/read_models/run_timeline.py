@@ -14,7 +14,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.read_models.interventions import PreemptionTimeline, Scalings
+from steepest.read_models.preemptions_and_scalings import PreemptionTimeline, Scalings
 from steepest.view.cluster_view import ClusterView
 
 SHOWN = (

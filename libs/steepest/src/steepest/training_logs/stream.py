@@ -308,7 +308,7 @@ class Stream:
             at, has_place = Position(step, (step,), epoch=one.epoch, total=run.total), True
         if one.quote == '"' and at.step is None and at.coarse and isinstance(at.epoch, int):
             at = at._replace(step=at.epoch)
-        if one.epoch is not None:  # a line's own epoch, whatever a header announced
+        if one.epoch is not None:  # a line's own epoch, also where a header announced another one
             at = at._replace(epoch=one.epoch)
         head = process.head
         if has_place or head is None or (process.loose and not head.coarse):

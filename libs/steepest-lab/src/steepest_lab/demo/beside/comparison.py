@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from steepest.cli.live.colours import GAIN, LOSS
+from steepest.cli.live.headline import FIGURES, Headline, headline_of
 from steepest.policies.named import POLICIES, named
-from steepest.read_models.headline import FIGURES, Headline, headline_of
 from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import Lateness, lateness
 from steepest_lab.demo.beside.lateness import in_words as tail_in_words

@@ -16,12 +16,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from steepest.cli.live.colours import GAIN, LOSS
+from steepest.cli.live.headline import FIGURES, headline_of
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.log.base import Log
 from steepest.policies.named import POLICIES, named
-from steepest.read_models.headline import FIGURES, headline_of
 from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import Lateness, lateness, whole
 from steepest_lab.demo.report import Cell, Table

@@ -9,7 +9,7 @@ import msgspec
 from steepest.cli.live.colours import GAIN, LOSS
 from steepest.cli.live.picture import clock
 from steepest.describe import count, span
-from steepest.read_models.interventions import Scaling, Scalings
+from steepest.read_models.preemptions_and_scalings import Scaling, Scalings
 from steepest_lab.demo.report import Table
 
 SCALINGS_GIVE_WAY = ("why", "#paused", "outcome")

@@ -25,7 +25,7 @@ SMALLEST = {"ResNet-18": 16, "ResNet-50": 16, "Transformer": 16, "LM": 5, "Recom
 NEVER_SCALED = ("Transformer",)
 
 
-class JobProfile(msgspec.Struct, frozen=True):
+class ProfiledJob(msgspec.Struct, frozen=True):
     """A job of a trace.
 
     Attributes:
@@ -47,7 +47,7 @@ class JobProfile(msgspec.Struct, frozen=True):
     batch_sizes: tuple[tuple[int, int, float], ...]
 
 
-def profiles(path: Path) -> Sequence[JobProfile]:
+def profiles(path: Path) -> Sequence[ProfiledJob]:
     """The jobs of a file.
 
     Raises:
@@ -55,7 +55,7 @@ def profiles(path: Path) -> Sequence[JobProfile]:
     """
     try:
         with gzip.open(path, "rb") as lines:
-            return [msgspec.json.decode(line, type=JobProfile) for line in lines]
+            return [msgspec.json.decode(line, type=ProfiledJob) for line in lines]
     except (OSError, EOFError, msgspec.DecodeError) as error:
         raise InputError(f"{path}: no profiles of Shockwave's jobs: {error}") from error
 
@@ -73,7 +73,7 @@ class RoundJob:
         failures: Rounds in a row in which it did nothing.
     """
 
-    def __init__(self, profile: JobProfile) -> None:
+    def __init__(self, profile: ProfiledJob) -> None:
         self.profile = profile
         self.batch_size, self.total, self.steps = profile.batch_size, profile.steps, 0
         self._plan = [size for size, epochs, _ in profile.batch_sizes for _ in range(epochs)]

@@ -114,7 +114,7 @@ def ossp(jobs: Sequence[RoundJob], now_s: float, gpus: int) -> dict[int, float]:
 
 
 def allox() -> Callable[[Sequence[RoundJob], float, int], dict[int, float]]:
-    """AlloX (Le et al., EuroSys 2020): whoever is first in line of a GPU keeps it to its end."""
+    """AlloX (Le et al., EuroSys 2020): the first in line of a GPU keeps it to its end."""
     before: dict[int, float] = {}
 
     def shares(jobs: Sequence[RoundJob], now_s: float, gpus: int) -> dict[int, float]:
@@ -214,7 +214,7 @@ class Ours:
     """The order of gangs, their promises and the fluid behind them are the product's; GPUs are counted.
 
     Args:
-        left_s: What is taken to be left of a job.
+        left_s: The estimated rest of a job.
         learning: λ, as a share of a job's value.
     """
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from steepest.cluster.port import ReplicaId
 from steepest.policies.pending import Pending
 from steepest.policies.placement.policies import PlacementPolicy
-from steepest.policies.placement.procon import Crowd, IterationProgress, procon
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node
+from steepest_lab.sim.system.procon import Crowd, IterationProgress, procon
 from steepest_lab.simulated.nodes import SimulatedNodes
 
 PROCON = "procon"

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from steepest.cli.live.colours import CATEGORIES, OUTCOMES
+from steepest.cli.live.headline import headline_of
+from steepest.cli.live.headline import in_words as in_figures
 from steepest.describe import CATEGORIES as NAMES
 from steepest.describe import count, percent, sentence, span
 from steepest.events import cluster as c
 from steepest.policies.placement.standing import Standing, standings
-from steepest.read_models.headline import headline_of
-from steepest.read_models.headline import in_words as in_figures
 from steepest.read_models.job_progress import share_done
 from steepest.read_models.run_timeline import RunTimeline, TimelineJob, placed_on
 from steepest.view.progress import time_left

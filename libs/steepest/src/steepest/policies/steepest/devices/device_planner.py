@@ -293,7 +293,7 @@ class DevicePlanner:
                 fair_in_ms=bounded_millis(1000 * gang.fair_end_s),
                 due_in_ms=None if math.isinf(due_s) else bounded_millis(1000 * due_s),
                 ahead=() if gang.runs else tuple(_ahead(gangs, index, order)),
-                reason="what is promised cannot all be kept at once" if put_off else "",
+                reason="the promises cannot all be kept at the same time" if put_off else "",
             )
 
     def _carry_out(

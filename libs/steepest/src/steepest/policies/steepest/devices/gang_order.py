@@ -4,11 +4,11 @@
    it is due at the next of :data:`TIERS`. Where the gangs that must run now do not fit together, the largest one is put off,
    and again until they fit (Moore, *Management Science* 1968: the fewest late jobs).
 2. *Must run.* Work as late as possible (:mod:`steepest.policies.steepest.must_run`), devices as a fluid, and once more for
-   gangs of more than 1/k of the devices, of which only k - 1 run at once. In the order of due times: an order by amounts
+   gangs of more than 1/k of the devices, of which only k - 1 run at a time. In the order of due times: an order by amounts
    would change while they run, and gangs would take turns.
 3. *Deadlines* of users that are met only by starting now.
 4. *Tail.* A gang that takes longer than the whole backlog of the pool would, were it divided among all devices, ends last
-   whatever the others do: it runs at once, or the makespan grows.
+   in any case: it runs immediately, or the makespan grows.
 5. *Index.* The value of a device-second, the running ones preferred by what a stop costs.
 
 Work: O(n log n) for n gangs, for each of at most ``ROUNDS`` rounds; without overload there is one.
