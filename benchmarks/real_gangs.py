@@ -56,9 +56,9 @@ class RealRun(NamedTuple):
 def asked(seed: int, count: int) -> list[Asked]:
     """The gangs of a pair."""
     chance = random.Random(f"real gangs/{seed}")  # noqa: S311 - a workload
-    sizes = [chance.choice([1, 2, 2, 4, 4]) for _ in range(count)]
-    steps = [chance.choice([40, 60, 80, 300, 400]) for _ in range(count)]
-    return [Asked(6.0 * number, one, size) for number, (one, size) in enumerate(zip(sizes, steps, strict=True))]
+    sizes = [chance.choice([2, 2, 4, 4]) for _ in range(count)]
+    steps = [chance.choice([80, 120, 160, 900, 1_200]) for _ in range(count)]
+    return [Asked(4.0 * number, one, size) for number, (one, size) in enumerate(zip(sizes, steps, strict=True))]
 
 
 def run(policy: str, gangs: Sequence[Asked], folder: Path) -> RealRun:
