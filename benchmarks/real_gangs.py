@@ -56,9 +56,9 @@ class RealRun(NamedTuple):
 def asked(seed: int, count: int) -> list[Asked]:
     """The gangs of a pair."""
     chance = random.Random(f"real gangs/{seed}")  # noqa: S311 - a workload
-    sizes = [chance.choice([1, 2, 2, 4, 4]) for _ in range(count)]
+    sizes = [chance.choice([2, 2, 4, 4]) for _ in range(count)]
     steps = [chance.choice([40, 60, 80, 300, 400]) for _ in range(count)]
-    return [Asked(6.0 * number, one, size) for number, (one, size) in enumerate(zip(sizes, steps, strict=True))]
+    return [Asked(4.0 * number, one, size) for number, (one, size) in enumerate(zip(sizes, steps, strict=True))]
 
 
 def run(policy: str, gangs: Sequence[Asked], folder: Path) -> RealRun:
@@ -87,6 +87,7 @@ def run(policy: str, gangs: Sequence[Asked], folder: Path) -> RealRun:
             time.sleep(max(0.0, began + gang.at_s - time.monotonic()))
             train = [sys.executable, "-m", "steepest_lab.jobs.parallel", "--steps", str(gang.steps)]
             request = ["--replicas", str(gang.replicas), "--gpus", "1", "--cpu", "0.1", "--model", "parallel"]
+            request += ["--steps", str(gang.steps)]
             call("submit", folder, "--name", f"g{number}", *request, "--", *train)
         until(lambda: all(row["phase"] == "ended" for row in rows(folder)))
     finally:

@@ -17,7 +17,12 @@ from pathlib import Path
 import msgspec
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
+<<<<<<< HEAD
 from steepest_lab.reproduce.pickyman.experiment import JOBS, TRACES, drawn
+||||||| 873e4ec4
+=======
+from steepest_lab.baselines.steepest_gangs import SteepestGangsParameters
+>>>>>>> devices
 from steepest_lab.sim.allocation.simulate import simulate_allocation
 from steepest_lab.sim.clusters import open_cluster
 from steepest_lab.sim.estimate import Estimate, estimate
@@ -32,8 +37,10 @@ START_S = 20.0
 GRACE_S = 60.0
 LATE = 1.05
 RULES = msgspec.structs.replace(DEFAULT, overhead=AtRestart(launch_s=START_S, checkpoint_mib=0.0))
+OURS, BLIND = "steepest-gangs", "steepest-gangs, unknown sizes"
+UNKNOWN = msgspec.structs.replace(RULES, parameters={"steepest-gangs": SteepestGangsParameters(knows=False)})
 BASE = "srtf"
-POLICIES = (BASE, "srsf", "las", "tiresias", "fifo", "steepest-gangs")
+POLICIES = (BASE, "srsf", "tiresias", OURS, BLIND)
 
 
 class GangRun(msgspec.Struct, frozen=True):
@@ -57,7 +64,8 @@ def jobs_of(run: GangRun) -> list[SimJob]:
 def run_one(run: GangRun) -> SimulationResult:
     """Make a run."""
     workload = Workload(source=run.trace, format=run.trace, jobs=jobs_of(run))
-    return simulate_allocation(workload, open_cluster(f"1x{GPUS}gpu"), run.policy, RULES, run.seed)
+    policy, rules = (OURS, UNKNOWN) if run.policy == BLIND else (run.policy, RULES)
+    return simulate_allocation(workload, open_cluster(f"1x{GPUS}gpu"), policy, rules, run.seed)
 
 
 def lateness(run: GangRun, result: SimulationResult) -> tuple[float, float]:
@@ -92,7 +100,7 @@ def table(trace: str, load: float, seeds: Sequence[int], data: str, workers: int
         late = [lateness(*one) for one in ours]
         stops = statistics.fmean(job.preemptions for _, one in ours for job in one.jobs)
         print(
-            f"  {policy:15} mean {_shown(mean)}  makespan {_shown(span)}  late {statistics.fmean(x for x, _ in late):5.1f} %"
+            f"  {policy:29} mean {_shown(mean)}  makespan {_shown(span)}  late {statistics.fmean(x for x, _ in late):5.1f} %"
             f"  worst x{max(x for _, x in late):.2f}  stops a job {stops:.2f}",
             flush=True,
         )

@@ -116,6 +116,23 @@ def test_philly(tmp_path: Path) -> None:
     assert jobs[1].details == {"cluster": "11cb48"}
 
 
+def test_helios_and_acme(tmp_path: Path) -> None:
+    """Their columns are found among others, and a job on CPUs alone is left out."""
+    header = "job_id,user,gpu_num,cpu_num,node_num,state,submit_time,start_time,end_time,duration,queue\n"
+    rows = "7,u,8,64,1,COMPLETED,2020-04-01 00:01:00,x,x,300,5\n8,u,0,4,1,FAILED,2020-04-01 00:00:00,x,x,9,0\n"
+    workload = read_workload(written(tmp_path, header + rows))
+
+    assert [(job.submit_s, job.work_s, job.gpus) for job in workload.jobs] == [(0.0, 300.0, 8)]
+    assert (workload.format, workload.skipped) == ("helios", {"asked for no GPU": 1})
+
+
+def test_a_plain_table(tmp_path: Path) -> None:
+    """Three columns of numbers are enough; a submission stays where it is."""
+    jobs = read_workload(written(tmp_path, "submit,gpus,duration\n5,4,60.5\n2.5,1,10\n")).jobs
+
+    assert [(job.submit_s, job.gpus, job.work_s) for job in jobs] == [(2.5, 1, 10.0), (5.0, 4, 60.5)]
+
+
 def test_what_is_no_job_is_counted(tmp_path: Path) -> None:
     """Sound lines that describe no job are left out, and counted by reason."""
     idle = PHILLY + "2017-10-09 08:00:00,0,1,0,x\n2017-10-09 08:00:00,5,0,0,x\n2017-10-09 08:00:00,6,0,0,x\n"

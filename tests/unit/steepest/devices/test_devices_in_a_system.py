@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,9 +40,13 @@ async def play(rig: Rig) -> None:
     parameters = msgspec.structs.replace(parameters, preemption=PreemptionLimits(min_run_ms=10_000, max_suspensions=9))
     process = rig.start(*SERVICES)
     await rig.configure(parameters)
+
+    def is_there(name: str) -> bool:
+        return name in process.view.jobs
+
     for name, (replicas, steps) in GANGS.items():
         await rig.append(c.JobSubmitted(job=name, request=f"submit-{name}", spec=gang(replicas, steps)))
-        await until(partial(operator.contains, process.view.jobs, name), within_s=120)
+        await until(partial(is_there, name), within_s=120)
         if name == "teacher":
             await until(lambda: process.view.jobs["teacher"].phase is Phase.ENDED, "the first end", within_s=600)
         if name == "long":

@@ -14,8 +14,11 @@ from typing import ClassVar
 import msgspec
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
-from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, divide, in_turn, promise
+from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, by_level, divide, in_turn, promise
 from steepest_lab.baselines.policy import Active, ActiveJob, ServiceOrder
+
+LEVELS = (3_250.0, 7_200.0)
+"""As the product's pools have them."""
 
 
 class SteepestGangsParameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,12 +29,14 @@ class SteepestGangsParameters(msgspec.Struct, frozen=True, kw_only=True):
         start_s: What a start is taken to cost.
         min_run_s: For how long a job keeps its devices.
         lateness: As a share of the fair completion time.
+        knows: Whether it knows how long jobs run; else it goes by attained service, in levels.
     """
 
     slot_s: float = 300.0
     start_s: float = 20.0
     min_run_s: float = 60.0
     lateness: float = 0.03
+    knows: bool = True
 
 
 class SteepestGangs:
@@ -91,13 +96,15 @@ class SteepestGangs:
         return WholeGang(
             name=str(job.number),
             devices=float(job.asked),
-            left_s=left_s,
+            left_s=left_s if self.parameters.knows else None,
             start_s=0.0 if runs else cost_s,
             stop_s=cost_s,
             came_s=job.submit_s - now_s,
-            fair_end_s=None if copy.ends_s is None else copy.ends_s - now_s,
+            fair_end_s=None if copy.ends_s is None or not self.parameters.knows else copy.ends_s - now_s,
             tier=self.tiers.get(job.number, 0),
-            index=1 / left_s / job.asked**SIZE,
+            index=1 / left_s / job.asked**SIZE
+            if self.parameters.knows
+            else by_level(job.attained_s * job.asked, LEVELS),
             runs=runs,
             pinned=runs and now_s - self._since.get(job.number, now_s) < self.parameters.min_run_s,
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.policies.steepest.devices.device_state import DeviceJob, DevicePlannerState
-from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang
+from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, by_level
 from steepest.policies.steepest.job_facts import LEAST_LEFT, shares_of
 from steepest.policies.steepest.learning import worth
 from steepest.view.cluster_view import ClusterView
@@ -86,8 +85,7 @@ def whole_gang(
     starts_s = state.overheads.resumption_ms(job, 1) / 1000
     runs = not job.is_queued
     if left is None:
-        levels = [float(one) for one in view.parameters.queueing.service_s]
-        index = 1 / [*levels, 2 * levels[-1]][bisect.bisect_right(levels, attained_s)]
+        index = by_level(attained_s, view.parameters.queueing.service_s)
     else:
         size = max(left + attained_s / known.devices, left / (1 - LEAST_LEFT))
         done = min(1 - left / size, 1 - LEAST_LEFT)

@@ -16,6 +16,7 @@ Work: O(n log n) for n gangs, for each of at most ``ROUNDS`` rounds; without ove
 
 from __future__ import annotations
 
+import bisect
 import enum
 import heapq
 import math
@@ -137,6 +138,16 @@ class Promised(msgspec.Struct):
     tiers: list[int]
     dues: list[float]
     late: list[float]
+
+
+def by_level(attained: float, levels: Sequence[float]) -> float:
+    """The index of a gang of unknown size: all in a level have the same, and it falls from one to the next (Tiresias).
+
+    Args:
+        attained: Its device-seconds so far.
+        levels: The device-seconds at which it comes to the next level.
+    """
+    return 1 / [*levels, 2 * levels[-1]][bisect.bisect_right(levels, attained)]
 
 
 def promise(gangs: Sequence[WholeGang], devices: float, slot_s: float, lateness: float) -> Promised:
