@@ -228,7 +228,7 @@ class SharedNode(DeciderDriver):
         self.run(job, "w1")
         self.steps[job] = 0
 
-    def passes(self, seconds: int, speeds: Mapping[str, float] = {}, cpu_m: int = 1_000) -> list[c.ClusterEvent]:  # noqa: B006 - not changed
+    def passes(self, seconds: int, speeds: Mapping[str, float] = {}, cpu_m: int = 1_000) -> list[c.ClusterEvent]:
         """Time in which each job makes ten steps a second, or as many times as many as is said of it."""
         before = len(self.decided)
         for _ in range(seconds):
