@@ -40,9 +40,6 @@ PICKYMAN = "pickyman"
 MOVING = "specon"
 """The policy of the demo of unchanged trainings, unless another one is named: it moves what has stopped learning."""
 
-WITHOUT_MOVES = "without-moves"
-"""The folder of a comparison's second run, in that of the first."""
-
 EPILOG = """\b
 Examples:
   steepest demo
@@ -226,7 +223,7 @@ def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
 async def _demo(
     folder: Path, given: DemoWorkload, asked: Asked, hook: tuple[NotifySettings, list[str]] | None = None
 ) -> int:
-    from steepest_lab.demo.beside.comparison import compare
+    from steepest_lab.demo.beside.comparison import arms, compare
     from steepest_lab.demo.gangs.report import gang_summary
     from steepest_lab.demo.gangs.workload import gang_parameters
     from steepest_lab.demo.play import Play
@@ -250,7 +247,7 @@ async def _demo(
     comparison: DemoComparison | None = None
     if pairs and not first.interrupted.is_set():
         again = pinned(given, {job.name: job.first_node for job in timeline.jobs.values() if job.first_node})
-        for name, under in _arms(pairs, policy):
+        for name, under in arms(pairs, policy):
             plays.append(Play(folder / name, again, parameters(under)))
             if not as_json:
                 tell(
@@ -319,17 +316,6 @@ async def _page(play: Play, *, shown: bool) -> AsyncIterator[str]:
     ):
         tell(f"The live page of this run: {here.address}")
         yield f"demo, also on {here.address}"
-
-
-def _arms(pairs: int, policy: str) -> Iterator[tuple[str, str]]:
-    """The folders and policies of all runs but the first.
-
-    Every second pair begins without the policy, so that a machine that gets slower or faster favours neither side.
-    """
-    yield WITHOUT_MOVES, "spread"
-    for number in range(2, pairs + 1):
-        arms = [(f"pair-{number}-with", policy), (f"pair-{number}-without", "spread")]
-        yield from (arms if number % 2 else reversed(arms))
 
 
 def _arm(under: str, policy: str) -> str:
