@@ -205,3 +205,26 @@ def test_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
     assert complaint.count("\n") == 1
     assert f"{tmp_path} is not empty" in complaint
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_trainings_with_faults_are_found_and_dealt_with(tmp_path: Path) -> None:
+    """What hangs and what diverges is restarted and finishes; what idles is suspended. A message says each of them."""
+    pytest.importorskip("apprise", reason="make dev")
+    state = tmp_path / "state"
+    process = demo(state, "--faults", "--json", "--length", "0.5", "--jobs", "1")
+    printed, complaints = process.communicate(timeout=800)
+    assert (process.returncode, complaints) == (0, "")
+    figures = json.loads(printed)
+    log = [record.event for record in events(Path(figures["recording"]))]
+    reacted = {event.job: event.kind for event in log if isinstance(event, c.ReactionPlanned)}
+    outcomes = {job["job"]: job["outcome"] for job in figures["per_job"]}
+    notified = {(event.to, event.kind) for event in log if isinstance(event, c.TargetNotified) and not event.over}
+
+    assert reacted == {"faulty-hang": "hung", "faulty-diverge": "diverged", "faulty-idle": "idle"}
+    assert (outcomes["faulty-hang"], outcomes["faulty-diverge"]) == ("finished", "finished")
+    assert {("hang", "hung"), ("diverge", "diverged"), ("idle", "idle")} <= notified
+    assert sum("faulty-idle is idle" in said for said in figures["messages"]) == 1
+    assert [each for each in check(events(Path(figures["recording"]))) if each.status is Status.BROKEN] == []

@@ -184,6 +184,7 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
     "libs/steepest/src/steepest/keeper/keeper.py": "its environment is the job's, which it passes on",
     "libs/steepest-lab/src/steepest_lab/jobs/__init__.py": "a job, which sets the number of threads of its own libraries",
+    "libs/steepest-lab/src/steepest_lab/jobs/faulty.py": "a job, which leaves a note with its checkpoints",
     "libs/steepest-lab/src/steepest_lab/jobs/streamed.py": "a job, whose variable names its storage",
     "libs/steepest-lab/src/steepest_lab/docker_engines/engine_daemon.py": "looks for a daemon on PATH",
     "libs/steepest-lab/src/steepest_lab/docker_engines/images.py": "a program for tests; looks for another one on PATH",

@@ -280,6 +280,21 @@ async def jobs_late(scene: Scene) -> str:
     return address
 
 
+async def jobs_without_effect(scene: Scene) -> str:
+    """A job is found to hang again and again."""
+    process, address = await scene.system()
+    await scene.run_job(process, "a")
+
+    async def hang_again() -> None:
+        about = {"job": "a", "incarnation": 1, "kind": c.FindingKind.HUNG}
+        while True:
+            await scene.rig.append(c.FindingOpened(**about, why="no step"), c.FindingEnded(**about, why="a step"))  # type: ignore[arg-type]
+            await asyncio.sleep(0.5)
+
+    scene.keep(hang_again())
+    return address
+
+
 FAULTS: Mapping[str, Callable[[Scene], Awaitable[str]]] = {
     "SteepestDown": down,
     "SteepestLoopStuck": loop_stuck,
@@ -293,5 +308,6 @@ FAULTS: Mapping[str, Callable[[Scene], Awaitable[str]]] = {
     "SteepestPingPong": ping_pong,
     "SteepestMispredicting": mispredicting,
     "SteepestJobsLate": jobs_late,
+    "SteepestJobsWithoutEffect": jobs_without_effect,
 }
 """Alert to the fault that makes it fire."""

@@ -43,7 +43,8 @@ def test_only_decisions_and_ends_have_several_writers() -> None:
 
     The placer asks in place of a user where time or another job decides. The migrator names the processes that it has
     ended because the log had lost their starts, the worker-monitor all others; and the nodes that a Kubernetes cluster has
-    removed. The categorizer finds what losses show, the watcher what use shows. Every other event has one writer.
+    removed. The categorizer finds what losses show, the watcher what use shows. The
+    watcher may close a slow node, as users do. Every other event has one writer.
     """
     shared = {event for topic in TOPICS.values() for event, writer in topic.writers.items() if "," in writer}
     assert shared == {
@@ -53,6 +54,7 @@ def test_only_decisions_and_ends_have_several_writers() -> None:
         c.LimitsPlanned,
         c.ReplicaStopped,
         c.NodeGone,
+        c.NodeDrainRequested,
         c.FindingOpened,
         c.FindingEnded,
         c.JobCancelRequested,

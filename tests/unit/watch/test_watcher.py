@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.harness.scenarios.folded_pool import checkpoint, submitted
+from tests.harness.scenarios.folded_pool import checkpoint, placement, submitted
 from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.growth import FindingKind, Reaction, Reactions
+from steepest.events.parameters import PoolParameters, WatchParameters
 from steepest.events.requests import Hold
 from steepest.policies.placement.placer import Placer
 from steepest.policies.watch import watcher
@@ -210,6 +211,95 @@ def test_a_job_that_cannot_save_is_not_suspended() -> None:
     assert (pool.job("a").phase, pool.job("a").hold) == (Phase.RUNNING, Hold.NONE)
     assert pool.passes(400, cpu_m=0) == []
     assert list(pool.job("a").findings) == [FindingKind.IDLE]
+
+
+class SharedNode(DeciderDriver):
+    """A node of two cores with jobs of one core, each of which reports some of its steps every second."""
+
+    def __init__(self, *jobs: str, drains: bool = False) -> None:
+        super().__init__(Watcher(), w1=2_000)
+        self.fold(c.PoolConfigured(parameters=PoolParameters(watch=WatchParameters(drains=drains))))
+        self.steps: dict[str, float] = {}
+        for job in jobs:
+            self.starts(job)
+
+    def starts(self, job: str) -> None:
+        """Another one comes."""
+        self.run(job, "w1")
+        self.steps[job] = 0
+
+    def passes(self, seconds: int, speeds: Mapping[str, float] = {}, cpu_m: int = 1_000) -> list[c.ClusterEvent]:
+        """Time in which each job makes ten steps a second, or as many times as many as is said of it."""
+        before = len(self.decided)
+        for _ in range(seconds):
+            self.tick(1_000)
+            found = []
+            for job in self.steps:
+                self.steps[job] += 10 * speeds.get(job, 1.0)
+                found.append(c.ReplicaProgress(job=job, incarnation=1, step=int(self.steps[job])))
+            jobs = dict.fromkeys(self.steps, cpu_m)
+            self.fold(
+                c.NodeUsage(node="w1", used=Resources(cpu_m=sum(jobs.values())), jobs=jobs, progress=tuple(found))
+            )
+        return self.decided[before:]
+
+
+def test_a_job_that_becomes_slower_says_whether_its_neighbours_are_too() -> None:
+    """Alone it may be the job or the node; what it takes 200 steps for is its new pace."""
+    for jobs, slow, says in (
+        ("a", ("a",), "it is alone on w1"),
+        ("ab", ("a",), "those of the other jobs on w1 do not"),
+        ("ab", ("a", "b"), "so do those of most other jobs on w1"),
+    ):
+        pool = SharedNode(*jobs)
+        assert pool.passes(40) == []
+        found = pool.passes(15, dict.fromkeys(slow, 0.6))
+        assert {event.job: says in event.why for event in found if isinstance(event, c.FindingOpened)} == dict.fromkeys(
+            slow, True
+        )
+        over = pool.passes(15)
+        assert [type(event) for event in over] == [c.FindingEnded] * len(slow)
+
+
+def test_a_job_that_has_to_share_its_node_is_not_slow() -> None:
+    """Four jobs of a core on two cores take twice as long, and no limit says so."""
+    pool = SharedNode("a", "b")
+    pool.passes(40)
+    pool.starts("x")
+    pool.starts("y")
+    assert pool.passes(60, dict.fromkeys("abxy", 0.5), cpu_m=500) == []
+
+
+@pytest.mark.parametrize("drains", [True, False])
+def test_a_node_is_closed_once_several_jobs_are_slow_for_long(drains: bool) -> None:  # noqa: FBT001 - a case
+    """After twenty slow paces of two jobs, where the pool asks for it; a single job closes nothing."""
+    pool = SharedNode("a", "b", drains=drains)
+    pool.passes(40)
+    pool.passes(60, {"a": 0.6})
+    assert not pool.node("w1").drained
+    pool.passes(40)
+    pool.passes(15, {"a": 0.6, "b": 0.6})
+    assert not pool.node("w1").drained
+    found = pool.passes(30, {"a": 0.6, "b": 0.6})
+    assert pool.node("w1").drained is drains
+    assert sum(isinstance(event, c.NodeDrainRequested) for event in found) == drains
+
+
+def test_a_replica_that_computes_longer_than_its_peers_is_named() -> None:
+    """By the CPU time of its steps; all replicas make them equally fast."""
+    pool = DeciderDriver(Watcher(), w1=4_000)
+    pool.feed(submitted("g", replicas=3), placement("g", "w1", "w1", "w1"))
+    pool.carry_out("g")
+    for second in range(1, 30):
+        pool.tick(1_000)
+        found = [
+            c.ReplicaProgress(job="g", incarnation=1, replica=index, step=10 * second, cpu_ms=second * cpu_ms)
+            for index, cpu_ms in enumerate((300, 310, 900))
+        ]
+        pool.fold(c.NodeUsage(node="w1", used=Resources(cpu_m=1_510), jobs={"g": 1_510}, progress=tuple(found)))
+    (said,) = [event for event in pool.decided if isinstance(event, c.FindingOpened)]
+    assert (said.kind, said.figures["replica"]) == (FindingKind.STRAGGLER, 2.0)
+    assert "replica 2 on w1 computes 2.9 times as long" in said.why
 
 
 @pytest.mark.parametrize("events", [[], [Reaction.NOTIFY]])

@@ -20,6 +20,7 @@ from steepest.cli.system.node_selection import DOCKER, LOCAL, cluster_option
 from steepest.cli.system.node_selection import engines as engines_asked
 
 if TYPE_CHECKING:
+    from steepest.app.settings.tree import NotifySettings
     from steepest.events.cluster import ClusterEvent
     from steepest.events.received import Received
     from steepest.read_models.run_timeline import RunTimeline
@@ -39,9 +40,6 @@ PICKYMAN = "pickyman"
 MOVING = "specon"
 """The policy of the demo of unchanged trainings, unless another one is named: it moves what has stopped learning."""
 
-WITHOUT_MOVES = "without-moves"
-"""The folder of a comparison's second run, in that of the first."""
-
 EPILOG = """\b
 Examples:
   steepest demo
@@ -51,6 +49,7 @@ Examples:
   steepest demo --policy pickyman      let short jobs have the places of long ones, which resume (`make storage`)
   steepest demo --policy dragon        distributed trainings that are placed whole and scaled with the load
   steepest demo --unchanged            trainings without a line of ours, moved as they are (root, `make criu`)
+  steepest demo --faults               with trainings that hang, diverge and idle, found and dealt with
   steepest demo --svg demo.svg         keep a picture of the live view
   steepest demo --json | jq .migrations
   steepest demo --cluster docker       in containers, on four Docker engines of its own (root, `make engine images`)
@@ -89,6 +88,7 @@ if it was interrupted.
 @click.option(
     "--pairs", type=click.IntRange(3, 30), default=3, show_default=True, help="Run so many pairs with --compare."
 )
+@click.option("--faults", is_flag=True, help="Add a training that hangs, one that diverges and one that idles.")
 @click.option(
     "--svg", type=click.Path(dir_okay=False, path_type=Path), help="Write a picture of the live view to this file."
 )
@@ -105,6 +105,7 @@ def demo(
     svg: Path | None,
     compare: bool,
     unchanged: bool,
+    faults: bool,
     pairs: int,
     page: bool,
     as_json: bool,
@@ -117,6 +118,7 @@ def demo(
 
     from steepest.app.extras import refuse_without
     from steepest_lab.demo import stage
+    from steepest_lab.demo.faults import webhook, with_faults
     from steepest_lab.demo.gangs import workload as gang_workload
     from steepest_lab.demo.preemption.streaming import with_storage
     from steepest_lab.demo.preemption.streaming import workload as streaming_workload
@@ -141,9 +143,13 @@ def demo(
         refuse_without_keepers()
         if click.get_current_context().get_parameter_source("policy") is ParameterSource.DEFAULT:
             policy = MOVING
+    streams = policy == PICKYMAN and cluster is None
+    if faults:
+        refuse_without(("apprise",), "messages about faults need", "install steepest[notify]")
+        if of_gangs or streams or compare or unchanged or cluster not in {None, LOCAL}:
+            raise click.UsageError("--faults: emulated nodes, the usual trainings and one run only")
     folder = stage.own_folder(state)
     why_no_links = _why_no_links() if of_gangs else ""
-    streams = policy == PICKYMAN and cluster is None
     if unchanged:
         given = unchanged_workload(seed, stage.cores(), jobs, length)
     elif of_gangs:
@@ -151,13 +157,15 @@ def demo(
         given = gang_workload.gang_workload(seed, stage.cores(), jobs, length, link_mbit)
     else:
         given = streaming_workload(seed, length) if streams else workload(seed, stage.cores(), jobs, length)
+        given = with_faults(given, length) if faults else given
     try:
         with with_storage(given) if streams else _staged(cluster, given) as staged:
-            beside_fair = not (compare or of_gangs or streams or unchanged) and _shares_unfairly(policy)
+            beside_fair = not (compare or of_gangs or streams or unchanged or faults) and _shares_unfairly(policy)
             asked = Asked(
                 policy, svg, pairs if compare else 0, beside_fair, of_gangs, why_no_links, as_json, page, unchanged
             )
-            status = asyncio.run(_demo(folder, staged, asked))
+            with webhook() if faults else contextlib.nullcontext() as hook:
+                status = asyncio.run(_demo(folder, staged, asked, hook))
     except asyncio.CancelledError:
         status = INTERRUPTED
     sys.exit(status)
@@ -212,8 +220,10 @@ def _staged(cluster: str | None, given: DemoWorkload) -> Iterator[DemoWorkload]:
         yield engines.on(given, nodes) if nodes else given
 
 
-async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
-    from steepest_lab.demo.beside.comparison import compare
+async def _demo(
+    folder: Path, given: DemoWorkload, asked: Asked, hook: tuple[NotifySettings, list[str]] | None = None
+) -> int:
+    from steepest_lab.demo.beside.comparison import arms, compare
     from steepest_lab.demo.gangs.report import gang_summary
     from steepest_lab.demo.gangs.workload import gang_parameters
     from steepest_lab.demo.play import Play
@@ -221,7 +231,8 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     from steepest_lab.demo.workload import parameters, pinned
 
     policy, svg, pairs, as_json = asked.policy, asked.svg, asked.pairs, asked.as_json
-    first = Play(folder, given, gang_parameters(policy) if asked.of_gangs else parameters(policy))
+    notify = () if hook is None else hook[:1]
+    first = Play(folder, given, gang_parameters(policy) if asked.of_gangs else parameters(policy), *notify)
     async with _page(first, shown=asked.page and not as_json) as title:
         timeline = await first.run(_audience(title, as_json=as_json))
     if svg is not None:
@@ -236,7 +247,7 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     comparison: DemoComparison | None = None
     if pairs and not first.interrupted.is_set():
         again = pinned(given, {job.name: job.first_node for job in timeline.jobs.values() if job.first_node})
-        for name, under in _arms(pairs, policy):
+        for name, under in arms(pairs, policy):
             plays.append(Play(folder / name, again, parameters(under)))
             if not as_json:
                 tell(
@@ -253,7 +264,8 @@ async def _demo(folder: Path, given: DemoWorkload, asked: Asked) -> int:
     beside = None
     if asked.beside_fair and not interrupted:
         beside = await _beside_fair(first, soft_limits=given.soft_limits)
-    _finish(figures, gangs, comparison or beside, interrupted=interrupted, as_json=as_json)
+    messages = None if hook is None else hook[1]
+    _finish(figures, gangs, comparison or beside, messages, interrupted=interrupted, as_json=as_json)
     if interrupted:
         return INTERRUPTED
     return 1 if any(play.failed for play in plays) else 0
@@ -304,17 +316,6 @@ async def _page(play: Play, *, shown: bool) -> AsyncIterator[str]:
     ):
         tell(f"The live page of this run: {here.address}")
         yield f"demo, also on {here.address}"
-
-
-def _arms(pairs: int, policy: str) -> Iterator[tuple[str, str]]:
-    """The folders and policies of all runs but the first.
-
-    Every second pair begins without the policy, so that a machine that gets slower or faster favours neither side.
-    """
-    yield WITHOUT_MOVES, "spread"
-    for number in range(2, pairs + 1):
-        arms = [(f"pair-{number}-with", policy), (f"pair-{number}-without", "spread")]
-        yield from (arms if number % 2 else reversed(arms))
 
 
 def _arm(under: str, policy: str) -> str:
@@ -395,6 +396,7 @@ def _finish(
     figures: DemoSummary,
     gangs: GangSummary | None,
     beside: DemoComparison | DemoWhatIf | None,
+    messages: list[str] | None,
     *,
     interrupted: bool,
     as_json: bool,
@@ -408,10 +410,13 @@ def _finish(
         if beside is not None:
             more["comparison" if isinstance(beside, DemoComparison) else "what_if"] = beside
         more |= {"scaling": gangs} if gangs else {}
+        more |= {} if messages is None else {"messages": messages}
         give(msgspec.to_builtins(figures) | msgspec.to_builtins(more))
         return
     if beside is not None:
         _tell_beside(beside)
+    for said in messages or ():
+        tell(f"message: {said}")
     if interrupted:
         tell("\ninterrupted: all jobs were stopped")
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from steepest.aio import leaves
 from steepest.app.compose import Composition, embedded
-from steepest.app.settings.tree import Settings
+from steepest.app.settings.tree import NotifySettings, Settings
 from steepest.app.state_folder import Installation
 from steepest.clock import SystemClock
 from steepest.cluster.port import Cluster, ReplicaId
@@ -23,6 +23,7 @@ from steepest.errors import ClusterError, UndecodableError
 from steepest.events.cluster import ClusterEvent, JobCancelRequested, JobSubmitted, Outcome
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
+from steepest.events.requests import Hold
 from steepest.log.base import Log, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.read_models.run_timeline import RunTimeline
@@ -58,10 +59,16 @@ class Play:
         interrupted: Set by SIGINT and SIGTERM: every job is cancelled, and the run is over when all have ended.
     """
 
-    def __init__(self, folder: Path, workload: DemoWorkload, parameters: PoolParameters) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        workload: DemoWorkload,
+        parameters: PoolParameters,
+        notify: NotifySettings = NotifySettings(),  # noqa: B008 - it cannot be changed
+    ) -> None:
         self.timeline = RunTimeline()
         self.interrupted = asyncio.Event()
-        self._settings = Settings(state_dir=str(folder))
+        self._settings = Settings(state_dir=str(folder), notify=notify)
         self._folder = self._settings.folder
         self._installation = Installation(
             nodes=workload.nodes,
@@ -154,7 +161,7 @@ class Play:
         return self._all_submitted and self.timeline.ended() == len(self._submitted)
 
     async def _drive(self, send: Send) -> None:
-        """Submit every job in its time; once interrupted, submit no more and ask for the end of those that were.
+        """Submit every job in its time. Once interrupted, or if all that is left is suspended, ask for the end of all.
 
         The pool is configured first: before that it takes no gangs.
         """
@@ -170,9 +177,16 @@ class Play:
             await send(JobSubmitted(job=arrival.job, request=f"demo-{arrival.job}", spec=arrival.spec))
             self._submitted.append(arrival.job)
         self._all_submitted = True
-        await self.interrupted.wait()
+        await self._until(self._is_left_suspended)
         for job in self._submitted:
-            await send(JobCancelRequested(job=job, request=f"interrupted-{job}"))
+            await send(JobCancelRequested(job=job, request=f"over-{job}"))
+
+    def _is_left_suspended(self) -> bool:
+        """Whether all jobs are over but those that a finding has suspended, which no user will resume."""
+        jobs = [self.timeline.view.jobs[job] for job in self._submitted if job in self.timeline.view.jobs]
+        left = [job for job in jobs if job.phase is not Phase.ENDED]
+        is_left = [job.phase is Phase.SUSPENDED and job.hold is Hold.FINDING for job in left]
+        return bool(left) and all(is_left) and len(jobs) == len(self._submitted)
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         """Wait until it holds, or the run is interrupted."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -81,6 +81,14 @@ def gang_options(name: str, *, steps: int, batches: int) -> tuple[Options, GangO
     parser.add_argument("--patience", type=float, default=300.0, help="seconds to wait for peers that start later")
     given = parser.parse_args()
     return _chosen(parser, given, batches), GangOptions(given.asynchronous, given.patience)
+
+
+def fault_options(name: str, faults: Sequence[str], *, steps: int, batches: int) -> tuple[Options, str]:
+    """Parses the command line of a job with a fault; returns the fault too."""
+    parser = _parser(name, steps)
+    parser.add_argument("--fault", choices=faults, required=True, help="what goes wrong in its first incarnation")
+    given = parser.parse_args()
+    return _chosen(parser, given, batches), str(given.fault)
 
 
 def _parser(name: str, steps: int) -> argparse.ArgumentParser:

@@ -34,6 +34,7 @@ REASONS: Mapping[type[msgspec.Struct], str] = {
     c.LimitsApplied: "Limited",
     c.RetryPlanned: "RetryPlanned",
     c.JobEnded: "Ended",
+    c.FindingEnded: "FindingEnded",
 }
 """The word of each event that becomes an Event."""
 
@@ -44,11 +45,13 @@ WARNINGS: Mapping[type[msgspec.Struct], str] = {
     c.TransitionFailed: "TransitionFailed",
     c.PlanAbandoned: "PlanAbandoned",
     c.LimitsRefused: "LimitRefused",
+    c.FindingOpened: "FindingOpened",
+    c.ReactionPlanned: "ReactionPlanned",
 }
 """The same for those that are warnings."""
 
-_ROUTINE = (c.LimitsApplied, c.LimitsRefused)
-"""A policy that limits plans for each job at each interval: these let the others go first."""
+_ROUTINE = (c.LimitsApplied, c.LimitsRefused, c.FindingOpened, c.FindingEnded)
+"""A policy that limits plans for each job at each interval, and a loss may spike without end: the others go first."""
 
 
 def notice_of(event: c.ClusterEvent, at_ms: int) -> Notice | None:

@@ -15,6 +15,8 @@ FOUND: Mapping[c.FindingKind, str] = {
     c.FindingKind.SPIKE: "has a spike",
     c.FindingKind.HUNG: "hangs",
     c.FindingKind.IDLE: "is idle",
+    c.FindingKind.SLOWED: "is slower than before",
+    c.FindingKind.STRAGGLER: "waits for a replica",
 }
 """What a job with a finding does, in words."""
 

@@ -91,6 +91,8 @@ class FindingKind(enum.StrEnum):
     SPIKE = "spike"  # its loss is far above its own scale
     HUNG = "hung"  # it makes no step for much longer than it ever took
     IDLE = "idle"  # it holds its place and uses nothing
+    SLOWED = "slowed"  # its steps take longer than they did
+    STRAGGLER = "straggler"  # a replica of it computes longer than its peers, which wait for it
 
 
 class Reaction(enum.StrEnum):

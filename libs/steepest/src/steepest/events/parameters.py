@@ -261,12 +261,14 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """What the pool does about findings of jobs that do not say it themselves (:mod:`steepest.policies.watch`).
 
     Attributes:
+        drains: Whether a node on which several jobs are slower for long is closed to new jobs.
         restarts: Restarts of a job because of findings; after that many it has failed.
     """
 
     hung: Reaction = Reaction.NOTIFY
     diverged: Reaction = Reaction.NOTIFY
     idle: Reaction = Reaction.NOTIFY
+    drains: bool = False
     restarts: Count = 3
 
 

@@ -153,7 +153,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     description="Everything that is known about a pool, in one order.",
     writers={
         "operator": (c.LogOpened, c.PoolConfigured),
-        "user": (c.JobSubmitted, c.NodeDrainRequested),
+        "user": (c.JobSubmitted,),
         "user, placer": (c.JobCancelRequested, c.JobChangeRequested),
         "worker-monitor": (
             c.Tick,
@@ -172,6 +172,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
         "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
         "categorizer, watcher": (c.FindingOpened, c.FindingEnded),
+        "user, watcher": (c.NodeDrainRequested,),
         "watcher": (c.ReactionPlanned,),
         "placer": (c.RetryPlanned, c.JobAdmitted, c.JobEnded),
         "placer, gang-scheduler, device-planner": (c.JobRejected,),

@@ -256,7 +256,7 @@ class JobChangeRequested(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class NodeDrainRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user closes a node to new jobs, or opens it again; the jobs that are there run on."""
+    """A user closes a node to new jobs, or opens it again; or the watcher closes a slow one. The jobs there run on."""
 
     node: Name
     request: Text

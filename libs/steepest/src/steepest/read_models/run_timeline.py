@@ -35,6 +35,9 @@ SHOWN = (
     c.JobRejected,
     c.JobEnded,
     c.NodeLost,
+    c.FindingOpened,
+    c.FindingEnded,
+    c.ReactionPlanned,
 )
 """Events of a run that are shown: decisions and their outcomes, without steps, checkpoints and measurements."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -15,6 +15,9 @@ from steepest_lab.demo.beside.lateness import Lateness, lateness
 from steepest_lab.demo.beside.lateness import in_words as tail_in_words
 from steepest_lab.demo.report import Cell, Table
 from steepest_lab.sim.estimate import estimate
+
+WITHOUT_MOVES = "without-moves"
+"""The folder of a comparison's second run, in that of the first."""
 
 PAIRS_LEAST = 3
 """Two pairs have an interval so wide that it shows nothing."""
@@ -70,6 +73,17 @@ class Pair(msgspec.Struct, frozen=True):
 
     with_moves: RunTimeline
     without_moves: RunTimeline
+
+
+def arms(pairs: int, policy: str) -> Iterator[tuple[str, str]]:
+    """The folders and policies of all runs but the first.
+
+    Every second pair begins without the policy, so that a machine that gets slower or faster favours neither side.
+    """
+    yield WITHOUT_MOVES, "spread"
+    for number in range(2, pairs + 1):
+        arms = [(f"pair-{number}-with", policy), (f"pair-{number}-without", "spread")]
+        yield from (arms if number % 2 else reversed(arms))
 
 
 def compare(pairs: Sequence[Pair], recordings: Sequence[tuple[str, str]]) -> DemoComparison:

@@ -80,5 +80,6 @@ EXAMPLES: dict[str, object] = {
     "parameters.on_hung": "notify",
     "parameters.on_diverged": "notify",
     "parameters.on_idle": "notify",
+    "parameters.drain_slow": False,
 }
 """The default of settings without a value."""

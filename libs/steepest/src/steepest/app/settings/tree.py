@@ -225,6 +225,13 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         ReactionName | None,
         means("The reaction to a job that uses nothing for long; of a new pool: notify.", flag="--on-idle"),
     ] = None
+    drain_slow: Annotated[
+        bool | None,
+        means(
+            "Whether a node on which several jobs are slow for long is closed to new jobs; of a new pool: false.",
+            flag="--drain-slow",
+        ),
+    ] = None
     queue_limits: Annotated[
         tuple[QueueLimit, ...],
         means(

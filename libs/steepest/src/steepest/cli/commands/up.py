@@ -94,6 +94,9 @@ class AddressType(click.ParamType[tuple[str | None, int]]):
 
 MOST_PORT = 65535
 
+AS_NAMED = ("placement", "queueing", "blocking", "preempt", "on_hung", "on_diverged", "on_idle", "drain_slow")
+"""Parameters of the pool whose options have their names."""
+
 
 @click.command(epilog=EPILOG)
 @state_option
@@ -164,6 +167,7 @@ MOST_PORT = 65535
 @click.option(
     "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
 )
+@click.option("--drain-slow/--no-drain-slow", default=None, help="Close nodes on which jobs are slow for long (no).")
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
 @click.option("--gateway", type=AddressType(), help="Serve the live page and the HTTP API there (on 127.0.0.1).")
 def up(config: Path | None, **options: Any) -> None:
@@ -224,13 +228,9 @@ def flags_of(
         "parameters.alpha": options["alpha"],
         "parameters.interval_ms": options["interval"],
         "parameters.policy": options["policy"],
-        "parameters.placement": options["placement"],
-        "parameters.queueing": options["queueing"],
-        "parameters.blocking": options["blocking"],
-        "parameters.preempt": options["preempt"],
         "parameters.min_run_ms": options["min_run"],
         "parameters.max_suspensions": options["max_suspensions"],
-        **{f"parameters.{name}": options[name] for name in ("on_hung", "on_diverged", "on_idle")},
+        **{f"parameters.{name}": options[name] for name in AS_NAMED},
         "parameters.queue_limits": options["queue_limits"],
         "services.only": options["services"],
         "services.scale": options["scales"],

@@ -82,7 +82,9 @@ def _preemption(before: PreemptionLimits, asked: ParameterSettings) -> Preemptio
 def _watch(before: WatchParameters, asked: ParameterSettings) -> WatchParameters:
     """What is done about findings of jobs."""
     changes = {"hung": asked.on_hung, "diverged": asked.on_diverged, "idle": asked.on_idle}
-    return msgspec.structs.replace(before, **{kind: Reaction(new) for kind, new in changes.items() if new is not None})
+    drains = before.drains if asked.drain_slow is None else asked.drain_slow
+    reactions = {kind: Reaction(new) for kind, new in changes.items() if new is not None}
+    return msgspec.structs.replace(before, drains=drains, **reactions)
 
 
 def _note_uncounted_traffic(pool: str, parameters: PoolParameters) -> None:

@@ -50,6 +50,8 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         mark: Epoch and loss, which change where there are no steps.
         busy_ms: When it last used CPU.
         most_m: The most CPU that it used, in millicores.
+        paced_ms: As ``silent_ms``, also less what the other jobs of a full node have taken.
+        step_ms: The time of each of its newest steps; None: there is none since it was looked at.
     """
 
     incarnation: int
@@ -62,21 +64,26 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
     mark: tuple[float | None, float | None] = (None, None)
     busy_ms: int
     most_m: int = 0
+    paced_ms: float = 0.0
+    step_ms: float | None = None
 
     def restart(self, incarnation: int, now_ms: int) -> None:
         """Another process runs from here on."""
         self.incarnation, self.at_ms, self.busy_ms = incarnation, now_ms, now_ms
         self.silent_ms, self.begun, self.step, self.mark = 0.0, False, -1, (None, None)
+        self.paced_ms, self.step_ms = 0.0, None
 
     def pass_over(self, now_ms: int) -> None:
         """Time in which nothing is expected of it: it is saved, stopped or moved."""
         self.at_ms = self.busy_ms = now_ms
 
-    def use(self, cpu_m: int, limit_m: int | None, now_ms: int) -> None:
-        """Account the time until now, in which it used so much."""
+    def use(self, cpu_m: int, limit_m: int | None, now_ms: int, *, is_full: bool = False) -> None:
+        """Account the time until now, in which it used so much; ``is_full``: other jobs may have taken the rest."""
         self.most_m = max(self.most_m, cpu_m)
         share = 1.0 if limit_m is None or limit_m >= self.most_m else limit_m / self.most_m
         self.silent_ms += (now_ms - self.at_ms) * share
+        got = min(share, cpu_m / self.most_m) if is_full and self.most_m else share
+        self.paced_ms += (now_ms - self.at_ms) * got
         self.at_ms = now_ms
         is_held_back = limit_m is not None and 2 * cpu_m >= limit_m
         if cpu_m >= USED_CPU_M or cpu_m > max(self.most_m // USED_SHARE, USED_LEAST_M) or is_held_back:
@@ -87,7 +94,9 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         if step is not None:
             if step <= self.step:
                 return False
-            self.step = step
+            if self.begun and self.step >= 0:
+                self.step_ms = self.paced_ms / (step - self.step)
+            self.step, self.paced_ms = step, 0.0
         elif self.step >= 0 or mark in {self.mark, (None, None)}:
             return False
         self.mark = mark

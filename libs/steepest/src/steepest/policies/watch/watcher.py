@@ -14,20 +14,33 @@ from steepest.events import cluster as c
 from steepest.events.parameters import WatchParameters
 from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
+from steepest.policies.watch.pace import GangPace, Pace
 from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
 from steepest.view.state import Job, Phase
 
+CAUSES = {
+    "node": "so do those of most other jobs on {node}",
+    "job": "those of the other jobs on {node} do not",
+    "unclear": "it is alone on {node}, so it may be the job or the node",
+}
+"""Why a job is slower, in words."""
+
+FULL = 0.9
+"""A node of whose CPU this share is used is full: its jobs take some from each other."""
+
 RHYTHMS_KEPT = 20_000
 """Jobs that are remembered; beyond, the one that was heard of first goes."""
 
 
 class WatcherState(AwaitsDecisions):
-    """The rhythm of each job that runs or has run, by name."""
+    """What is known of each job that runs or has run, by name: its rhythm, its pace, and the paces of a gang's replicas."""
 
     rhythms: dict[str, JobRhythm] = msgspec.field(default_factory=dict)
+    paces: dict[str, Pace] = msgspec.field(default_factory=dict)
+    gangs: dict[str, GangPace] = msgspec.field(default_factory=dict)
 
 
 class Watcher:
@@ -48,20 +61,22 @@ class Watcher:
         """Judge the jobs of a node. Work: O(1) for each of them."""
         match received.event:
             case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
-                self.state.rhythms.pop(name, None)
+                self._forget(name)
             case c.NodeUsage() as usage:
                 return list(self._judge(view, usage))
         return ()
 
     def _judge(self, view: ClusterView, usage: c.NodeUsage) -> Iterator[c.ClusterEvent]:
         watched: list[tuple[Job, JobRhythm]] = []
+        node = view.nodes.get(usage.node)
+        is_full = node is not None and usage.used.cpu_m >= FULL * node.capacity.cpu_m
         for name, cpu_m in usage.jobs.items():
             job = view.jobs.get(name)
             if job is None:
                 continue
             rhythm = self._rhythm(job, view.counted_ms)
             if job.phase is Phase.RUNNING and job.alive and job.plan is None:
-                rhythm.use(cpu_m, None if job.limit is None else job.limit.in_force_m, view.counted_ms)
+                rhythm.use(cpu_m, None if job.limit is None else job.limit.in_force_m, view.counted_ms, is_full=is_full)
                 watched.append((job, rhythm))
             else:
                 rhythm.pass_over(view.counted_ms)
@@ -69,16 +84,73 @@ class Watcher:
             known = self.state.rhythms.get(found.job)
             if known is not None and known.incarnation == found.incarnation:
                 known.hear(found.step, (found.epoch, found.loss))
+                if found.replica or found.job in self.state.gangs:
+                    self._hear_replica(found)
         for job, rhythm in watched:
             if not self.state.awaits("job", job.name):
                 yield from _found(job, rhythm, view.parameters.watch)
+                yield from self._slow_replica(job) if job.spec.is_gang else self._slow(job, rhythm, usage.node)
+        if view.parameters.watch.drains and node is not None and not node.drained:
+            yield from self._drain(node.name, [job.name for job, _ in watched], view.position)
+
+    def _hear_replica(self, found: c.ReplicaProgress) -> None:
+        if found.step is not None and found.cpu_ms is not None:
+            gang = self.state.gangs.setdefault(found.job, GangPace(incarnation=found.incarnation))
+            if gang.incarnation != found.incarnation:
+                gang = self.state.gangs[found.job] = GangPace(incarnation=found.incarnation)
+            gang.hear(found.replica, found.step, found.cpu_ms)
+
+    def _slow(self, job: Job, rhythm: JobRhythm, node: str) -> Iterator[c.ClusterEvent]:
+        """What is found of a job's pace, once it has made steps since the last look."""
+        if rhythm.step_ms is None:
+            return
+        paces = self.state.paces
+        pace = paces.get(job.name)
+        if pace is None:
+            pace = paces[job.name] = Pace(node=node)
+        pace.add(rhythm.step_ms / 1_000, node, paces)
+        rhythm.step_ms = None
+        cause = pace.cause(paces)
+        if pace.peers is None or cause is None or c.FindingKind.SLOWED in job.findings:
+            why = "" if pace.peers is None else None
+        else:
+            why = f"a step takes {pace.ratio:.2g} times as long as before; {CAUSES[cause].format(node=node)}"
+        yield from _changed(
+            job, c.FindingKind.SLOWED, why, "its steps take as long as usual", {"ratio": round(pace.ratio, 3)}
+        )
+
+    def _slow_replica(self, job: Job) -> Iterator[c.ClusterEvent]:
+        """What is found of a gang's replicas, once each has made steps since the last look."""
+        gang = self.state.gangs.get(job.name)
+        if gang is None or gang.incarnation != job.incarnation or len(gang.busy) < len(job.replicas):
+            return
+        gang.compare(gang.busy, {index: one.role for index, one in enumerate(job.replicas)})
+        gang.busy = {}
+        why, figures = "", {}
+        if (straggler := gang.straggler) is not None:
+            replica, ratio = straggler
+            where = job.replicas[replica].node
+            why = f"replica {replica} on {where} computes {ratio:.2g} times as long as its peers for a step"
+            figures = {"replica": float(replica), "ratio": round(ratio, 3)}
+        yield from _changed(job, c.FindingKind.STRAGGLER, why, "its replicas compute equally long", figures)
+
+    def _drain(self, node: str, jobs: Sequence[str], offset: int) -> Iterator[c.NodeDrainRequested]:
+        paces = self.state.paces
+        if not self.state.awaits("node", node) and any(
+            paces[name].blames_node(paces) for name in jobs if name in paces
+        ):
+            yield c.NodeDrainRequested(node=node, request=f"slow-{offset}-{node}", drained=True)
+
+    def _forget(self, name: str) -> None:
+        for known in (self.state.rhythms, self.state.paces, self.state.gangs):
+            known.pop(name, None)
 
     def _rhythm(self, job: Job, now_ms: int) -> JobRhythm:
         rhythms = self.state.rhythms
         rhythm = rhythms.get(job.name)
         if rhythm is None:
             if len(rhythms) >= RHYTHMS_KEPT:
-                del rhythms[next(iter(rhythms))]
+                self._forget(next(iter(rhythms)))
             rhythm = rhythms[job.name] = JobRhythm(incarnation=job.incarnation, at_ms=now_ms, busy_ms=now_ms)
         elif rhythm.incarnation != job.incarnation:
             rhythm.restart(job.incarnation, now_ms)
@@ -107,6 +179,16 @@ def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator
             yield from _reaction(job, job.findings[kind], parameters)
     if (diverged := job.findings.get(c.FindingKind.DIVERGED)) is not None:
         yield from _reaction(job, diverged, parameters)
+
+
+def _changed(
+    job: Job, kind: c.FindingKind, why: str | None, over: str, figures: dict[str, float]
+) -> Iterator[c.ClusterEvent]:
+    """A finding that opens or ends; ``why`` is empty where there is nothing, and None where it is as it was."""
+    if why and kind not in job.findings:
+        yield c.FindingOpened(job=job.name, incarnation=job.incarnation, kind=kind, why=why, figures=figures)
+    elif why == "" and kind in job.findings:
+        yield c.FindingEnded(job=job.name, incarnation=job.incarnation, kind=kind, why=over)
 
 
 def _hung(rhythm: JobRhythm) -> str:

@@ -1,0 +1,182 @@
+"""The pace of a node's jobs: seconds a step against each job's own past, and whether the job or its node is slower.
+
+A cumulative sum of how far the logarithm of a pace lies above its median, in its own noise (Page 1954, "Continuous
+Inspection Schemes"), is slow to believe a single step and quick where many agree. A slow node is what its jobs have in
+common; a job alone on its node cannot tell the two apart. The constants were chosen on simulated nodes, and hold on
+others; what they find of public training times is in ``docs/watching.md``.
+
+Replicas of a gang wait for each other, so their steps take equally long: only what each computes for a step tells them
+apart. There a step is what a report of use covers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from steepest.policies.watch.robust import Newest
+
+RATIO = 1.25
+"""What is slower by this is worth a word."""
+
+PAST, KNOWN_PACES, LEAST_NOISE = 31, 10, 0.01
+"""Paces that are a job's past; it is judged from so many on."""
+
+HIGH, CLIP, DRIFT = 14.0, 4.0, 1.5
+"""The sum from which on a job is slow; the most that one pace adds; what is no sign of anything. All in its own noise."""
+
+NORMAL = 200
+"""Slow paces after which they are the job's own."""
+
+PEER_PACES = 4
+"""Paces that each other job of the node has made since, before a cause is named."""
+
+LASTS, JOBS_LEAST = 20, 2
+"""Slow paces, and jobs, of which a node is slow so surely that it may be closed."""
+
+STRAGGLES, STRAGGLER_STEPS, STRAGGLER_SHARE = 1.2, 10, 0.8
+"""A replica computes this many times as long as its peers of the same role, in so many steps, in this share of them."""
+
+
+class Pace(msgspec.Struct, kw_only=True, gc=False):
+    """What is remembered of one job.
+
+    Attributes:
+        past: Logarithms of seconds a step; none of them slow, and one in four once it is full.
+        count: Paces so far.
+        total: The cumulative sum, since ``run`` paces, whose excesses are ``excess`` together.
+        fresh: The newest ones.
+        peers: Once it is slow: the other jobs of its node, with their counts then.
+    """
+
+    node: str
+    past: Newest = msgspec.field(default_factory=lambda: Newest(PAST))
+    count: int = 0
+    total: float = 0.0
+    run: int = 0
+    excess: float = 0.0
+    fresh: list[float] = []
+    peers: dict[str, int] | None = None
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long a step takes as before; 1 where it is not slow."""
+        return math.exp(self.excess / self.run) if self.run else 1.0
+
+    @property
+    def now(self) -> float:
+        """The median of its newest paces, against its past."""
+        return sorted(self.fresh)[len(self.fresh) // 2] - self.past.median
+
+    def _forget_slow(self) -> None:
+        self.total, self.run, self.excess, self.peers = 0.0, 0, 0.0, None
+
+    def add(self, seconds: float, node: str, others: Mapping[str, Pace]) -> None:
+        """Judge a pace. Work: O(1), and O(``others``), the jobs that are watched, when it becomes slow."""
+        if node != self.node:  # its past stays, so that a slow node shows on the first job that comes to it
+            self.node, self.fresh = node, []
+            self._forget_slow()
+        pace = math.log(max(seconds, 1e-9))
+        self.count += 1
+        self.fresh = [*self.fresh[-4:], pace]
+        if len(self.past.ordered) < KNOWN_PACES:
+            self.past.add(pace)
+            return
+        noise = max(LEAST_NOISE, self.past.spread / 1.35)
+        above = pace - self.past.median
+        self.total += min(above / noise - max(DRIFT, 0.5 * math.log(RATIO) / noise), CLIP)
+        if self.total <= 0:
+            self._forget_slow()
+            if len(self.past.ordered) < PAST or self.count % 4 == 0:
+                self.past.add(pace)
+            return
+        self.run += 1
+        self.excess += above
+        if self.peers is None:
+            if self.total > HIGH and self.ratio > RATIO:
+                self.peers = {name: one.count for name, one in others.items() if one.node == node and one is not self}
+        elif self.run > NORMAL:
+            self.past.clear()
+            self._forget_slow()
+        elif self.now < 0.5 * math.log(RATIO):
+            self._forget_slow()
+
+    def cause(self, others: Mapping[str, Pace]) -> str | None:
+        """Of a slow job: ``job``, ``node``, ``unclear`` where it is alone; None: its neighbours have made no steps yet."""
+        if self.peers is None:
+            return None
+        seen = slow = 0
+        for name, count in self.peers.items():
+            peer = others.get(name)
+            if peer is None or peer.node != self.node or len(peer.past.ordered) < KNOWN_PACES:
+                continue
+            if peer.count - count < PEER_PACES and peer.peers is None:
+                return None
+            seen += 1
+            slow += peer.now > 0.5 * math.log(self.ratio)
+        if not seen:
+            return "unclear"
+        return "node" if slow and 2 * slow >= seen else "job"
+
+    def blames_node(self, others: Mapping[str, Pace]) -> bool:
+        """Whether the node has been slow for long, by this job and another one."""
+        if self.run < LASTS or self.cause(others) != "node":
+            return False
+        peers = [others[name] for name in self.peers or () if name in others]
+        lasting = sum(one.node == self.node and one.peers is not None and one.run >= LASTS for one in peers)
+        return lasting + 1 >= JOBS_LEAST
+
+
+class GangPace(msgspec.Struct, kw_only=True, gc=False):
+    """What is remembered of a gang's incarnation.
+
+    Attributes:
+        at: The newest report of each replica: its step, and the CPU time that it has used.
+        busy: CPU time a step in the round under way, by replica.
+        rounds: Complete rounds, of the newest ``STRAGGLER_STEPS`` and more.
+        slow: In how many of them a replica was slow, and the sum of its excesses.
+    """
+
+    incarnation: int = 1
+    at: dict[int, tuple[int, int]] = {}
+    busy: dict[int, float] = {}
+    rounds: int = 0
+    slow: dict[int, tuple[int, float]] = {}
+
+    def hear(self, replica: int, step: int, cpu_ms: int) -> None:
+        """Take in what a replica has used up to a step."""
+        before = self.at.get(replica)
+        if before is not None and step <= before[0]:
+            return
+        self.at = {**self.at, replica: (step, cpu_ms)}
+        if before is not None and cpu_ms >= before[1]:
+            self.busy = {**self.busy, replica: (cpu_ms - before[1]) / (step - before[0])}
+
+    def compare(self, busy: Mapping[int, float], roles: Mapping[int, int]) -> None:
+        """Take in what each replica computed for a step, in any unit."""
+        by_role: dict[int, list[float]] = {}
+        for replica, spent in busy.items():
+            by_role.setdefault(roles[replica], []).append(spent)
+        typical = {role: max(sorted(spent)[(len(spent) - 1) // 2], 1e-9) for role, spent in by_role.items()}
+        if self.rounds >= 2 * STRAGGLER_STEPS:  # older rounds count half
+            self.rounds //= 2
+            self.slow = {replica: (count // 2, total / 2) for replica, (count, total) in self.slow.items()}
+        self.rounds += 1
+        for replica, spent in busy.items():
+            excess = math.log(max(spent, 1e-9) / typical[roles[replica]])
+            count, total = self.slow.get(replica, (0, 0.0))
+            self.slow[replica] = (count + (excess > math.log(STRAGGLES)), total + excess)
+
+    @property
+    def straggler(self) -> tuple[int, float] | None:
+        """The slowest of the replicas that are slow, and how many times as much it computes as its peers."""
+        if self.rounds < STRAGGLER_STEPS:
+            return None
+        named = [
+            (total / self.rounds, -replica)
+            for replica, (count, total) in self.slow.items()
+            if count >= STRAGGLER_SHARE * self.rounds
+        ]
+        return (-max(named)[1], math.exp(max(named)[0])) if named else None
