@@ -9,8 +9,16 @@ import enum
 
 import msgspec
 
+<<<<<<< HEAD
 from steepest.events.cluster import Category, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
+||||||| parent of e776329c (read_models: time left foresees what a node's other jobs do)
+from steepest.events.cluster import Category, GrowthList, Hold, JobSpec, MoveKind, Outcome, Step
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
+=======
+from steepest.events.cluster import Category, FairStanding, GrowthList, Hold, JobSpec, MoveKind, Outcome, Step
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
+>>>>>>> e776329c (read_models: time left foresees what a node's other jobs do)
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
@@ -37,6 +45,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         labels: Its labels; None: they are not known.
         taints: What keeps jobs away that do not tolerate it.
         drained: Whether its operator lets no more jobs come; it has the taint :data:`DRAINED` then.
+        standing: How its jobs stood in its newest plan of the policy ``steepest``.
     """
 
     name: str
@@ -53,6 +62,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
     drained: bool = False
+    standing: tuple[FairStanding, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -254,10 +264,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         """How many replicas of each role run; empty: as many as its roles name, or none."""
         if not self.spec.is_gang:
             return ()
-        counts = [0] * len(self.spec.all_roles)
-        for replica in self.replicas:
-            counts[replica.role] += replica.alive
-        return tuple(counts)
+        alive = [replica.role for replica in self.replicas if replica.alive]
+        return tuple(map(alive.count, range(len(self.spec.all_roles))))
 
     @property
     def mode(self) -> CheckpointMode:
