@@ -9,16 +9,8 @@ import enum
 
 import msgspec
 
-<<<<<<< HEAD
-from steepest.events.cluster import Category, Hold, JobSpec, MoveKind, Outcome, Step
+from steepest.events.cluster import Category, FairStanding, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
-||||||| parent of e776329c (read_models: time left foresees what a node's other jobs do)
-from steepest.events.cluster import Category, GrowthList, Hold, JobSpec, MoveKind, Outcome, Step
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
-=======
-from steepest.events.cluster import Category, FairStanding, GrowthList, Hold, JobSpec, MoveKind, Outcome, Step
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint
->>>>>>> e776329c (read_models: time left foresees what a node's other jobs do)
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
 from steepest.view.learned.move_costs import MoveCosts
