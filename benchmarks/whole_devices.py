@@ -17,12 +17,8 @@ from pathlib import Path
 import msgspec
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
-<<<<<<< HEAD
-from steepest_lab.reproduce.pickyman.experiment import JOBS, TRACES, drawn
-||||||| 873e4ec4
-=======
 from steepest_lab.baselines.steepest_gangs import SteepestGangsParameters
->>>>>>> devices
+from steepest_lab.reproduce.pickyman.experiment import JOBS, TRACES, drawn
 from steepest_lab.sim.allocation.simulate import simulate_allocation
 from steepest_lab.sim.clusters import open_cluster
 from steepest_lab.sim.estimate import Estimate, estimate

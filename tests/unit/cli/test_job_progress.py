@@ -19,7 +19,7 @@ from steepest.read_models.job_progress import in_words, interval, share_done, st
 from steepest.read_models.job_rows import job_row
 from steepest.read_models.job_timeline import TimelineCollector
 from steepest.read_models.run_timeline import RunTimeline
-from steepest.view.progress import TimeLeft
+from steepest.view.progress import TimeLeft, time_left
 
 
 def uneven(**spec: Any) -> Trained:
@@ -50,13 +50,14 @@ def stored(pool: Trained) -> StoredPool:
 )
 def test_what_is_known_is_said_and_nothing_else(spec: dict[str, Any], said: dict[str, Any], words: str) -> None:
     """A total that cannot be right is not shown, and no time is made up."""
-    assert in_words(Trained(**spec).report(**said)) == words
+    job = Trained(**spec).report(**said)
+    assert in_words(job, time_left(job)) == words
 
 
 def test_the_time_left_has_an_interval() -> None:
     """The mean pace, the fastest and the slowest one."""
     job = uneven(steps=1_000).a
-    assert in_words(job) == "step 300/1000, 30 % done; about 2 min 36 s left (1 min 28 s – 5 min 50 s)"
+    assert in_words(job, time_left(job)) == "step 300/1000, 30 % done; about 2 min 36 s left (1 min 28 s – 5 min 50 s)"
     assert (steps(job, 305), share_done(job)) == ("305/1000", "30 %")
     assert interval(TimeLeft(p50=5_000, low=5_000, high=5_000)) == "5.0 s"
 

@@ -74,6 +74,28 @@ def test_another_program_stays_as_it_is(holding: Holding, python: Path, options:
     assert spec_of(folder, "a").command[0] == command
 
 
+@pytest.mark.parametrize(
+    ("command", "steps", "epochs"),
+    [
+        ("python train.py --epochs 20", None, 20),
+        ("./train.sh --num_train_epochs=3 --max_steps -1 --warmup-steps 100", None, 3),
+        ("python train.py trainer.max_epochs=10 --steps-per-epoch 5", None, 10),
+        ("torchrun train.py --max-steps 800 --save_steps 50", 800, None),
+        ("python train.py --epochs 5 --epochs 6", None, None),
+    ],
+)
+def test_a_command_that_states_its_length_announces_it(
+    holding: Holding, command: str, steps: int | None, epochs: int | None
+) -> None:
+    """Unless it states two, or its user announces one."""
+    folder = holding()
+    call(folder, "--name", "a", "--force", "--", *command.split())
+    call(folder, "--name", "b", "--force", "--epochs", "7", "--", *command.split())
+
+    assert (spec_of(folder, "a").steps, spec_of(folder, "a").epochs) == (steps, epochs)
+    assert (spec_of(folder, "b").steps, spec_of(folder, "b").epochs) == (None, 7)
+
+
 def test_a_pattern_is_in_the_log(holding: Holding) -> None:
     """The collector reads by it; one that is no expression is refused."""
     folder = holding()

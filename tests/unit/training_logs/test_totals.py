@@ -26,6 +26,17 @@ def test_settings_that_a_script_prints_announce_its_epochs() -> None:
     assert lengths.snapshot().stream.run == RunLength(total=600)
 
 
+def test_epochs_that_its_user_announced_complete_a_log_without_any() -> None:
+    """The batches of an epoch stand in its lines, the epochs do not; what a log says itself counts more."""
+    line = b"Epoch: [0][  400/5000]\tTime  0.3 ( 0.4)\tLoss 6.5e+00 (7.0e+00)\n"
+    announced = LogReader(epochs=90)
+    found = announced.feed(line) + announced.close()
+    assert {(one.step, one.total, one.epochs) for one in found} == {(400, 450_000, 90)}
+    said = LogReader(epochs=90)
+    found = said.feed(b"Namespace(epochs=3)\n" + line) + said.close()
+    assert {one.total for one in found} == {15_000}
+
+
 def test_a_reader_that_is_restored_knows_the_total() -> None:
     """What a header stated is part of its state."""
     first = LogReader()

@@ -223,7 +223,11 @@ class LossCollector(Effector):
         make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric, turns=self._turns)
         reports = make(files.reports, cursors / "reports", log_format=SDK_FORMAT)
         output = make(
-            files.output, cursors / "output", log_format=follow.spec.log_format or AUTO, pattern=follow.spec.pattern
+            files.output,
+            cursors / "output",
+            log_format=follow.spec.log_format or AUTO,
+            pattern=follow.spec.pattern,
+            epochs=follow.spec.epochs,
         )
         read = self._board.begin(follow.job, follow.incarnation)
         feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send, progress=read)

@@ -71,11 +71,12 @@ class Source:
         log_format: str,
         metric: str | None,
         pattern: str = "",
+        epochs: int | None = None,
         turns: Turns | None = None,
     ) -> None:
         """Read ``path`` from the cursor stored in ``kept``; no folder below ``below`` is trusted.
 
-        ``turns`` are those of all sources that are read by the same event loop.
+        ``epochs`` are those that its user announced, ``turns`` those of all sources that are read by the same event loop.
 
         Raises:
             OSError: No cursor can be stored there.
@@ -88,7 +89,7 @@ class Source:
         self._stored_at = clock.monotonic()
         self._kept = kept
         self._cursor = read_cursor(kept) or SourceCursor(reader=ReaderState())
-        self._reader = _reader(log_format, metric, pattern, self._cursor.reader)
+        self._reader = _reader(log_format, metric, pattern, self._cursor.reader, epochs)
         self._offset = self._cursor.tail.offset if self._cursor.tail else 0
         self._allowed = Allowance(BYTES_S, BYTES_BURST, clock)
         self._turns = turns or Turns(clock)
@@ -217,12 +218,12 @@ def read_cursor(kept: Path) -> SourceCursor | None:
         return None
 
 
-def _reader(log_format: str, metric: str | None, pattern: str, state: ReaderState) -> LogReader:
+def _reader(log_format: str, metric: str | None, pattern: str, state: ReaderState, epochs: int | None) -> LogReader:
     try:
-        return LogReader(log_format, metric, pattern or None, state=state)
+        return LogReader(log_format, metric, pattern or None, epochs=epochs, state=state)
     except (FormatError, PatternError) as error:
         logger.warning("the job names an unknown log format, or a wrong pattern; recognising it", why=str(error))
-        return LogReader(AUTO, metric, state=state)
+        return LogReader(AUTO, metric, epochs=epochs, state=state)
 
 
 def _size(path: Path) -> int:

@@ -6,7 +6,7 @@ It owns the words. What is known is in :mod:`steepest.view.progress`.
 from __future__ import annotations
 
 from steepest.describe import span
-from steepest.view.progress import TimeLeft, course, time_left, total_steps
+from steepest.view.progress import TimeLeft, course, total_steps
 from steepest.view.state import Job
 
 
@@ -36,9 +36,9 @@ def interval(left: TimeLeft) -> str:
     return low if low == high else f"{low} – {high}"
 
 
-def in_words(job: Job) -> str:
+def in_words(job: Job, left: TimeLeft | None) -> str:
     """A sentence about a job that is not over; empty where nothing is known of its progress, and it has no deadline."""
-    where, left = steps(job), time_left(job)
+    where = steps(job)
     due = job.spec.deadline_ms
     deadline = "" if due is None else f"it should be over {span(due)} after its submission"
     if not where:

@@ -13,9 +13,10 @@ import msgspec
 from steepest.describe.masking import masked_command
 from steepest.events.growth import Category
 from steepest.events.plans import GrowthList
+from steepest.read_models.forecast import remaining
 from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
-from steepest.view.progress import TimeLeft, cpu_ms_left, time_left, total_steps
+from steepest.view.progress import TimeLeft, cpu_ms_left, total_steps
 from steepest.view.state import Job, Phase
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def job_row(
         loss=progress.loss if progress else job.progress.loss,
         cpu_ms=job.progress.cpu_ms,
         cpu_ms_left=cpu_ms_left(job),
-        remaining_ms=None if stopped else remaining(pool, job),
+        remaining_ms=None if stopped else remaining(pool.view, job, pool.now_ms),
         job=job.name,
         model=job.spec.model,
         what=_what(job.spec.model, command),
@@ -230,15 +231,6 @@ def running_ms(job: Job, now_ms: int) -> int | None:
     if job.first_placed_ms is None:
         return None
     return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
-
-
-def remaining(pool: PoolMoment, job: Job) -> TimeLeft | None:
-    """The time until a job's end: PickyMan's prediction if it plans, else the estimate from the job's pace."""
-    from steepest.policies.pickyman.running import predicted_left  # noqa: PLC0415 - few commands need it
-
-    if pool.view.parameters.pickyman.on and (predicted := predicted_left(job, pool.view.counted_ms)) is not None:
-        return predicted
-    return time_left(job)
 
 
 def _due_in_ms(job: Job, now_ms: int) -> int | None:

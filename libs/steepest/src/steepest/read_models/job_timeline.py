@@ -36,6 +36,7 @@ from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
 from steepest.read_models.device_promise import device_promise
+from steepest.read_models.forecast import remaining
 from steepest.read_models.job_progress import in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
@@ -170,7 +171,7 @@ class TimelineCollector:
             outcome=job.outcome,
             entries=self._entries,
             now="; ".join([does, *more, *_why_unpredicted(view, job, self._profiles)]),
-            progress="" if job.phase is Phase.ENDED else in_words(job),
+            progress="" if job.phase is Phase.ENDED else in_words(job, remaining(view, job, self._at_ms)),
             left_out=left_out,
             stop_replica=job.stop_replica,
         )

@@ -89,6 +89,7 @@ class LogReader:
             every held-out quality.
         pattern: an RE2 expression that the job provides, which replaces all else; groups ``value`` (or the first),
             ``step``, ``epoch``, ``metric``, ``split``.
+        epochs: of the whole training, as its user announced them; the log may say otherwise.
         state: an earlier reader's state, to continue from.
         explain: also collect how the lines are read, in ``explanation``; this is slower.
 
@@ -103,11 +104,13 @@ class LogReader:
         metric: str | None = None,
         pattern: str | None = None,
         *,
+        epochs: int | None = None,
         state: ReaderState | None = None,
         explain: bool = False,
     ) -> None:
         self._compiles = metric != SUM_OF_PARTS and not explain
         self._state = state = ReaderState() if state is None else _copy(state)
+        state.stream.run.epochs = state.stream.run.epochs or epochs
         self._find = None if pattern is None else compile_pattern(pattern)
         self._metric = metric or "loss"
         self._formats = _formats_named(format)

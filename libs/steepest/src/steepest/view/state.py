@@ -9,7 +9,7 @@ import enum
 
 import msgspec
 
-from steepest.events.cluster import Category, Hold, JobSpec, MoveKind, Outcome, Step
+from steepest.events.cluster import Category, FairStanding, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters
@@ -37,6 +37,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         labels: Its labels; None: they are not known.
         taints: What keeps jobs away that do not tolerate it.
         drained: Whether its operator lets no more jobs come; it has the taint :data:`DRAINED` then.
+        standing: How its jobs stood in its newest plan of the policy ``steepest``.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
     drained: bool = False
+    standing: tuple[FairStanding, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -254,10 +256,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         """How many replicas of each role run; empty: as many as its roles name, or none."""
         if not self.spec.is_gang:
             return ()
-        counts = [0] * len(self.spec.all_roles)
-        for replica in self.replicas:
-            counts[replica.role] += replica.alive
-        return tuple(counts)
+        alive = [replica.role for replica in self.replicas if replica.alive]
+        return tuple(map(alive.count, range(len(self.spec.all_roles))))
 
     @property
     def mode(self) -> CheckpointMode:

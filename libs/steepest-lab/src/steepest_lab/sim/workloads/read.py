@@ -56,16 +56,8 @@ def read_workload(path: Path) -> Workload:
     """The jobs of a file, plain or gzip, whose format is recognised by its first line, not by its name.
 
     Args:
-    <<<<<<< HEAD
-        path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, an export of Slurm's sacct, or our JSON Lines.
-    ||||||| 873e4ec4
-        path: A trace of Muri, Tiresias, Pollux, Philly, openb or Gavel, an export of Slurm's sacct, or our JSON Lines.
-        throughputs: Gavel's measured throughputs, which only its traces need; None: looked for next to the trace.
-    =======
         path: A trace of Muri, Tiresias, Pollux, Philly, Helios, Acme, openb or Gavel, a plain table, an export of Slurm's
             sacct, or our JSON Lines.
-        throughputs: Gavel's measured throughputs, which only its traces need; None: looked for next to the trace.
-    >>>>>>> devices
 
     Raises:
         InputError: The file is damaged, has none of the formats, or has an invalid line; the message names line and column.

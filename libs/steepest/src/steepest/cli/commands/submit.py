@@ -96,8 +96,14 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--priority", help="Set its priority: a number (more is more urgent), or low, normal, high, urgent.")
 @click.option("--queue", default="default", show_default=True, help="Let it wait in this queue.")
 @click.option("--replicas", multiple=True, metavar="[ROLE=]N", help="Start so many processes. Repeat it for each role.")
-@click.option("--steps", type=click.IntRange(1), help="State the steps of the whole training, if you know them.")
-@click.option("--epochs", type=click.IntRange(1), help="State its epochs, if you know them.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    help="State the steps of the whole training; default: as COMMAND states them, like --max-steps 800.",
+)
+@click.option(
+    "--epochs", type=click.IntRange(1), help="State its epochs; default: as COMMAND states them, like --epochs 20."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="State the examples of a step, all replicas together.")
 @click.option("--data-bytes", type=click.IntRange(1), help="State the size of the data set that an epoch reads.")
 @click.option("--time", "time_limit", type=SPAN, help="Cancel it once it has run for so long, like 4h.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ LONGEST_NUMBER = 9
 """Digits; what is longer is no number of replicas."""
 
 _WRITTEN = re.compile(r"\s*([^\s<>=]+)\s*([<>])\s*([^\s<>=]+)\s*")
+
+LENGTH = re.compile(
+    r"(?:^|[\s.])(?:--?)?(?:(?:max|num|n|total|train|training)[-_]?){0,3}(?P<unit>epochs|steps|iters|iterations)"
+    r"[\s=](?P<number>[1-9]\d{0,8})(?=\s|$)"
+)
+"""How commands state the length of a training: ``--epochs 20``, ``--max_steps=1000``, ``trainer.max_epochs=10``."""
 
 
 def spec_of(
@@ -83,6 +89,7 @@ def spec_of(
     folder = (workdir or Path(spec.working_dir or "")).absolute()
     changes: dict[str, Any] = {
         **fields,
+        **_unsaid(lengths_of(command or spec.command), spec, fields),
         "working_dir": str(folder),
         "env": {**spec.env, **dict(map(_variable, env))},
         **({"command": tuple(command)} if command else {}),
@@ -108,6 +115,20 @@ def spec_of(
     if wrong := next(what_is_wrong(spec.counted), None):
         raise InputError(wrong)
     return msgspec.structs.replace(checked_spec(spec), after=tuple(after) or spec.after)
+
+
+def lengths_of(command: Sequence[str]) -> dict[str, int]:
+    """The epochs or steps that a command states, each where it states one number of them."""
+    found: dict[str, set[int]] = {}
+    for one in LENGTH.finditer(" ".join(command)):
+        found.setdefault("epochs" if one["unit"] == "epochs" else "steps", set()).add(int(one["number"]))
+    return {unit: numbers.pop() for unit, numbers in found.items() if len(numbers) == 1}
+
+
+def _unsaid(lengths: Mapping[str, int], spec: JobSpec, given: Mapping[str, Any]) -> Mapping[str, int]:
+    """The lengths of a command, unless its user states any."""
+    said = any(given.get(unit) or getattr(spec, unit) for unit in ("steps", "epochs"))
+    return {} if said else lengths
 
 
 def with_cpu(spec: JobSpec, cpu_m: int) -> JobSpec:

@@ -20,9 +20,9 @@ from steepest.describe import CATEGORIES as NAMES
 from steepest.describe import count, percent, sentence, span
 from steepest.events import cluster as c
 from steepest.policies.placement.standing import Standing, standings
+from steepest.read_models.forecast import remaining
 from steepest.read_models.job_progress import share_done
 from steepest.read_models.run_timeline import RunTimeline, TimelineJob, placed_on
-from steepest.view.progress import time_left
 from steepest.view.state import Job, Node, Phase
 
 ARRIVED = "★"
@@ -243,7 +243,7 @@ def job_table(timeline: RunTimeline, width: int, most: int) -> Table:
     table.add_column("moves", ratio=1, no_wrap=True, overflow="ellipsis", min_width=MOVES_LETTERS if wide else None)
     standing = _standings(timeline)
     for job in shown:
-        done = None if not with_done else _done(job, timeline.view.jobs[job.name], with_left=width >= WITH_TIME_LEFT)
+        done = None if not with_done else _done(timeline, job, with_left=width >= WITH_TIME_LEFT)
         table.add_row(*_job_row(job, timeline.view.jobs[job.name], standing.get(job.name), wide=wide, done=done))
     return table
 
@@ -268,11 +268,12 @@ def _job_row(job: TimelineJob, state: Job, standing: Standing | None, *, wide: b
     ]
 
 
-def _done(job: TimelineJob, state: Job, *, with_left: bool) -> str:
+def _done(timeline: RunTimeline, job: TimelineJob, *, with_left: bool) -> str:
     """The share of its steps that a job has done, and where there is room the time that is left; empty where it is over."""
     if job.outcome is not None:
         return ""
-    left = time_left(state) if with_left else None
+    state = timeline.view.jobs[job.name]
+    left = remaining(timeline.view, state, timeline.now_ms) if with_left else None
     return share_done(state) if left is None else f"{share_done(state)}, {span(left.p50)} left"
 
 

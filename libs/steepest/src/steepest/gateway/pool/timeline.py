@@ -14,7 +14,8 @@ import msgspec
 
 from steepest.events.common import LARGEST
 from steepest.gateway.pool.changes import QueueRow
-from steepest.read_models.job_rows import PoolMoment, remaining
+from steepest.read_models.forecast import remaining
+from steepest.read_models.job_rows import PoolMoment
 from steepest.read_models.pool_history import (
     KEPT,
     HistoryJob,
@@ -317,7 +318,7 @@ def _job(
         queue=job.queue,
         phase="over" if state is None else state.outcome or state.phase,
         category=job.categories.within(now_ms, now_ms, 0)[-1][1],
-        left=None if state is None or is_over else remaining(moment, state),
+        left=None if state is None or is_over else remaining(moment.view, state, moment.now_ms),
         spark=() if story is None or is_over else _spark(story, now_ms),
         why=reasons.get(job.name, ""),
     )

@@ -22,6 +22,8 @@ HOLD_MS = 1_000
 
 def _planned(view: Projection, event: c.LimitsPlanned, received: Received[Any]) -> bool:
     trace = trace_in(received.headers)
+    if event.because.standing and event.node in view.nodes:
+        view.nodes[event.node].standing = event.because.standing
     taken = [_plan_one(view, event, limit, trace) for limit in event.limits]
     return any(taken)
 
