@@ -35,9 +35,8 @@ from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
-from steepest.read_models.device_promise import device_promise
 from steepest.read_models.forecast import remaining
-from steepest.read_models.job_progress import in_words
+from steepest.read_models.job_progress import device_promise, in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
