@@ -110,7 +110,7 @@ def make_room(want: Want, gangs: RunningGangs, free: Mapping[str, Resources], ru
 def make_room_by_count(want: Want, gangs: RunningGangs, free: Mapping[str, Resources]) -> Made | None:
     """The paper's era: as many workers leave as the job's fewest exceed the free slots; None unless more could leave.
 
-    Neither parameter servers nor which replicas fit beside each other are looked at. Of workers on nodes where the job may
+    Parameter servers are left out, and whether replicas fit next to each other. Of workers on nodes where the job may
     not run, none counts.
     """
     needed = sum(role.replicas for role in want.judged)
@@ -175,7 +175,7 @@ def grown(
 
 
 def _goes_on(growing: Iterator[None], rounds: int | None) -> bool:
-    """Let a gang grow for so many steps (None: as long as it can); whether it may grow further."""
+    """Let a gang grow for this number of steps (None: as long as it can); whether it may grow further."""
     if rounds is None:
         for _ in growing:
             pass

@@ -144,7 +144,7 @@ class Shape(msgspec.Struct):
             growth: On which nodes.
             free: What is free on each.
             others: Those of the allowed ones that any replica may still fit on, in the order in which they are tried.
-            allowed: The nodes that the gang's replicas may come to.
+            allowed: The nodes that the gang's replicas may use.
         """
         nodes = self._may_grow_on(growth, allowed, others)
         for index, role in enumerate(self.roles):

@@ -115,7 +115,7 @@ def room_in_ms(wanted: Wanted, free: Mapping[str, Resources], ending: Sequence[E
 
     Args:
         wanted: The job that has no room.
-        free: What is free on each node that it may come to.
+        free: The free resources of each node that it may use.
         ending: Running jobs, the one first that ends first. One past its predicted end says nothing, and must not be among
             them.
 
@@ -147,7 +147,7 @@ ORDERS: Sequence[Callable[[Victim], tuple[Any, ...]]] = (
 BY_REMAINING = 1
 
 ANCHORS = 6
-"""Of the candidates on a node, so many of the longest are also tried as the first of a block each: the gain goes by them."""
+"""Of the candidates on a node, as many of the longest are also tried as the first of a block each: they decide the gain."""
 
 
 def best_block(
@@ -157,7 +157,7 @@ def best_block(
 
     Args:
         wanted: The job that has no room.
-        free: What is free on each node that it may come to.
+        free: The free resources of each node that it may use.
         on_nodes: The candidates, by each node that they leave something on.
         worth: What a block is worth.
 

@@ -120,7 +120,7 @@ class Overheads(msgspec.Struct):
         return left + round(_weighted_median(after, FIRST_SUSPENSION_MS))
 
     def resumption_ms(self, job: Job, readers: int, storage_bytes_s: int | None = None) -> int:
-        """How long a resumption takes beside others; ``readers``: jobs that start then, this one included."""
+        """How long a resumption takes; ``readers``: the jobs that start meanwhile, this one included."""
         own = self.models.get(job.spec.model) if job.spec.model else None
         traffic = job.epochs_seen
         alone_ms = (

@@ -1,7 +1,7 @@
 """The predictor: says how long jobs run and what their suspensions and resumptions take, and learns from what they took.
 
-A prediction is written when a job is submitted, so that it stands in the log before the job is placed; and again when
-an epoch of the job was seen, when it is suspended, and when the profiles of its model have become more while it waits. It is
+A prediction is written when a job is submitted, so that the log has it before the job is placed; and again when an
+epoch of the job was seen, when it is suspended, and when the profiles of its model have become more while it waits. It is
 not repeated where it would say the same within ``SAME``.
 
 A suspension or resumption is predicted when its first step begins, and measured when it is over: a suspension at the end of
@@ -36,7 +36,7 @@ LEAST_CHANGE_MS = 1_000
 
 
 STARTS_FOR_MS = 60_000
-"""How long a job is taken to be starting at most, where nothing says that it trains."""
+"""How long a job counts as starting at most, if nothing says that it trains."""
 
 STARTS_KEPT = 64
 """Starts that are over and are remembered: others may have begun during them."""
@@ -216,7 +216,7 @@ class Predictor:
             )
 
     def _will_start_beside(self, job: str, at_ms: int, for_ms: int) -> int:
-        """How many jobs are likely to start in a span of time from now on, in the mean, this one included."""
+        """How many jobs are likely to start in a span of time from now on, on average, this one included."""
         spans = [
             (since_ms, max(since_ms + for_ms, at_ms))
             for name, since_ms in self.state.starting.items()
@@ -230,7 +230,7 @@ class Predictor:
         return mean_readers(spans, at_ms, at_ms + for_ms)
 
     def _started_beside(self, job: str, from_ms: int, until_ms: int) -> int:
-        """How many jobs were starting in a span of time, in the mean, this one included."""
+        """How many jobs were starting in a span of time, on average, this one included."""
         spans = [
             *self.state.started,
             *((since_ms, until_ms) for name, since_ms in self.state.starting.items() if name != job),

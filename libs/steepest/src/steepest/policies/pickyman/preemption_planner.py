@@ -47,7 +47,7 @@ CANDIDATES = 32
 """Running jobs that are weighed for one waiting job: those that the rule looks at first."""
 
 LOOKED_AT = 4 * CANDIDATES
-"""Running jobs that are looked at until so many candidates were found."""
+"""The number of candidates for which running jobs are searched."""
 
 ENDING = LOOKED_AT
 """Running jobs that end first, among which it is looked for those that leave room."""

@@ -1,9 +1,9 @@
 """From the pauses in a replica's reading to its epochs.
 
 Every epoch reads the same data set, so after each epoch the count of bytes is higher by the same number: the pauses at the
-ends of epochs (evaluation, checkpoint, waiting for a prefetch buffer) stand at equal distances on the axis of bytes, however
-fast the reading was in between. Other pauses stand anywhere. The search begins with the longest pauses and takes in shorter
-ones, until some stand at equal distances and few between them. A halt in the very middle of an
+ends of epochs (evaluation, checkpoint, waiting for a prefetch buffer) have equal distances on the axis of bytes, however
+fast the reading was in between. Other pauses are anywhere. The search begins with the longest pauses and takes in shorter
+ones, until some have equal distances with few others between them. A halt in the very middle of an
 early epoch looks like the end of an epoch of half the bytes.
 
 The paper's abstract says only that traffic from the storage is profiled: this is a reconstruction.
@@ -58,7 +58,7 @@ def rhythm(pauses: Sequence[ReadingPause], gap_ms: float, expected_bytes: int | 
     Args:
         pauses: All that are known.
         gap_ms: Time between heartbeats.
-        expected_bytes: Bytes of an epoch of an earlier incarnation: one distance of so many is enough.
+        expected_bytes: Bytes of an epoch of an earlier incarnation: one such distance is enough.
 
     Work: O(n³) in the number of pauses, which is bounded.
     """

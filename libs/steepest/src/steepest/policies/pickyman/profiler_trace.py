@@ -21,7 +21,7 @@ IDLE_SHARE = 0.01
 """Of the rate of reading: slower than that, nothing is read but what keeps connections open."""
 
 WRAPS_WITHIN = 4
-"""A counter that has wrapped has risen by at most so many times what its replica reads; otherwise it was lost."""
+"""A counter that has wrapped has risen by at most this multiple of what its replica reads; otherwise it was lost."""
 
 LEAST_GAPS = 0.75
 """Of the time between heartbeats: the shortest pause that counts."""

@@ -83,7 +83,7 @@ class UnderWay(msgspec.Struct, kw_only=True):
 
 
 def mean_readers(spans: Iterable[tuple[int, int]], from_ms: int, until_ms: int) -> int:
-    """How many jobs read in the mean of a span of time, rounded: one all the time, and others in their own spans."""
+    """How many jobs read on average over a span of time, rounded: one all the time, and others in their own spans."""
     took_ms = until_ms - from_ms
     shared_ms = sum(max(min(end_ms, until_ms) - max(began_ms, from_ms), 0) for began_ms, end_ms in spans)
     return 1 + round(shared_ms / took_ms) if took_ms > 0 else 1

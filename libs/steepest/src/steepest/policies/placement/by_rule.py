@@ -17,7 +17,7 @@ class ByRule(Generic[T]):
     """By rule, what is kept for it; the one that was not asked for the longest goes where there are too many."""
 
     def __init__(self, most: int) -> None:
-        """Keep it for at most so many rules."""
+        """Keep it for at most ``most`` rules."""
         self._most = most
         self._kept: dict[NodeRule, T] = {}
 

@@ -10,7 +10,7 @@ with the one that holds most):
 3. A role gets all ``replicas`` that it names. Where these have no room and the role is elastic (``min`` below
    ``replicas``), it gets the largest allowed number that has; of several elastic roles, the first named ones come first.
 
-A gang whose user names a first node has its first replica there, and is placed beside it first.
+A gang whose user names a first node has its first replica there, and the others next to it if possible.
 
 It owns this rule. It must never know plans, queues or the view.
 """
@@ -55,7 +55,7 @@ def choose(
 
     Args:
         roles: Its roles.
-        slots: What is free on each node that replicas may come to.
+        slots: The free resources of each node that replicas may use.
         first_node: Where its first replica must be.
         allows: Whether its queue lets it have that many replicas.
 

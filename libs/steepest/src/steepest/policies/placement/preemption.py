@@ -59,7 +59,7 @@ def preempt(job: Job, wish: Wish, free: Mapping[str, Resources], candidates: Seq
     Args:
         job: The job that has no room.
         wish: What it asks for, with no more replicas than its queue may have.
-        free: What is free on each node that it may come to.
+        free: The free resources of each node that it may use.
         candidates: The jobs that may be suspended for it, or for more urgent ones (:func:`suspendable`).
 
     Work: O(candidates), and O(log of them) searches of all nodes.

@@ -2,7 +2,7 @@
 
 It owns the walk: what blocks, what is passed over, and what the limits of queues hold back. It must never know nodes.
 
-Where the queue does not block, jobs that ask for the same stand in a *line*; when the first of a line has no room, the
+Where the queue does not block, jobs that ask for the same form a *line*; when the first of a line has no room, the
 whole line has none. Where it blocks, each queue is a line, and the first job without room ends the walk, if it would have
 room were the nodes empty; a job that its queue's limits hold back for now ends its own line only. All of it follows from the
 view and the plans under way, so nothing of it is kept in a snapshot.
@@ -57,7 +57,7 @@ class QueueWalk:
         return self.excess(job, job.spec.smallest) is None
 
     def excess(self, job: Job, sizes: Sizes) -> Excess | None:
-        """The limit of its queue that a job would exceed with so many replicas of each role; None: none."""
+        """The limit of its queue that a job would exceed with these numbers of replicas by role; None: none."""
         if not self._view.parameters.queueing.limits:
             return None
         return excess(self._view, job, sizes, self._pending.coming(self._view, job.spec.queue))

@@ -10,11 +10,11 @@ nothing of it is kept in a snapshot: a memory that begins empty searches more, w
 
 Gangs of one role are *counted*: such a gang has room exactly where all nodes together have slots for the fewest replicas
 that it can start with. The slots are kept as nodes change, so that a counted gang is open only after its slots have
-become more, and enough. Gangs of several roles, with a first node, or that say which nodes they may come to, are open again
+become more, and enough. Gangs of several roles, with a first node, or that say which nodes they may use, are open again
 as soon as anything becomes free there.
 
-The slots are those of nodes without taints, where every job may come. A wish that says which nodes it may come to is looked
-at by what is free on these, which is kept for the rules that were asked for last. Which nodes those are changes with their
+The slots are those of nodes without taints, which every job may use. A wish that says which nodes it may use is judged by
+the free resources of these, which is kept for the rules that were asked for last. Which nodes those are changes with their
 labels and taints, so it has no part in whether a wish could ever be fulfilled: such a job waits.
 """
 
@@ -60,7 +60,7 @@ class Seen(msgspec.Struct, frozen=True):
         return None if self.taints else self.free
 
     def is_same(self, other: Seen) -> bool:
-        """Whether the same jobs may come to it, were it empty."""
+        """Whether the same jobs may use it, were it empty."""
         mine = (self.capacity, self.takes_jobs, self.labels, self.taints)
         return mine == (other.capacity, other.takes_jobs, other.labels, other.taints)
 
@@ -141,7 +141,7 @@ class Room:
         return self._slots_by(rule).free
 
     def slots_for(self, wish: Wish) -> Slots:
-        """What is free on the nodes that a wish may come to. Work: O(1), or O(nodes) where its rule is not kept."""
+        """The free resources of the nodes that a wish may use. Work: O(1), or O(nodes) where its rule is not kept."""
         return self._slots_by(wish.rule)
 
     def _slots_by(self, rule: NodeRule | None) -> Slots:
@@ -221,7 +221,7 @@ class Room:
             self._open[wish] = None
 
     def _count(self, wish: Wish) -> None:
-        """Remember how many slots a gang of one role needs that may come to every node without taints."""
+        """Remember how many slots a gang needs that has one role and may use every node without taints."""
         is_plain = len(wish.roles) == 1 and wish.first_node is None and wish.rule is None
         if is_plain and wish not in self._counted:
             (count,) = fewest(wish.roles)
@@ -255,7 +255,7 @@ def has_room(wish: Wish, slots: Slots) -> bool:
 
 
 def would_have_room(view: ClusterView, wish: Wish) -> bool:
-    """Whether there is room for a wish on the nodes that it may come to now, were they empty. Work: O(nodes)."""
+    """Whether there is room for a wish on the nodes that it may use now, were they empty. Work: O(nodes)."""
     nodes = [node for node in view.nodes if node.is_open and is_allowed(wish.rule, node)]
     return has_room(wish, Slots({node.name: node.capacity for node in nodes}))
 

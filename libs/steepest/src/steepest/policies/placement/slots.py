@@ -38,7 +38,7 @@ class Slots:
     """Counts over nodes.
 
     Attributes:
-        free: What is free on each node that replicas may come to.
+        free: The free resources of each node that replicas may use.
     """
 
     def __init__(self, free: Mapping[str, Resources]) -> None:

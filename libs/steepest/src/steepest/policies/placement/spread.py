@@ -17,7 +17,7 @@ def spread(view: ClusterView, job: Job, pending: Pending) -> Node | None:
     """The node for one replica of ``job``; None where it fits nowhere now.
 
     Within one capacity the nodes are ordered by what is allocated already, which orders them by what is allocated
-    afterwards too; so one look per capacity is enough, but for the few nodes that plans under way take from.
+    afterwards too. So one look per capacity is enough, except at the few nodes that plans under way take from.
     """
     best: tuple[tuple[float, int, str], Node] | None = None
     for nodes in view.nodes.by_allocation():

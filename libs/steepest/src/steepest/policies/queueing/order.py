@@ -75,7 +75,7 @@ class QueueOrder:
         return map(jobs.__getitem__, jobs.irange(after, inclusive=(False, True)))
 
     def place(self, job: Job) -> Place:
-        """Where a job stands in the queue."""
+        """A job's place in the queue."""
         found = self._found.get(job.name)
         if found is not None:
             return found[1]
