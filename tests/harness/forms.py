@@ -31,6 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     required = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
     parser.addoption("--long", action="store_true", default=required, help="run the long form, as CI does")
     parser.addoption("--all", action="store_true", help="run the long form, and all tests of real components")
+    parser.addoption(
+        "--fault-jobs", type=int, default=1, help="jobs with each real fault (tests/integration/test_watching.py)"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

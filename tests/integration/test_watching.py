@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import email
 import os
 import signal
+import socket
+import threading
+import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.header import decode_header, make_header
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -14,6 +21,7 @@ from tests.harness.system.running_system import RunningSystem
 from steepest.events import cluster as c
 from steepest.events.growth import FindingKind
 from steepest.events.received import Received
+from steepest_lab.demo.faults import webhook
 
 TRAINS = """
 import sys, time
@@ -65,28 +73,148 @@ def test_a_loss_that_is_not_finite_is_said_and_ends_the_job_that_asks_for_it(sys
     assert system.breaches() == []
 
 
+FAULTY = """
+import socket, sys, threading, time
+fault, total = sys.argv[1], 1500 if sys.argv[1] == "finished" else 100000
+mine, peer = socket.socketpair()
+step = 0
+while True:
+    step += 1
+    until = time.thread_time() + 0.005
+    while time.thread_time() < until:
+        pass
+    if step == 1500 and fault == "deadlocked":
+        beat = lambda: [time.sleep(0.1) for _ in iter(int, 1)]
+        threading.Thread(target=beat, daemon=True).start()
+        threading.Barrier(2).wait()
+    if step == 1500 and fault == "dead-link":
+        mine.recv(1)
+    loss = "nan" if step > 1000 and fault == "diverged" else f"{1 / step:.5f}"
+    print(f"step {step}/{total} loss {loss}", flush=True)
+    while step == total:
+        time.sleep(1)
+"""
+
+HANGS = ("stopped", "deadlocked", "dead-link")
+ASKED = {
+    **dict.fromkeys(HANGS, ("--on-hung", "restart")),
+    "diverged": ("--on-diverged", "fail"),
+    "finished": ("--on-idle", "fail"),
+    "healthy": ("--on-hung", "fail", "--on-diverged", "fail", "--on-idle", "fail"),
+}
+"""What the jobs with each fault ask for."""
+
+KINDS = {**dict.fromkeys(HANGS, FindingKind.HUNG), "diverged": FindingKind.DIVERGED, "finished": FindingKind.IDLE}
+BAD = {FindingKind.HUNG, FindingKind.DIVERGED, FindingKind.IDLE, FindingKind.LOST}
+
+
+class MailSink:
+    """Takes mail."""
+
+    def __init__(self) -> None:
+        self.subjects: list[str] = []
+
+    async def handle_DATA(self, server: object, session: object, envelope: Any) -> str:  # noqa: ARG002, N802 - a hook
+        """Keep its subject."""
+        read = email.message_from_bytes(envelope.content)["Subject"]
+        self.subjects.append(str(make_header(decode_header(read))))
+        return "250 OK"
+
+
+@contextmanager
+def mailbox() -> Iterator[tuple[int, MailSink]]:
+    """A real SMTP server, and what it takes."""
+    controller = pytest.importorskip("aiosmtpd.controller", reason="make dev")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sink = MailSink()
+    server = controller.Controller(sink, hostname="127.0.0.1", port=port)
+    server.start()
+    try:
+        yield port, sink
+    finally:
+        server.stop()
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_a_job_that_stands_still_is_restarted(system: RunningSystem) -> None:
-    """Its process is stopped by a signal; it is found after fifty of its typical reports, and runs again."""
-    system.submit("stands", "python3", "-c", TRAINS, "0.01", options=("--on-hung", "restart"))
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_real_faults_are_found_within_their_bounds_and_dealt_with(tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    """A stopped process, a barrier that never opens, a dead link, NaN, work that is done: each found, told, acted on.
 
-    def stepped(found: Received[c.ClusterEvent]) -> bool | None:
-        progress = found.event.progress if isinstance(found.event, c.NodeUsage) else ()
-        return any((one.step or 0) > 800 for one in progress) or None
+    No healthy job is touched. ``--fault-jobs 10`` runs ten jobs of each.
+    """
+    pytest.importorskip("apprise", reason="make dev")
+    jobs = [f"{fault}-{number}" for number in range(pytestconfig.getoption("fault_jobs")) for fault in ASKED]
+    targets = tmp_path / "targets.toml"
+    targets.touch(mode=0o600)
+    with mailbox() as (port, mails), webhook() as (settings, said):
+        url = tomllib.loads(Path(settings.file).read_text())["hang"]["url"]
+        mail = f"mailto://127.0.0.1:{port}?from=steepest@example.org&to=ops@example.org&mode=insecure"
+        tables = [f'[{job}]\nurl = "{url}"\njobs = ["{job}"]\n' for job in jobs]
+        targets.write_text(f'[ops]\nurl = "{mail}"\n' + "".join(tables))
+        options = ("--policy", "spread", "--node", f"n1={0.15 * len(jobs):.2f}:4Gi", "--interval", "1s")
+        system = RunningSystem(tmp_path / "state", *options, env={"STEEPEST_NOTIFY_FILE": str(targets)})
+        system.start()
+        try:
+            for job in jobs:
+                fault = job.rpartition("-")[0]
+                system.submit(job, "python3", "-c", FAULTY, fault, options=("--cpu", "0.05", *ASKED[fault]))
+            stop_at_their_steps([job for job in jobs if job.startswith("stopped")], system)
+            for job in jobs:
+                fault = job.rpartition("-")[0]
+                if fault == "healthy":
+                    continue
+                found = system.look_for(opened(KINDS[fault], job), since=0, patience_s=900)
+                assert found is not None, job
+                if fault in HANGS:
+                    assert found.figures["silent_ms"] <= max(60_000, found.figures["allowed_ms"]) + 10_000
+                    system.look_for(placed_again(job), since=0, patience_s=300)
+                else:
+                    assert system.await_end(job).outcome is c.Outcome.FAILED
+                until(lambda job=job: any(job in one for one in said), f"a message about {job}")  # type: ignore[misc]
+            wrong = [found.event for found in system.events() if isinstance(found.event, c.FindingOpened)]
+            assert [each for each in wrong if each.job.startswith("healthy") and each.kind in BAD] == []
+            assert any(
+                "hangs" in subject or "diverges" in subject or "is idle" in subject for subject in mails.subjects
+            )
+            assert system.breaches() == []
+        finally:
+            system.end()
 
-    system.await_event(stepped)
-    mine = [each for each in psutil.process_iter(["cmdline"]) if TRAINS in (each.info["cmdline"] or [])]
-    for process in mine:
-        os.kill(process.pid, signal.SIGSTOP)
-    found = system.look_for(opened(FindingKind.HUNG, "stands"), since=0, patience_s=300)
-    again = system.await_event(
-        lambda found: found.event if isinstance(found.event, c.JobPlaced) and found.event.incarnation > 1 else None
-    )
 
-    assert found is not None
-    assert found.figures["silent_ms"] > found.figures["allowed_ms"]
-    assert again.job == "stands"
-    system.call("cancel", "stands")
-    assert system.await_end("stands").outcome is c.Outcome.CANCELLED
-    assert system.breaches() == []
+def stop_at_their_steps(jobs: list[str], system: RunningSystem) -> None:
+    """Stop the processes of these jobs by a signal, once each has made some hundred steps."""
+
+    def all_stepped(found: Received[c.ClusterEvent], seen: dict[str, None]) -> bool | None:
+        for one in found.event.progress if isinstance(found.event, c.NodeUsage) else ():
+            if (one.step or 0) > 1_000:
+                seen[one.job] = None
+        return all(job in seen for job in jobs) or None
+
+    seen: dict[str, None] = {}
+    assert system.look_for(lambda found: all_stepped(found, seen), since=0, patience_s=600)
+    for process in psutil.process_iter(["cmdline"]):
+        if process.info["cmdline"][-2:] == [FAULTY, "stopped"]:
+            os.kill(process.pid, signal.SIGSTOP)
+
+
+def placed_again(job: str) -> Callable[[Received[c.ClusterEvent]], c.JobPlaced | None]:
+    """Finds the restart of a job."""
+
+    def look(found: Received[c.ClusterEvent]) -> c.JobPlaced | None:
+        event = found.event
+        return event if isinstance(event, c.JobPlaced) and event.job == job and event.incarnation > 1 else None
+
+    return look
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until it holds, a minute at most: a message is on its way."""
+    news = threading.Event()
+    for _ in range(600):
+        if holds():
+            return
+        news.wait(0.1)
+    pytest.fail(f"there was never {what}")

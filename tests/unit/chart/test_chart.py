@@ -28,6 +28,7 @@ ALL_ON: dict[str, Any] = {
     "metrics": {name: {"enabled": True} for name in ("serviceMonitor", "rules", "dashboards")},
     "services": {"mqtt-bridge": {"replicas": 1}, "categorizer": {"autoscaling": {"enabled": True}, "replicas": 2}},
     "autoscaling": {"prometheus": "http://prometheus:9090"},
+    "notify": {"targetsSecret": "targets", "page": "https://steepest.example"},
 }
 EXTERNAL: dict[str, Any] = {
     "jobs": {"volumeClaim": "shared"},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.events.growth import FindingKind
-from steepest.policies.watch.loss_course import SAID_MOST, LossChange, LossWatch
+from steepest.policies.watch.loss_course import BLOCKS_LEAST, SAID_MOST, LossChange, LossWatch
 
 LARGEST = 1e290
 """The categorizer passes no finite value that is larger."""
@@ -52,3 +53,19 @@ def test_any_losses_are_judged_and_a_snapshot_changes_nothing(values: list[float
     assert [change.kind for change in found] == [change.kind for change in before + after]
     assert len(whole.newest.values) <= 31
     assert len(whole.blocks.rows) <= 32
+
+
+@given(
+    values=st.lists(st.floats(-10, 10) | st.sampled_from([math.nan, 1e6]), max_size=120),
+    stride=st.integers(1, 60),
+    total=st.none() | st.integers(50, 5_000),
+)
+def test_that_the_blocks_are_looked_at_only_when_they_can_show_something_changes_nothing(
+    values: list[float], stride: int, total: int | None
+) -> None:
+    """What is found is the same as if they were looked at whenever one is complete."""
+    spared, thorough = LossWatch(), LossWatch()
+    for number, value in enumerate(values):
+        found = spared.add(float(number * stride), value, total)
+        with patch.object(LossWatch, "_may_be_flat", lambda self, *_: len(self.blocks.rows) >= BLOCKS_LEAST):
+            assert found == thorough.add(float(number * stride), value, total)

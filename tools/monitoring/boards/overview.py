@@ -108,6 +108,27 @@ OVERVIEW = DashboardDefinition(
                     ),
                     unit="s",
                 ),
+                Panel(
+                    title="Findings",
+                    about="Jobs that were found to hang, idle or diverge in the range that is shown, and what followed.",
+                    queries=(
+                        (f"sum by (kind) (increase(steepest_findings_total{{{IN_POOL}}}[$__range])) > 0", "{{kind}}"),
+                        (
+                            f"sum by (kind, then) (increase(steepest_reactions_total{{{IN_POOL}}}[$__range])) > 0",
+                            "{{kind}}: {{then}}",
+                        ),
+                    ),
+                ),
+                Panel(
+                    title="Messages about findings",
+                    about="By target; `failed` ones are tried again each minute.",
+                    queries=(
+                        (
+                            f"sum by (target, outcome) (increase(steepest_notifications_total{{{IN_POOL}}}[$__range])) > 0",
+                            "{{target}} {{outcome}}",
+                        ),
+                    ),
+                ),
             ),
         ),
         (

@@ -20,6 +20,8 @@ AFTER = 0.5
 """Share of the steps after which it hangs or diverges."""
 
 _WAIT_S = 0.5
+WAITS = 600
+"""Of half a second, for which it stays: five minutes."""
 
 
 def main() -> None:
@@ -38,7 +40,7 @@ def main() -> None:
             if fault == "hang":
                 threading.Event().wait()
         run.report(step, loss=math.nan if step > faulty_from else loss)
-    while fault == "idle":
+    for _ in range(WAITS if fault == "idle" else 0):
         run.safe_point()
         threading.Event().wait(_WAIT_S)
 

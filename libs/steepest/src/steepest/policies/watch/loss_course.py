@@ -12,7 +12,6 @@ ones are averaged by ``THINNED_BY``; one that is out of the ordinary is judged i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import msgspec
 
@@ -140,7 +139,9 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
             return []
         if self.ordinary is not None and value < self.ordinary:
             value, self.held, self.held_total = (self.held_total + value) / THINNED_BY, 0, 0.0
-        return list(self._judge(step, value, total))
+        out: list[LossChange] = []
+        self._judge(out, step, value, total)
+        return out
 
     def passes(self, value: float) -> bool:
         """Whether this value is ordinary and waits for others: nothing more must be done about it."""
@@ -154,15 +155,15 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         """What was found counts no longer for the process that runs now; it is said again if it still holds."""
         self.open = {}
 
-    def _judge(self, step: float, value: float, total: int | None) -> Iterator[LossChange]:
+    def _judge(self, out: list[LossChange], step: float, value: float, total: int | None) -> None:
         if not math.isfinite(value):
-            yield from self._not_finite(step)
+            self._not_finite(out, step)
             return
         self.bad = 0
         self.count += 1
         self._hear_noise(value)
         began = self.spike is None
-        yield from self._spikes(step, value)
+        self._spikes(out, step, value)
         if self.spike is None or began:
             self.newest.add(value)
         self.lowest = value if self.start is None else min(self.lowest, value)
@@ -170,24 +171,30 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         if self.start is None:
             self.start = value
         else:
-            yield from self._against_start(step, value, self.start, total)
-        if self.blocks.add(step, value) and len(self.blocks.rows) >= BLOCKS_LEAST and self.noise is not None:
-            yield from self._against_best(step, self.start, self.noise / _TO_SIGMA, total)
+            self._against_start(out, step, value, self.start, total)
+        if self.blocks.add(step, value) and self.noise is not None and self._may_be_flat(step, total):
+            self._against_best(out, step, self.start, self.noise / _TO_SIGMA, total)
         if self.count > THINNED_AFTER:
             self._thin()
 
-    def _opens(self, kind: FindingKind, since: float, why: str, **figures: float) -> Iterator[LossChange]:
+    def _may_be_flat(self, step: float, total: int | None) -> bool:
+        """Whether the blocks can show anything; before, to look at them costs more than all the rest."""
+        if len(self.blocks.rows) < BLOCKS_LEAST:
+            return False
+        return bool(self.open) or step - self.blocks.rows[0].first >= (LONG_SHARE * total if total else BLIND_STEPS)
+
+    def _opens(self, out: list[LossChange], kind: FindingKind, since: float, why: str, **figures: float) -> None:
         if kind not in self.open and self.said < SAID_MOST:
             self.open = {**self.open, kind: None}
             self.said += 1
-            yield LossChange(kind, since, why, figures)
+            out.append(LossChange(kind, since, why, figures))
 
-    def _ends(self, kind: FindingKind, step: float, why: str) -> Iterator[LossChange]:
+    def _ends(self, out: list[LossChange], kind: FindingKind, step: float, why: str) -> None:
         if kind in self.open:
             self.open = {each: None for each in self.open if each is not kind}
-            yield LossChange(kind, step, why, is_over=True)
+            out.append(LossChange(kind, step, why, is_over=True))
 
-    def _not_finite(self, step: float) -> Iterator[LossChange]:
+    def _not_finite(self, out: list[LossChange], step: float) -> None:
         if not self.bad:
             self.bad_since = step
         self.bad += 1
@@ -198,7 +205,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
                 else "its loss is not finite"
             )
             last = f"; the last finite one was {self.last:.4g}" if self.count else ""
-            yield from self._opens(FindingKind.DIVERGED, self.bad_since, why + last, values=self.bad)
+            self._opens(out, FindingKind.DIVERGED, self.bad_since, why + last, values=self.bad)
 
     def _hear_noise(self, value: float) -> None:
         """A running mean of differences, each clipped at four times the mean so far."""
@@ -212,7 +219,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         clipped = difference if self.count < CLIPPED_FROM else min(difference, 4 * self.noise)
         self.noise += weight * (clipped - self.noise)
 
-    def _spikes(self, step: float, value: float) -> Iterator[LossChange]:
+    def _spikes(self, out: list[LossChange], step: float, value: float) -> None:
         """Against the newest values as they were before this one; a level that stays is a new one, and no spike."""
         newest, spike = self.newest, self.spike
         if spike is None:
@@ -224,26 +231,22 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
             back = median + SPIKE_ENDS * max(spread, 0.02 * abs(median))
             self.spike = spike = LossSpike(back)
             why = f"its loss rose from {median:.4g} to {value:.4g} at step {step:.0f}"
-            yield from self._opens(FindingKind.SPIKE, step, why, peak=value, median=median)
+            self._opens(out, FindingKind.SPIKE, step, why, peak=value, median=median)
         spike.values += 1
         if value <= spike.back:
             self.spike = None
-            yield from self._ends(
-                FindingKind.SPIKE, step, f"its loss is back at {value:.4g} after {spike.values} values"
-            )
+            self._ends(out, FindingKind.SPIKE, step, f"its loss is back at {value:.4g} after {spike.values} values")
         elif spike.values >= SPIKE_LASTS:
             self.spike = None
             newest.clear()
-            yield from self._ends(FindingKind.SPIKE, step, f"its loss stays at a new level, {value:.4g}")
+            self._ends(out, FindingKind.SPIKE, step, f"its loss stays at a new level, {value:.4g}")
 
-    def _against_start(self, step: float, value: float, start: float, total: int | None) -> Iterator[LossChange]:
+    def _against_start(self, out: list[LossChange], step: float, value: float, start: float, total: int | None) -> None:
         scale = max(abs(start), start - self.lowest)
         if value <= start + MARGIN * scale:
             self.above = max(0, self.above - 2)  # a value below outweighs two above
-            if not self.above:
-                yield from self._ends(
-                    FindingKind.DIVERGED, step, f"its loss is back at {value:.4g}; it began at {start:.4g}"
-                )
+            if self.open and not self.above:
+                self._ends(out, FindingKind.DIVERGED, step, f"its loss is back at {value:.4g}; it began at {start:.4g}")
             return
         if not self.above:
             self.above_at, self.above_since = self.count, step
@@ -259,14 +262,14 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         if median - start > SURE * error:
             why = f"its loss is at {median:.4g} since step {self.above_since:.0f}; it began at {start:.4g}"
             figures = {"start": start, "median": median, "noise": self.noise or 0.0, "values": self.above}
-            yield from self._opens(FindingKind.DIVERGED, self.above_since, why, **figures)
+            self._opens(out, FindingKind.DIVERGED, self.above_since, why, **figures)
 
     def _lasts(self, steps: float, values: int, total: int | None) -> bool:
         if total:
             return steps >= LONG_SHARE * total
         return steps >= LONG_STEPS and values >= LONG_SEEN * self.count
 
-    def _against_best(self, step: float, start: float, sigma: float, total: int | None) -> Iterator[LossChange]:
+    def _against_best(self, out: list[LossChange], step: float, start: float, sigma: float, total: int | None) -> None:
         """Whether any block was better than those before it, asked once a block is complete."""
         rows, best, at = self.blocks.rows, math.inf, 0
         for number, block in enumerate(rows):
@@ -278,11 +281,11 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         after, seen = sum(row.count for row in rows[at + 1 :]), sum(row.count for row in rows)
         error = sigma / math.sqrt(rows[at].count)
         if best >= start - max(LEARNED * abs(start), 2 * error):
-            yield from self._ends(FindingKind.PLATEAU, step, "its loss is back where it began")
-            yield from self._ends(FindingKind.LOST, step, "its loss is back where it began")
-            yield from self._has_learned_nothing(step, start, seen, total)
+            self._ends(out, FindingKind.PLATEAU, step, "its loss is back where it began")
+            self._ends(out, FindingKind.LOST, step, "its loss is back where it began")
+            self._has_learned_nothing(out, step, start, seen, total)
             return
-        yield from self._ends(FindingKind.STUCK, step, f"its loss has fallen to {best:.4g}")
+        self._ends(out, FindingKind.STUCK, step, f"its loss has fallen to {best:.4g}")
         steps = step - since
         is_long = steps >= LONG_SHARE * total if total else after >= LONG_SEEN * seen and steps >= BLIND_STEPS
         tail = rows[-max(3, len(rows) // 8) :]
@@ -292,25 +295,27 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
             if FindingKind.DIVERGED not in self.open:
                 why = f"its loss was {best:.4g} until step {since:.0f}, and is {tail[-1].mean:.4g}"
                 figures = {"start": start, "best": best, "now": tail[-1].mean, "values": after}
-                yield from self._opens(FindingKind.LOST, since, why, **figures)
+                self._opens(out, FindingKind.LOST, since, why, **figures)
         else:
-            yield from self._ends(FindingKind.LOST, step, f"its loss is at {tail[-1].mean:.4g} again")
+            self._ends(out, FindingKind.LOST, step, f"its loss is at {tail[-1].mean:.4g} again")
         is_flat = steps >= FLAT * total if total else after >= FLAT_SEEN * seen and steps >= BLIND_STEPS
         if not is_flat or after < FLAT_VALUES:
-            yield from self._ends(FindingKind.PLATEAU, step, f"its loss has fallen to {best:.4g}")
+            self._ends(out, FindingKind.PLATEAU, step, f"its loss has fallen to {best:.4g}")
         elif FindingKind.DIVERGED not in self.open and FindingKind.LOST not in self.open:
             why = f"its loss has not fallen below {best:.4g} since step {since:.0f}"
-            yield from self._opens(FindingKind.PLATEAU, since, why, best=best, noise=sigma, values=after)
+            self._opens(out, FindingKind.PLATEAU, since, why, best=best, noise=sigma, values=after)
 
-    def _has_learned_nothing(self, step: float, start: float, seen: int, total: int | None) -> Iterator[LossChange]:
+    def _has_learned_nothing(
+        self, out: list[LossChange], step: float, start: float, seen: int, total: int | None
+    ) -> None:
         first = self.blocks.rows[0].first
         steps = step - first
         is_long = steps >= STUCK * total if total else seen >= STUCK_VALUES and steps >= 2 * BLIND_STEPS
         if is_long and seen >= FLAT_VALUES and FindingKind.DIVERGED not in self.open:
             why = f"its loss has not fallen since step {first:.0f}, where it was {start:.4g}"
-            yield from self._opens(FindingKind.STUCK, first, why, start=start, values=seen)
+            self._opens(out, FindingKind.STUCK, first, why, start=start, values=seen)
         elif not is_long:
-            yield from self._ends(FindingKind.STUCK, step, "its loss moves")
+            self._ends(out, FindingKind.STUCK, step, "its loss moves")
 
     def _thin(self) -> None:
         """The bar of an ordinary value; its scale is of single values, or of means, which are four times as calm."""
