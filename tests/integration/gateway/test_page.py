@@ -227,17 +227,29 @@ def test_the_strip_shows_the_past(served: ServedFolder, browser: Browser) -> Non
     assert browser.run("return location.hash") == "#/decisions"
 
 
+def two_policies(served: ServedFolder) -> None:
+    """A job that finished under one policy, and one that finished and one that failed under the next."""
+    for number, (job, at_ms) in enumerate((("a", 8_000), ("b", 15_000), ("c", 16_000))):
+        if number == 1:
+            served.append(
+                c.PoolConfigured(parameters=PoolParameters(flowcon=FlowConParameters(on=True))), later_ms=9_000
+            )
+        served.append(*submitted(job), later_ms=1_000 * number)
+        served.append(c.Tick(counted_ms=at_ms - 3_000), *running(job, "n1")[2:], later_ms=at_ms - 4_000)
+        outcome = c.Outcome.FAILED if job == "c" else c.Outcome.FINISHED
+        stopped = c.ReplicaStopped(job=job, incarnation=1, node="n1", exit_status=int(job == "c"))
+        served.append(c.Tick(counted_ms=1_000 + at_ms), stopped, c.JobEnded(job=job, outcome=outcome), later_ms=at_ms)
+    served.append(*running("d", "n2"), later_ms=16_500)
+
+
 def test_the_first_view_says_whether_the_system_is_well(served: ServedFolder, browser: Browser) -> None:
-    """That no system runs; what of two policies jobs waited less under; a gateway that is away."""
-    served.append(*running("a", "n1"))
-    stopped = c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=0)
-    served.append(stopped, c.JobEnded(job="a", outcome=c.Outcome.FINISHED), later_ms=8_000)
-    served.append(c.PoolConfigured(parameters=PoolParameters(flowcon=FlowConParameters(on=True))), later_ms=9_000)
-    served.append(*running("b", "n1"), later_ms=10_000)
-    address = served.start()
-    browser.driver.get(f"{address}/#/")
+    """That no system runs; under which of two policies jobs waited less; a gateway that is away."""
+    two_policies(served)
+    browser.driver.get(f"{served.start()}/#/")
     browser.shows("no system runs on the pool")
-    browser.shows("no job has finished yet (before, specon: jobs waited")
+    browser.shows("75 % under specon (1 other jobs)")
+    browser.shows("1 failed")
+    assert browser.violations() == []
     served.kill()
     browser.shows("The gateway does not answer. This is the pool as it was at")
     browser.shows("the gateway does not answer; this is the pool of")

@@ -18,7 +18,7 @@ from steepest.cli.main import main
 from steepest.cli.pool.stored_pool import look
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.read_models.job_changes import free_name
+from steepest.read_models.changes.job_changes import free_name
 
 SPEC = c.JobSpec(command=("true",))
 

@@ -16,7 +16,7 @@ from steepest.events.common import CheckpointMode
 from steepest.gateway.access import AccessRole, Caller, Grants
 from steepest.gateway.answers import ChangeRequest
 from steepest.gateway.asking import Asking
-from steepest.read_models.job_changes import ChangeKind
+from steepest.read_models.changes.job_changes import ChangeKind
 
 CALLER = Caller("o" * 20, AccessRole.OPERATE, has_token=True)
 
@@ -91,6 +91,20 @@ async def test_a_job_runs_again_under_the_next_name() -> None:
 
         assert answer.answers[0].again == "a.2"
         assert pool.feed.view.jobs["a.2"].spec.env == {"SEED": "7"}
+
+
+async def test_of_several_the_error_of_one_is_its_own_answer() -> None:
+    """One that the door does not take is named with the reason; the others run again."""
+    gone = submitted("b", env={"STEEPEST_POOL": "x"})  # which this door takes from nobody
+    async with served_pool(await log_of(submitted("a"), gone)) as pool:
+        for request in (submitted("a"), gone):
+            rejected = c.JobRejected(job=request.job, request=request.request, reason="no room")
+            await append(pool.log, rejected)  # type: ignore[arg-type]
+        await until(lambda: pool.feed.view.jobs["b"].outcome is not None)
+        answer = await door().change(pool, ChangeRequest(change=ChangeKind.RETRY, jobs=("a", "b")), CALLER)
+
+        assert [(one.name, one.done, one.again) for one in answer.answers] == [("a", True, "a.2"), ("b", False, "")]
+        assert "STEEPEST_POOL" in answer.answers[1].said
 
 
 @pytest.mark.parametrize(

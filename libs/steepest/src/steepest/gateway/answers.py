@@ -10,8 +10,8 @@ import msgspec
 from steepest.events.common import Name
 from steepest.events.requests import JobSpec
 from steepest.gateway.pool.changes import QueueRow, Totals
+from steepest.read_models.changes.job_changes import ChangeKind
 from steepest.read_models.decisions import DecisionEntry
-from steepest.read_models.job_changes import ChangeKind
 from steepest.read_models.job_rows import JobRow
 from steepest.read_models.node_rows import NodeRow
 from steepest.read_models.pool_course import CoursePoint, PolicyPeriod

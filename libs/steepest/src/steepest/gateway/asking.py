@@ -20,8 +20,15 @@ from steepest.gateway.access import Caller, Grants
 from steepest.gateway.answers import Answer, ChangeAnswer, Changed, ChangeRequest, Submission
 from steepest.gateway.pools import ServedPool
 from steepest.policies.submission import ARRAY_INDEX
-from steepest.read_models.job_changes import ChangeKind, OfferedChange, again, change_of_node, changes, name_of_retry
-from steepest.read_models.selection import Selection
+from steepest.read_models.changes.job_changes import (
+    ChangeKind,
+    OfferedChange,
+    again,
+    change_of_node,
+    changes,
+    name_of_retry,
+)
+from steepest.read_models.changes.selection import Selection
 from steepest.runtime.decode import asked_record, submission_at
 from steepest.view.state import Job
 
@@ -36,7 +43,7 @@ OPEN_BYTES = 32 * 2**20
 """The most unfinished jobs, and bytes of their commands and variables, of a caller and of a queue."""
 
 
-CHANGES_KEPT = 1_000
+CHANGES_KEPT = 100
 """The newest changes, whose answers are given again to the same request."""
 
 MOVES_SEEN = 100
@@ -144,13 +151,27 @@ class Asking:
     async def _change(self, pool: ServedPool, wanted: ChangeRequest, caller: Caller, trace: str) -> Changed:
         found = _wanted(pool, wanted)
         asked = [one.ask(request=secrets.token_hex(8)) for _, one in found if one.ask is not None]
-        now_ms, names = self._clock.now_ms(), [""] * len(found)
         if asked:
+            now_ms = self._clock.now_ms()
             records = [asked_record(pool.feed.at, pool.feed.name, event, now_ms, trace) for event in asked]
             await pool.feed.until(max(await pool.log.append(records)), ANSWER_S)
         elif wanted.change is ChangeKind.RETRY:
-            names = [await self._retry(pool, name, caller, trace) if one.done else "" for name, one in found]
-        return _answers(pool, [(name, one, after) for (name, one), after in zip(found, names, strict=True)])
+            return _answers(pool, await self._retried(pool, found, caller, trace))
+        return _answers(pool, [(name, one, "") for name, one in found])
+
+    async def _retried(
+        self, pool: ServedPool, found: Sequence[tuple[str, OfferedChange]], caller: Caller, trace: str
+    ) -> list[tuple[str, OfferedChange, str]]:
+        """Each with the name under which it runs again; of several, the error of one is its own answer."""
+        answers = []
+        for name, one in found:
+            try:
+                answers.append((name, one, await self._retry(pool, name, caller, trace) if one.done else ""))
+            except SteepestError as error:
+                if len(found) == 1:
+                    raise
+                answers.append((name, OfferedChange(said=str(error), done=False), ""))
+        return answers
 
     async def _retry(self, pool: ServedPool, name: str, caller: Caller, trace: str) -> str:
         """The name under which it runs again."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.pool.user_requests import RequestCursor, RequestOutcome
     from steepest.log.base import Log
-    from steepest.read_models.selection import Selection
+    from steepest.read_models.changes.selection import Selection
 
     Answers = list[tuple[str, RequestOutcome]]
 
@@ -72,7 +72,7 @@ async def _cancel(settings: Settings, selection: Selection) -> Answers:
     from steepest.describe import ENDED
     from steepest.errors import InputError
     from steepest.events.cluster import JobCancelRequested
-    from steepest.read_models.selection import select
+    from steepest.read_models.changes.selection import select
 
     async with asking(settings) as (log, pool):
         places = {}

@@ -55,7 +55,7 @@ def _drain(settings: Settings, node: str, *, drained: bool, as_json: bool) -> No
 
 async def _append(settings: Settings, name: str, kind: str) -> str:
     from steepest.cli.pool.user_requests import append, asking, new_request
-    from steepest.read_models.job_changes import ChangeKind, change_of_node
+    from steepest.read_models.changes.job_changes import ChangeKind, change_of_node
 
     async with asking(settings) as (log, pool):
         change = change_of_node(pool.view, ChangeKind(kind), name)

@@ -16,7 +16,7 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.read_models.selection import Selection
+    from steepest.read_models.changes.selection import Selection
 
 HOLD = """\b
 Examples:
@@ -90,7 +90,7 @@ def _change_jobs(settings: Settings, name: str, selection: Selection, *, as_json
 
 async def _change(settings: Settings, name: str, selection: Selection, to: str) -> list[tuple[str, str, bool]]:
     from steepest.cli.pool.user_requests import append, asking, new_request
-    from steepest.read_models.job_changes import ChangeKind, changes
+    from steepest.read_models.changes.job_changes import ChangeKind, changes
 
     answers = []
     async with asking(settings) as (log, pool):

@@ -12,7 +12,7 @@ from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
     from steepest.app.settings.tree import Settings
-    from steepest.read_models.selection import Selection
+    from steepest.read_models.changes.selection import Selection
 
 EPILOG = """\b
 Examples:
@@ -49,7 +49,7 @@ async def _retry(settings: Settings, selection: Selection) -> list[tuple[str, st
     from steepest.cli.pool.user_requests import append, asking, new_request
     from steepest.errors import InputError
     from steepest.events.cluster import JobSubmitted
-    from steepest.read_models.job_changes import ChangeKind, again, changes, name_of_retry
+    from steepest.read_models.changes.job_changes import ChangeKind, again, changes, name_of_retry
     from steepest.runtime.decode import submission_at
 
     names = []

@@ -330,7 +330,7 @@ def _after_known(pool: StoredPool, spec: JobSpec) -> JobSpec:
         return spec
     import msgspec
 
-    from steepest.read_models.selection import Selection, select
+    from steepest.read_models.changes.selection import Selection, select
 
     return msgspec.structs.replace(spec, after=tuple(job.name for job in select(pool, Selection(spec.after))))
 
@@ -342,7 +342,7 @@ def _free(pool: StoredPool, others: Sequence[StoredPool], name: str) -> str:
         InputError: A job of that name runs or waits in another pool; the losses of both would be taken for one job's.
     """
     from steepest.errors import InputError
-    from steepest.read_models.job_changes import free_name
+    from steepest.read_models.changes.job_changes import free_name
 
     for other in others:
         job = other.view.jobs.get(name)

@@ -16,7 +16,7 @@ def selection_options(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(*args: Any, jobs: tuple[str, ...], array: str, queue: str, **options: Any) -> None:
         if not (jobs or array or queue):
             raise click.UsageError("name a job, a pattern like 'sweep-*', --array or --queue")
-        from steepest.read_models.selection import Selection
+        from steepest.read_models.changes.selection import Selection
 
         command(*args, selection=Selection(jobs, array, queue), **options)
 

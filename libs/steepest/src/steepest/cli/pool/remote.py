@@ -20,7 +20,7 @@ from steepest.errors import SteepestError
 if TYPE_CHECKING:
     from steepest.client.synchronous import Client
     from steepest.gateway.answers import ChangeAnswer, ChangeRequest
-    from steepest.read_models.selection import Selection
+    from steepest.read_models.changes.selection import Selection
 
 
 class _Remembered(msgspec.Struct):
@@ -74,7 +74,7 @@ def refuse_without_client(settings: Settings) -> None:
 def change_of(kind: str, selection: Selection | None = None, to: str = "", node: str | None = None) -> ChangeRequest:
     """What a command asks a gateway to change: jobs or a node; ``to``: the priority."""
     from steepest.gateway.answers import ChangeRequest
-    from steepest.read_models.job_changes import ChangeKind
+    from steepest.read_models.changes.job_changes import ChangeKind
 
     jobs, array, queue = selection or ((), "", "")
     return ChangeRequest(

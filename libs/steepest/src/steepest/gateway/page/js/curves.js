@@ -11,7 +11,7 @@ const WORDS = 40;
 export function Curves({ names, beat, rows, pool, token, scheme, given, give }) {
   const [curves, setCurves] = useState([]), [commands, setCommands] = useState(new Map()), key = names.join();
   const known = curves.some((curve) => curve.points.some(([, , step]) => step >= 0)), over = given.get("x") ?? (known ? "step" : "time"), log = given.get("y") === "log", smooth = given.get("smooth") ?? "none";
-  const rhythm = Math.floor(beat / 200);
+  const rhythm = Math.floor(beat / 10);
   const of = (name, what) => ask(`api/v1/jobs/${encodeURIComponent(name)}${what}?pool=${encodeURIComponent(pool)}`, token).catch(() => null);
   useEffect(() => {
     let left = false;

@@ -44,16 +44,16 @@ export function useAddress() {
   }];
 }
 
-/** The newest value, but no more often than that: thousands of rows are not sorted for each record. */
+/** A number that grows after changes of a value, but no more often than that: thousands of rows are not sorted for each record. */
 function useBeat(value) {
-  const [shown, setShown] = useState(value), known = useRef({ last: 0, timer: null });
+  const [beat, setBeat] = useState(0), known = useRef({ last: 0, timer: null });
   useEffect(() => {
     const memory = known.current;
     clearTimeout(memory.timer);
-    memory.timer = setTimeout(() => { memory.last = performance.now(); setShown(value); }, Math.max(0, memory.last + BEAT_MS - performance.now()));
+    memory.timer = setTimeout(() => { memory.last = performance.now(); setBeat((before) => before + 1); }, Math.max(0, memory.last + BEAT_MS - performance.now()));
     return () => clearTimeout(memory.timer);
   }, [value]);
-  return shown;
+  return beat;
 }
 
 export function Jobs({ state, pool, token, scheme, acting }) {

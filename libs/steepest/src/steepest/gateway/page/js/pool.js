@@ -146,7 +146,7 @@ function wellOf({ state, at, link, recording, info }) {
   if (!info?.up) return ["down", "bad", html`no system runs on the pool; <code>steepest up</code> starts one`];
   if (age > SILENT_MS) return ["silent", "bad", `no record for ${span(age)}`];
   if (info.behind > BEHIND) return ["behind", "bad", `the gateway has ${info.behind} records to read`];
-  return ["well", "", `last record ${span(age)} ago; ${lost ? `${lost} nodes lost` : `${state.nodes.size} nodes report`}${letters ? html`; <a href="#/letters">${letters} dead letters</a>` : ""}`];
+  return ["well", "", `last record ${span(age)} ago; ${lost ? `${lost} nodes lost` : `${state.nodes.size} ${state.nodes.size === 1 ? "node reports" : "nodes report"}`}${letters ? html`; <a href="#/letters">${letters} dead letters</a>` : ""}`];
 }
 
 /** How jobs fare under the policy, and how they fared under the one before. */

@@ -31,7 +31,8 @@ function between(points, value, from, to) {
   return Math.round(a[to] + (wide > 0 ? (b[to] - a[to]) * Math.min(1, Math.max(0, (value - a[from]) / wide)) : 0));
 }
 
-export const offsetAt = (strip, ms) => between(strip.points, ms, 1, 0);
+/** The position at a time; at the beginning, before the first record. */
+const offsetAt = ({ points }, ms) => (ms <= points[0][1] ? points[0][0] : between(points, ms, 1, 0));
 
 export function Strip({ strip, at, at_ms, setAt, recording, range }) {
   const [playing, setPlaying] = useState(false);

@@ -17,7 +17,7 @@ from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.policies.submission import with_priority
-from steepest.read_models.selection import JobsByName, Selection, select
+from steepest.read_models.changes.selection import JobsByName, Selection, select
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import Immovable, immovable
 from steepest.view.state import Job

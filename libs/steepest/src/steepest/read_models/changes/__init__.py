@@ -1,0 +1,1 @@
+"""What users ask to be changed: which jobs are meant, and what becomes of each."""
