@@ -12,7 +12,7 @@ from tests.frameworks.conftest import ONE_THREAD, needs_frameworks
 from tests.harness.system.running_system import RunningSystem
 
 from steepest.events import cluster as c
-from steepest.read_models.forecast import remaining
+from steepest.policies.forecast import remaining
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import cpu_ms_left
 

@@ -83,3 +83,28 @@ def test_the_installation_of_the_command_line_is_found(folder: StateFolder, monk
     """By its variable, or in the current folder."""
     monkeypatch.setenv("STEEPEST_STATE_DIR", os.fspath(folder.root))
     assert len(steepest.connect().jobs()) == 2
+
+
+def test_a_curve_is_arrays(holding: Holding) -> None:
+    """An element each interval with reports; a job without any has empty ones, and one that is not there is refused."""
+    first, second = (
+        c.GrowthMeasured(
+            job="a",
+            interval=number,
+            total=total,
+            count=2,
+            largest=4.0,
+            first_ms=1,
+            last_ms=2,
+            category=c.Category.PROGRESSING,
+        )
+        for number, total in ((1, 8.0), (2, 6.0))
+    )
+    pool = steepest.connect(holding(submitted("a"), first, second, submitted("b")).root)
+
+    curve = pool.curve("a")
+    assert (list(curve.loss), list(curve.step), list(curve.cpu_ms)) == ([4.0, 3.0], [-1, -1], [-1, -1])
+    assert len(curve.at_ms) == 2
+    assert not any(map(len, pool.curve("b")))
+    with pytest.raises(InputError, match="there is no job 'c'"):
+        pool.curve("c")

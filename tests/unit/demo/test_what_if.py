@@ -10,6 +10,8 @@ from tests.harness.system.rig import events_of
 from tests.unit.demo.run import story as unfinished
 
 from steepest.events import cluster as c
+from steepest.invariants.checkers.fair_end import FairEnd
+from steepest.invariants.folds import LogFolds
 from steepest.log.files.file_log import FileLog
 from steepest.read_models.run_timeline import RunTimeline, TimelineJob
 from steepest_lab.demo.beside.lateness import in_words, lateness
@@ -90,13 +92,26 @@ def test_errors_of_jobs_do_not_cancel() -> None:
     assert not found.figures[0].shows
 
 
-def test_the_tail_is_that_of_the_two_simulations() -> None:
-    """The real run is in neither of them: its own error is none of theirs."""
-    found = compared(ended(a=50, b=10), ended(a=22, b=9), ended(a=20, b=10))
+async def test_the_tail_is_the_one_that_check_measures() -> None:
+    """From the recording alone, by the CPU that the nodes gave: one definition, and nothing of it is simulated."""
+    log = FileLog.open(GOLDEN / "moves", read_only=True)
+    checker = FairEnd(LogFolds())
+    for event in await events_of(log):
+        checker.feed(event)
+    await log.close()
+    found = await recorded("moves")
 
-    assert found.late == lateness({"a": 22, "b": 9}, {"a": 20, "b": 10})
     assert found.late is not None
-    assert in_words(found.late) == (
+    assert found.late.of == 12
+    assert found.late.worst == max(checker.later().values())
+
+
+def test_a_tail_is_said_in_words() -> None:
+    """How many are late, and which one most."""
+    late = lateness({"a": 22, "b": 9}, {"a": 20, "b": 10})
+
+    assert late is not None
+    assert in_words(late) == (
         "Jobs more than 5 % later than under fair sharing: 1 of 2; the most delayed one is a, by 10 %"
     )
     assert lateness({"a": 1}, {"b": 1}) is None

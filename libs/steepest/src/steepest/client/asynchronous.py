@@ -72,6 +72,7 @@ class AsyncClient:
     pools = _method(calls.pools)
     job = _method(calls.job)
     explain = _method(calls.explain)
+    curve = _method(calls.curve)
     log = _method(calls.log)
     follow_log = _stream(calls.follow_log)
     nodes = _method(calls.nodes)

@@ -123,6 +123,11 @@ def explain(name: str, *, pool: str | None = None, at: int | None = None) -> Cal
     return Call(path=f"{_of(name)}/explain", query=_query(pool=pool, at=at), answer=JobTimeline)
 
 
+def curve(name: str, *, pool: str | None = None) -> Call[a.Curve]:
+    """The course of a job's loss."""
+    return Call(path=f"{_of(name)}/curve", query=_query(pool=pool), answer=a.Curve)
+
+
 def log(
     name: str, *, pool: str | None = None, replica: int = 0, incarnation: int | None = None, lines: int = 100
 ) -> Call[a.JobLog]:

@@ -73,6 +73,7 @@ class Client:
     pools = _method(calls.pools)
     job = _method(calls.job)
     explain = _method(calls.explain)
+    curve = _method(calls.curve)
     log = _method(calls.log)
     follow_log = _stream(calls.follow_log)
     nodes = _method(calls.nodes)

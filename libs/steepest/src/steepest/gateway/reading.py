@@ -161,10 +161,7 @@ def curve(pool: ServedPool, name: str) -> a.Curve:
     timeline = pool.feed.timeline.jobs.get(name)
     if timeline is None:
         return a.Curve(job=name, points=(), categories=(), limits=())
-    reached = timeline.reached or ()
-    points = [
-        a.Point(*one) for one in zip(timeline.measured_ms, timeline.means, reached[::2], reached[1::2], strict=True)
-    ]
+    points = [a.Point(*one) for one in timeline.points()]
     while len(points) > POINTS_MOST:
         points = points[::2]
     return a.Curve(

@@ -13,7 +13,7 @@ import msgspec
 from steepest.describe.masking import masked_command
 from steepest.events.growth import Category
 from steepest.events.plans import GrowthList
-from steepest.read_models.forecast import remaining
+from steepest.policies.forecast import remaining
 from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import TimeLeft, cpu_ms_left, total_steps

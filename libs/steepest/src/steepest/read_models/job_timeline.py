@@ -28,6 +28,7 @@ from steepest.describe.findings import FOUND
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.flowcon.with_specon import NotYet
+from steepest.policies.forecast import remaining
 from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
 from steepest.policies.pickyman.run_time import unpredicted
 from steepest.policies.pickyman.running import BY_PREDICTION
@@ -35,7 +36,6 @@ from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, Explained, explained
-from steepest.read_models.forecast import remaining
 from steepest.read_models.job_progress import device_promise, in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -110,6 +110,11 @@ class TimelineJob(msgspec.Struct, kw_only=True):
     limits: tuple[tuple[int, int | None], ...] = ()
     steps_lost: int = 0
     arrived_ms: int | None = None
+
+    def points(self) -> Iterator[tuple[int, float, int, int]]:
+        """Each mean of the loss: when it was known, its value, and the step and the CPU time in milliseconds then."""
+        reached = self.reached or ()
+        return zip(self.measured_ms, self.means, reached[::2], reached[1::2], strict=True)
 
     @property
     def waited_ms(self) -> int | None:

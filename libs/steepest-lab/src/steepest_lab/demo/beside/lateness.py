@@ -29,7 +29,11 @@ class Lateness(msgspec.Struct, frozen=True, kw_only=True):
 
 def lateness(times_s: Mapping[str, float], beside_s: Mapping[str, float]) -> Lateness | None:
     """Compare completion times by job; None where no job has one in both."""
-    later = {job: time_s / beside_s[job] - 1 for job, time_s in times_s.items() if beside_s.get(job)}
+    return tail_of({job: time_s / beside_s[job] - 1 for job, time_s in times_s.items() if beside_s.get(job)})
+
+
+def tail_of(later: Mapping[str, float]) -> Lateness | None:
+    """The tail of how much later each job ended, as a share of its completion time there; None without any job."""
     if not later:
         return None
     worst_job = max(later, key=later.__getitem__)

@@ -20,10 +20,12 @@ from steepest.cli.live.headline import FIGURES, headline_of
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
 from steepest.events.received import Received
+from steepest.invariants.checkers.fair_end import FairEnd
+from steepest.invariants.folds import LogFolds
 from steepest.log.base import Log
 from steepest.policies.named import POLICIES, named
 from steepest.read_models.run_timeline import RunTimeline
-from steepest_lab.demo.beside.lateness import Lateness, lateness, whole
+from steepest_lab.demo.beside.lateness import Lateness, tail_of, whole
 from steepest_lab.demo.report import Cell, Table
 from steepest_lab.sim.whatif.history import RecordedPool, read_history
 from steepest_lab.sim.whatif.play import AS_RECORDED, play_on
@@ -68,7 +70,8 @@ class DemoWhatIf(msgspec.Struct, frozen=True, kw_only=True):
         why_not: Why there is no such comparison; empty where there is one.
         policy: What the run was under, in words.
         error: Mean error of the simulated completion times, as a share of the real ones.
-        late: How late jobs end compared with fair sharing, both simulated.
+        late: How much later jobs ended than under fair sharing of the CPU that the nodes really gave, as ``steepest check``
+            measures it from the recording.
     """
 
     why_not: str = ""
@@ -103,7 +106,10 @@ async def what_if(
         return DemoWhatIf(why_not=str(error))
     if any(one.ended(c.Outcome.FINISHED) < len(timeline.jobs) for one in timelines):
         return DemoWhatIf(why_not="a job does not finish in the simulation")
-    return compared(timeline, *timelines)
+    fair_end = FairEnd(LogFolds())
+    for event in events:
+        fair_end.feed(event)
+    return compared(timeline, *timelines, late=tail_of(fair_end.later()))
 
 
 def _simulated(
@@ -133,7 +139,9 @@ def _pinned(event: c.ClusterEvent, first_nodes: Mapping[str, str | None]) -> c.C
     return msgspec.structs.replace(event, spec=spec)
 
 
-def compared(measured: RunTimeline, again: RunTimeline, fair: RunTimeline) -> DemoWhatIf:
+def compared(
+    measured: RunTimeline, again: RunTimeline, fair: RunTimeline, *, late: Lateness | None = None
+) -> DemoWhatIf:
     """Compare a run, its simulation, and simulated fair sharing; in all of them, every job has finished."""
     real, simulated = completions_s(measured), completions_s(again)
     error = statistics.fmean(abs(simulated[job] / real[job] - 1) for job in real)
@@ -144,7 +152,7 @@ def compared(measured: RunTimeline, again: RunTimeline, fair: RunTimeline) -> De
         policy=POLICIES[named(measured.view.parameters)].title,
         error=error,
         figures=[figure for figure in figures if figure is not None],
-        late=lateness(simulated, completions_s(fair)),
+        late=late,
     )
 
 

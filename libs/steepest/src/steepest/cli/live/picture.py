@@ -19,8 +19,8 @@ from steepest.cli.live.headline import in_words as in_figures
 from steepest.describe import CATEGORIES as NAMES
 from steepest.describe import count, percent, sentence, span
 from steepest.events import cluster as c
+from steepest.policies.forecast import remaining
 from steepest.policies.placement.standing import Standing, standings
-from steepest.read_models.forecast import remaining
 from steepest.read_models.job_progress import share_done
 from steepest.read_models.run_timeline import RunTimeline, TimelineJob, placed_on
 from steepest.view.state import Job, Node, Phase

@@ -8,16 +8,22 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from array import array
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from steepest.app.settings.amounts import CPU, GPUS, MEMORY, SPAN, Quantity
 from steepest.app.settings.reading import read_settings
 from steepest.errors import InputError
+
+if TYPE_CHECKING:
+    from steepest.app.settings.tree import Settings
+    from steepest.events.received import Received
+    from steepest.view.cluster_view import ClusterView
 
 T = TypeVar("T")
 
@@ -27,6 +33,22 @@ Row = dict[str, Any]
 LOOK_S = 0.5
 
 _AMOUNTS: dict[str, Quantity] = {"cpu": CPU, "memory": MEMORY, "gpus": GPUS, "deadline": SPAN, "time": SPAN}
+
+
+class JobCurve(NamedTuple):
+    """The course of a job's loss: an element each interval with reports. NumPy and pandas take the arrays as they are.
+
+    Attributes:
+        at_ms: When the mean was known, in milliseconds since 1970.
+        loss: The mean.
+        step: The job's step then; -1: unknown.
+        cpu_ms: The job's CPU time until then; -1: unknown.
+    """
+
+    at_ms: array[int]
+    loss: array[float]
+    step: array[int]
+    cpu_ms: array[int]
 
 
 class Connection:
@@ -92,6 +114,22 @@ class Connection:
             rows = msgspec.to_builtins(rows_of(pool, list(pool.view.jobs), progress))
         return rows
 
+    def curve(self, name: str) -> JobCurve:
+        """The course of a job's loss.
+
+        Raises:
+            InputError, GatewayError: There is no such job.
+        """
+        if self._settings.client.server:
+            from steepest.cli.pool.remote import client_of
+
+            with client_of(self._settings) as gateway:
+                points = [(one.at_ms, one.loss, one.step, one.cpu_ms) for one in gateway.curve(name).points]
+        else:
+            points = _run(_points(self._settings, name))
+        columns = zip(*points, strict=True) if points else ((),) * len(JobCurve._fields)
+        return JobCurve(*(array(kind, column) for kind, column in zip("qdqq", columns, strict=True)))
+
     def wait(self, name: str, *, timeout_s: float | None = None) -> Row:
         """Wait until a job is over, and return its row; ``outcome`` is ``finished``, ``failed`` or ``cancelled``.
 
@@ -109,6 +147,20 @@ class Connection:
             if timeout_s is not None and time.monotonic() - began >= timeout_s:
                 raise TimeoutError(f"{name} is not over after {timeout_s:g} s: it is {row['phase']}")
             time.sleep(LOOK_S)
+
+
+async def _points(settings: Settings, name: str) -> list[tuple[int, float, int, int]]:
+    from steepest.cli.pool.stored_pool import fold, reading
+    from steepest.read_models.run_timeline import RunTimeline
+
+    timeline = RunTimeline()
+
+    def take(view: ClusterView, received: Received[Any], *, accepted: bool) -> None:  # noqa: ARG001 - it folds by itself
+        timeline.fold(received)
+
+    async with reading(settings) as (installation, log):
+        (await fold(settings, installation, log, take)).job(name)
+    return list(timeline.jobs[name].points())
 
 
 def _spec(command: Sequence[str], options: dict[str, Any]) -> Any:

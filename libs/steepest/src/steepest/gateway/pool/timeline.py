@@ -14,7 +14,7 @@ import msgspec
 
 from steepest.events.common import LARGEST
 from steepest.gateway.pool.changes import QueueRow
-from steepest.read_models.forecast import remaining
+from steepest.policies.forecast import remaining
 from steepest.read_models.job_rows import PoolMoment
 from steepest.read_models.pool_history import (
     KEPT,

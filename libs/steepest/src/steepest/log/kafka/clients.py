@@ -36,6 +36,9 @@ CONNECT_S = 30.0
 CANCEL_TRIES = 5
 """How often a task is cancelled; one that suppresses all of it is left, and fails once its client has no connections."""
 
+RETRY_MS = 20
+"""How long a client waits before it asks again. Its first question about a topic always fails, as it knows no leader yet."""
+
 Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 
 
@@ -111,5 +114,6 @@ def consumer(settings: KafkaSettings) -> AIOKafkaConsumer:
         auto_offset_reset="none",
         fetch_max_wait_ms=250,
         max_partition_fetch_bytes=4 << 20,
+        retry_backoff_ms=RETRY_MS,
         isolation_level="read_uncommitted",
     )

@@ -171,8 +171,8 @@ class KafkaReader:
             raise LogUnavailableError(f"Kafka: {type(error).__name__}: {error}") from error
         try:
             client.assign(list(self._start))
-            self._watch_for_failures(client)
             await self._check_positions(client)
+            self._watch_for_failures(client)  # from here on: what a new client asks for is no failure to verify after
             for partition, offset in self._next.items():
                 client.seek(partition, offset)
         except CLIENT_ERRORS as error:

@@ -10,7 +10,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
-from steepest.read_models.forecast import remaining
+from steepest.policies.forecast import remaining
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import time_left
 from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
@@ -91,15 +91,15 @@ def watched(policy: str) -> Watcher:
     return watcher
 
 
-@pytest.mark.parametrize(("policy", "good", "within"), [("spread", 10, 0.1), ("steepest", 6, 0.35)])
-def test_time_left_of_jobs_beside_each_other(policy: str, good: int, within: float) -> None:
-    """Most are within 10 %, all within ``within``; by their own paces alone, jobs are off by far more.
+@pytest.mark.parametrize(("policy", "usual", "most"), [("spread", 0.05, 0.1), ("steepest", 0.25, 0.5)])
+def test_time_left_of_jobs_beside_each_other(policy: str, usual: float, most: float) -> None:
+    """The median job is within ``usual``, each within ``most``; by their own paces alone, jobs are off by far more.
 
     Under ``steepest``, the jobs that run first are those that still learn, and which these are is seen only as they do.
     """
     watcher = watched(policy)
     errors = {job: watcher.errors(job) for job in watcher.ended}
     assert len(errors) == len(WORK_S)
-    assert sum(said <= 0.1 for said, _ in errors.values()) >= good, errors
-    assert max(said for said, _ in errors.values()) <= within, errors
+    assert median(said for said, _ in errors.values()) <= usual, errors
+    assert max(said for said, _ in errors.values()) <= most, errors
     assert median(said for said, _ in errors.values()) < median(pace for _, pace in errors.values()) / 3, errors
