@@ -11,7 +11,8 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import under
-from steepest.policies.steepest.job_facts import JobFacts, facts_of
+from steepest.policies.steepest.job_facts import facts_of
+from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
 
 CORES = 4.0
@@ -70,7 +71,7 @@ class Trainings(FoldedPool):
         del self.totals[name]
         self.end(name)
 
-    def facts(self, name: str) -> JobFacts:
+    def facts(self, name: str) -> JobOnNode:
         """What the planner knows of a job."""
         return facts_of(self.planner.state, self.view.parameters.steepest, self.job(name), CORES)
 
