@@ -11,7 +11,8 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import under
-from steepest.policies.steepest.job_facts import JobFacts, facts_of
+from steepest.policies.steepest.job_facts import facts_of
+from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest_lab.simulated.shares import share_out
 
@@ -129,6 +130,6 @@ class SharedHost(FoldedPool):
             if len(self.ended) < len(self.trained):
                 self.share()
 
-    def facts(self, name: str) -> JobFacts:
+    def facts(self, name: str) -> JobOnNode:
         """What the planner knows of a job."""
         return facts_of(self.planner.state, self.view.parameters.steepest, self.job(name), self.cores)

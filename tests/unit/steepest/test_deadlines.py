@@ -15,7 +15,7 @@ from tests.unit.steepest.test_in_a_system import SERVICES, of_one
 from steepest.events import cluster as c
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import under
-from steepest.policies.steepest.job_facts import JobFacts
+from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.view.state import Phase
 
 DEADLINE_S = 75
@@ -60,6 +60,6 @@ def test_a_deadline_that_fair_sharing_would_miss_is_met(tmp_path: Path) -> None:
 )
 def test_what_a_job_needs_for_its_deadline(deadline_s: float | None, fair_end_s: float | None, needs: float) -> None:
     """50 core-seconds are left at 10 s, for a job that can use two cores."""
-    facts = JobFacts(name="j", demand=2.0, size=60.0, left=50.0, deadline_s=deadline_s, fair_end_s=fair_end_s)
+    facts = JobOnNode(name="j", demand=2.0, size=60.0, left=50.0, deadline_s=deadline_s, fair_end_s=fair_end_s)
     assert facts.needs(10.0) == pytest.approx(needs)
     assert math.isfinite(facts.needs(10.0))

@@ -137,3 +137,20 @@ def test_a_step_that_is_under_way_is_left_until_it_was_reported() -> None:
     known = [left for left in found if left is not None]
     assert known
     assert min(known) >= 0.9 * 1.5
+
+
+@pytest.mark.parametrize("gives", [1.2, 0.6])
+def test_jobs_that_import_first_and_announce_end_no_later_than_silent_ones(gives: float) -> None:
+    """On average, of each length, on a host that declares 2 cores; and none ends later than its fair end."""
+    host, imports_s, lengths = SharedHost(2.0, gives), 3, (12, 40)
+    for says in ("nothing", "step", "epoch"):
+        for steps in lengths:
+            host.begin_job(f"{says}-{steps}", says, steps, step_ms=1_000, start_ms=1_000 * imports_s)
+    host.train(400)
+    short, long = lengths
+    fair_s = {short: 6 * (imports_s + short) / gives}
+    fair_s[long] = fair_s[short] + 3 * (long - short) / gives
+    for steps in lengths:
+        silent, *others = (host.ended[f"{says}-{steps}"] for says in ("nothing", "step", "epoch"))
+        assert fmean(others) < silent
+        assert max(silent, *others) <= 1.03 * fair_s[steps] + 1

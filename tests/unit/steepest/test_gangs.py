@@ -130,4 +130,4 @@ def test_fair_ends_beside_gangs_are_those_of_a_run_under_fair_sharing(workload: 
     }
     wrong = {job.name: abs(ends_s[job.name] - job.submit_s - job.jct_s) / job.jct_s for job in fair.jobs}
     assert statistics.median(wrong.values()) < parameters.steepest.lateness
-    assert len([name for name, share in wrong.items() if share > LATE_BY]) <= 2
+    assert len([name for name, share in wrong.items() if share > LATE_BY]) <= 3

@@ -9,15 +9,16 @@ from tests.harness.scenarios.folded_pool import FoldedPool
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, Reason, choose_moves
-from steepest.policies.steepest.residences import Residence, Residences, Resident
+from steepest.policies.steepest.node_plan import JobOnNode
+from steepest.policies.steepest.residences import Residence, Residences
 
 LEFT_S = 300.0
 CHEAP_S, DEAR_S = 6.0, 120.0
 
 
-def resident(name: str, due_s: float | None) -> Resident:
+def resident(name: str, due_s: float | None) -> JobOnNode:
     """A job that waits for CPU: it has half of what it can use."""
-    return Resident(name=name, left=LEFT_S, demand=1.0, rate=0.4, due_s=due_s, free=True)
+    return JobOnNode(name=name, left=LEFT_S, demand=1.0, elsewhere=1.0, rate=0.4, due_s=due_s, free=True)
 
 
 def chosen(takes_s: Mapping[tuple[str, str], float], due_s: float | None = None) -> list[MoveChoice]:
@@ -26,7 +27,7 @@ def chosen(takes_s: Mapping[tuple[str, str], float], due_s: float | None = None)
     return searched(jobs, MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target]))
 
 
-def searched(jobs: list[Resident], terms: MoveTerms) -> list[MoveChoice]:
+def searched(jobs: list[JobOnNode], terms: MoveTerms) -> list[MoveChoice]:
     """The moves from a full node with these jobs to two empty ones."""
     pool = FoldedPool(full=1_000, near=1_000, far=1_000)
     residences = {"full": Residence("full", 1.0, jobs)}

@@ -16,7 +16,8 @@ FLOOR = SteepestParameters().floor * CORES / 2
 
 def rates(*jobs: JobOnNode) -> dict[str, float]:
     """The cores of each job."""
-    return {name: share.rate for name, share in plan_node(CORES, jobs, SteepestParameters()).items()}
+    plan_node(CORES, jobs, SteepestParameters())
+    return {job.name: job.rate for job in jobs}
 
 
 def job(name: str, left: float | None, **fields: Any) -> JobOnNode:

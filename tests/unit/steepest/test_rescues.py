@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.steepest.test_move_costs import searched
 
 from steepest.policies.steepest.moves import MoveTerms, Reason
-from steepest.policies.steepest.residences import Resident
+from steepest.policies.steepest.node_plan import JobOnNode
 
 LEFT_S = 300.0
 DUE_S = 400.0
@@ -14,9 +14,9 @@ DUE_S = 400.0
 MOVE_S = 6.0
 
 
-def resident(name: str, left_s: float = LEFT_S) -> Resident:
+def resident(name: str, left_s: float = LEFT_S) -> JobOnNode:
     """A job that does not wait, so that nothing but its promise moves it."""
-    return Resident(name=name, left=left_s, demand=1.0, rate=1.0, due_s=DUE_S, free=True)
+    return JobOnNode(name=name, left=left_s, demand=1.0, elsewhere=1.0, rate=1.0, due_s=DUE_S, free=True)
 
 
 def test_a_rescue_lessens_what_is_late_most() -> None:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.harness.scenarios.folded_pool import FoldedPool, joined, used
 
 from steepest.events import cluster as c
-from steepest.policies.steepest.residences import Residence, Residences, Resident
+from steepest.policies.steepest.node_plan import JobOnNode
+from steepest.policies.steepest.residences import Residence, Residences
 
 NAMES = ("n1", "n2", "n3", "n4", "n5")
 ACTIONS = st.lists(
@@ -25,7 +26,7 @@ ACTIONS = st.lists(
 
 def residence(name: str, lefts: Sequence[float], cores: float = 4.0) -> Residence:
     """A node with jobs of these sizes."""
-    return Residence(name, cores, [Resident(name=f"{name}-{left}", left=left, demand=left / 50) for left in lefts])
+    return Residence(name, cores, [JobOnNode(name=f"{name}-{left}", left=left, demand=left / 50) for left in lefts])
 
 
 def scanned(pool: FoldedPool, residences: dict[str, Residence]) -> list[Residence]:

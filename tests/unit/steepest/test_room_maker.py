@@ -22,10 +22,10 @@ from steepest.replay.replay import Replay
 from steepest.view.state import Phase
 
 SERVICES = ("log-collector", "categorizer", "worker-monitor", "placer", "limit-planner", "migrator", "resizer")
-FILLING = {"a": 200, "b": 200, "c": 200, "long": 500}
+FILLING = {"a": 200, "b": 200, "c": 200, "long": 400}
 """Steps of half a second of CPU; these four fill the node."""
 
-FAIR_ENDS_S = {"a": 400, "b": 400, "c": 400, "long": 560}
+FAIR_ENDS_S = {"a": 400, "b": 400, "c": 400, "long": 510}
 """When they would end under fair sharing, where the short job begins at the first of these ends."""
 
 SHORT = "short"

@@ -96,13 +96,13 @@ def running(model: str = "mlp", **fields: Any) -> ManagedJob:
 
 
 def test_demand_shows_where_nothing_holds_a_job_back() -> None:
-    """On a full node it hides, unless a limited job beside it gets more than its limit."""
+    """On a full node it hides; where CPU is idle, that of a job without a limit shows."""
     jobs = {"a": running(), "b": running()}
     assert measure_node(jobs, {"a": 4000, "b": 4000}, 8000, 60.0).shown == []
     jobs["b"].limit(1000)
     jobs["b"].forget_limits()
-    assert measure_node(jobs, {"a": 6000, "b": 2000}, 8000, 65.0).shown == ["a"]
-    assert (jobs["a"].demand, jobs["b"].demand) == (6.0, None)
+    assert measure_node(jobs, {"a": 4000, "b": 1000}, 8000, 65.0).shown == ["a"]
+    assert (jobs["a"].demand, jobs["b"].demand) == (4.0, None)
 
 
 def test_a_job_whose_demand_has_not_shown_can_use_what_others_of_its_model_can() -> None:

@@ -1,9 +1,8 @@
 """What the planner remembers of a job that runs: what it used, what it can use, and what was planned for it.
 
-A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it is not limited, and either its node has
-CPU to spare or a limited job beside it gets more than its limit (limits yield where CPU would be idle). Jobs that want more
-than there is use a little less than the node's CPU, measured over a second: throttling, and what else runs on the machine.
-Two such jobs that were taken for satisfied would never be limited.
+A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it is not limited, and its node has CPU to
+spare. Jobs that want more than there is use a little less than the node's CPU, measured over a second: throttling, and what
+else runs on the machine. Two such jobs that were taken for satisfied would never be limited.
 
 Idle CPU says nothing where the node does not have what it declares: others on the machine take it. Such a node is *short*:
 a job gets less than it got before, though no limit holds it back, or several get equal parts, as a scheduler that is out of
@@ -27,15 +26,8 @@ TO_SPARE = 0.15
 """A node has CPU to spare if at least this share of it is idle; emulated nodes that are in demand are idle for up to 20 % of
 some seconds."""
 
-BEYOND_LIMIT = 1.03
-BEYOND_LIMIT_M = 50
-"""A job that uses this many times its limit, and this much more, gets CPU that no other job wants."""
-
 SETTLES_S = 5.5
 """Seconds from its start for which a job's use shows nothing yet; one measurement is the mean of up to five seconds."""
-
-UNKNOWN_LEFT = 60.0
-"""Core-seconds that a job of unknown size is taken to need at least; one that has used more, as much again."""
 
 LACKS = 0.85
 """A job lacks CPU that gets at most this share of what it got before, and of its limit, in two measurements in a row."""
@@ -67,7 +59,6 @@ class ManagedJob(msgspec.Struct):
         limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
         planned: Whether a plan in the log, or on its way there, says so.
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
-        loosest_m: The highest one; None: there was none for a while.
         size: The whole job, as it was known last: one that was moved says nothing until its first steps.
         left: What was left of it then.
         step_ms: CPU time of its steps, as measured last.
@@ -97,7 +88,6 @@ class ManagedJob(msgspec.Struct):
     planned: bool = True
     in_force_m: int | None = None
     tightest_m: int | None = None
-    loosest_m: int | None = None
     size: float | None = None
     left: float | None = None
     step_ms: float | None = None
@@ -130,8 +120,6 @@ class ManagedJob(msgspec.Struct):
         self.in_force_m = limit_m
         if limit_m is not None:
             self.tightest_m = limit_m if self.tightest_m is None else min(self.tightest_m, limit_m)
-        if limit_m is None or (self.loosest_m is not None and limit_m > self.loosest_m):
-            self.loosest_m = limit_m
 
     def refuse(self, until_s: float) -> None:
         """A limit was refused: until then none is planned."""
@@ -139,11 +127,7 @@ class ManagedJob(msgspec.Struct):
 
     def forget_limits(self) -> None:
         """Only the limit in force counts for the next measurement."""
-        self.tightest_m = self.loosest_m = self.in_force_m
-
-    def exceeds_limit(self) -> bool:
-        """Whether it used more than it was limited to, so that CPU was to spare."""
-        return self.loosest_m is not None and self.cpu * 1000 > BEYOND_LIMIT * self.loosest_m + BEYOND_LIMIT_M
+        self.tightest_m = self.in_force_m
 
     def able(self, cores: float) -> float:
         """What it would use on a node with so many cores, were there enough."""
@@ -189,18 +173,16 @@ def measure_node(
         job.measure(uses_m[name], now_s)
     cores = capacity_m / 1000
     is_full = sum(uses_m.values()) > (1 - TO_SPARE) * capacity_m
-    beyond = [name for name, job in here.items() if job.exceeds_limit()]
     settled = [job for job in here.values() if now_s - job.since_s > SETTLES_S and job.cpu > 0]
     lacking = _find_lacking(settled, cores)
     alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
     may_be_full = is_full or alike or any(job.lacks for job in settled)
     shown = []
     for name, job in here.items():
-        spare = not may_be_full or any(other != name for other in beyond)
-        if spare and job in settled and job.tightest_m is None and job.show(cores):
+        if not may_be_full and job in settled and job.tightest_m is None and job.show(cores):
             shown.append(name)
         job.forget_limits()
-    return NodeMeasured(shown, not beyond and (alike or any(lacking)))
+    return NodeMeasured(shown, alike or any(lacking))
 
 
 def _find_lacking(jobs: Sequence[ManagedJob], cores: float) -> list[bool]:

@@ -24,7 +24,8 @@ import msgspec
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.must_run import Promise, must_run
-from steepest.policies.steepest.residences import Residence, Residences, Resident
+from steepest.policies.steepest.node_plan import JobOnNode
+from steepest.policies.steepest.residences import Residence, Residences
 
 WAITS_FOR_BALANCE = 0.5
 """A job that gets at most this share of what it can use waits."""
@@ -73,7 +74,7 @@ class MoveChoice(msgspec.Struct, frozen=True):
         gain_s: Seconds that the job, or the pool, gains after the move's cost; of a rescue the core-seconds less late.
     """
 
-    job: Resident
+    job: JobOnNode
     source: str
     target: str
     reason: Reason
@@ -115,7 +116,7 @@ class _Search:
         gap_s = source.fullness - target.fullness
         found = []
         for job in source.jobs:
-            if source is target or not job.free or job.rate >= WAITS_FOR_BALANCE * min(job.demand, source.cores):
+            if source is target or not job.free or job.rate >= WAITS_FOR_BALANCE * min(job.elsewhere, source.cores):
                 continue
             cost_s = self._terms.takes_s(job.name, source.name, target.name)
             if not self._may(job, source, cost_s) or not self._can_wait(job, target, cost_s):
@@ -149,13 +150,13 @@ class _Search:
                         found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
             yield from self._first(sorted(found, key=_by_gain), is_safe=True)
 
-    def _may(self, job: Resident, source: Residence, cost_s: float) -> bool:
+    def _may(self, job: JobOnNode, source: Residence, cost_s: float) -> bool:
         if job.left is None:
             return False
-        return job.left / min(job.demand, source.cores) > self._parameters.pays * cost_s
+        return job.left / min(job.elsewhere, source.cores) > self._parameters.pays * cost_s
 
-    def _can_wait(self, job: Resident, target: Residence, cost_s: float) -> bool:
-        needs_s = cost_s + job.backlog / min(job.demand, target.cores)
+    def _can_wait(self, job: JobOnNode, target: Residence, cost_s: float) -> bool:
+        needs_s = cost_s + job.backlog / min(job.elsewhere, target.cores)
         return job.due_s is None or job.due_s - self._now_s >= (1 + SPARE) * needs_s
 
     def _first(self, ranked: Sequence[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
@@ -174,7 +175,7 @@ class _Search:
             yield msgspec.structs.replace(move, alternatives=ranked[rank + 1 : rank + 1 + ALTERNATIVES])
             return
 
-    def _keeps_promises(self, job: Resident, source: Residence, target: Residence) -> bool:
+    def _keeps_promises(self, job: JobOnNode, source: Residence, target: Residence) -> bool:
         here, there = self._late(source), self._late(target)
         cost_s = self._terms.takes_s(job.name, source.name, target.name)
         after = self._late(target, with_job=job, ready_s=cost_s)
@@ -184,19 +185,20 @@ class _Search:
         self,
         node: Residence,
         *,
-        without: Resident | None = None,
-        with_job: Resident | None = None,
+        without: JobOnNode | None = None,
+        with_job: JobOnNode | None = None,
         ready_s: float = 0.0,
     ) -> float:
         """What is late on a node without one of its jobs, or with another one that is ready there after a while."""
-        promises = [self._promise(job, 0.0) for job in node.jobs if job is not without and job.due_s is not None]
-        if with_job is not None and with_job.due_s is not None:
+        promises = [self._promise(job) for job in node.jobs if job is not without and job.is_promised]
+        if with_job is not None and with_job.is_promised:
             promises.append(self._promise(with_job, ready_s))
-        unknown = sum(job.claim for job in node.jobs if job is not without)
+        unknown = sum(job.fair_rate or 0.0 for job in node.jobs if job.unknown and job is not without)
         return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._slot_s).late
 
-    def _promise(self, job: Resident, ready_s: float) -> Promise:
-        return Promise(job.left or EQUAL, job.demand, (job.due_s or 0.0) - self._now_s, ready_s)
+    def _promise(self, job: JobOnNode, ready_s: float = 0.0) -> Promise:
+        """One that is ready only after a while is taken to need as much longer."""
+        return Promise((job.left or EQUAL) + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)
 
 
 def _by_gain(move: MoveChoice) -> tuple[float, str, str]:

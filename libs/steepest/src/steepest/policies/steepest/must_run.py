@@ -34,13 +34,11 @@ class Promise(msgspec.Struct, frozen=True):
         left: Core-seconds, above 0.
         demand: Cores that it can use, above 0.
         due_s: Seconds from now; may be past.
-        ready_s: Seconds from now before which it cannot run.
     """
 
     left: float
     demand: float
     due_s: float
-    ready_s: float = 0.0
 
 
 class MustRun(msgspec.Struct, frozen=True):
@@ -66,30 +64,19 @@ def must_run(promises: Sequence[Promise], capacity: float, slot_s: float) -> Mus
         slot_s: How long the coming slot is; work that is due within it is due at its end.
     """
     levels = _Levels(promises, capacity, slot_s)
-    for at_s, index in _latest_first(promises, slot_s):
+    times = [(max(promise.due_s, slot_s), index) for index, promise in enumerate(promises)]
+    for at_s, index in sorted(times, key=lambda one: (-one[0], -one[1])):
         levels.go_back(at_s)
-        levels.change(index)
+        levels.release(index)
     levels.go_back(slot_s)
     now, late, alone = [0.0] * len(promises), 0.0, [0.0] * len(promises)
     for index, seconds in levels.left():
         promise, alone[index] = promises[index], seconds
         demand = min(promise.demand, capacity)
-        can_run = 0.0 if promise.ready_s > 0.0 else demand * slot_s
-        wanted = seconds * demand
+        can_run, wanted = demand * slot_s, seconds * demand
         now[index] = min(wanted, can_run)
         late += max(0.0, wanted - can_run)
     return MustRun(now, late + max(0.0, sum(now) - capacity * slot_s), alone)
-
-
-def _latest_first(promises: Sequence[Promise], slot_s: float) -> list[tuple[float, int]]:
-    """When each job comes in, seen backwards from its due time, and when one is not ready before."""
-    times = [(max(promise.due_s, slot_s), index) for index, promise in enumerate(promises)]
-    times += [
-        (min(promise.ready_s, max(promise.due_s, slot_s)), ~index)
-        for index, promise in enumerate(promises)
-        if promise.ready_s > slot_s
-    ]
-    return sorted(times, key=lambda one: (-one[0], -one[1]))
 
 
 class _Merged(msgspec.Struct):
@@ -115,28 +102,22 @@ class _Levels:
         alone_s = (promise.left / min(promise.demand, capacity) for promise in promises)
         self._equal_s = EQUAL * max(1.0, self._time, *alone_s)
         self._groups: dict[int, _Merged] = {}
-        self._of: dict[int, int] = {}
         self.full: list[tuple[float, int]] = []
         self._full_demand = 0.0
         self.border: tuple[float, int] | None = None
         self.waiting: list[tuple[float, int]] = []
-        self._unready: dict[int, float] = {}
 
-    def change(self, index: int) -> None:
-        """A job is due here; ``~index``: a job is not ready before here."""
-        if index < 0:
-            self._withdraw(~index)
-            return
+    def release(self, index: int) -> None:
+        """A job is due here."""
         promise = self._promises[index]
         demand = min(promise.demand, self._capacity)
         self._groups[index] = _Merged(demand, [index])
-        self._of[index] = index
         self._place(promise.left / demand, index)
         self._settle()
 
     def left(self) -> list[tuple[int, float]]:
         """Each job, and the seconds that it needs alone for what is left of it."""
-        found = list(self._unready.items())
+        found = list[tuple[int, float]]()
         groups = [(x + self._time, number) for x, number in self.full]
         groups += [(-x, number) for x, number in self.waiting]
         groups += [self.border] if self.border is not None else []
@@ -222,26 +203,4 @@ class _Levels:
         group, gone = self._groups[one], self._groups.pop(other)
         group.demand += gone.demand
         group.members += gone.members
-        for member in gone.members:
-            self._of[member] = one
         return one
-
-    def _withdraw(self, index: int) -> None:
-        """A job cannot run before here: what is left of it stays."""
-        number = self._of[index]
-        group = self._groups[number]
-        demand = min(self._promises[index].demand, self._capacity)
-        x = next((left for member, left in self.left() if member == index), 0.0)
-        self._unready[index] = x
-        group.members.remove(index)
-        group.demand -= demand
-        if any(number == full for _, full in self.full):
-            self._full_demand -= demand
-        if not group.members:
-            self.full = [one for one in self.full if one[1] != number]
-            self.waiting = [one for one in self.waiting if one[1] != number]
-            heapq.heapify(self.full)
-            heapq.heapify(self.waiting)
-            if self.border is not None and self.border[1] == number:
-                self.border = None
-        self._settle()

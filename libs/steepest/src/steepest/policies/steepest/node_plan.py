@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 
 import msgspec
 
+from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.max_min import max_min
 from steepest.policies.steepest.must_run import Promise, must_run
@@ -16,56 +18,101 @@ GIVES_BACK_S = 10.0
 LEAST_LIMIT_M = 10
 """No limit is below 1 % of a core."""
 
+UNKNOWN_LEFT = 60.0
+"""Core-seconds that a job of unknown size is taken to need at least; one that has used more, as much again."""
+
 ENOUGH = 0.05
 """Cores; a job that gets its demand but for this is not limited."""
 
 
-class JobOnNode(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan needs to know of a job. CPU is in cores, work in core-seconds, times in seconds from now.
+class JobOnNode(msgspec.Struct, kw_only=True):
+    """A job on a node, or on its way there: what is known of it, and what it is to have.
+
+    CPU is in cores, work in core-seconds, times are counted seconds. Of a gang, it is its replicas on that node.
 
     Attributes:
-        left: Work until it ends; None: unknown.
-        demand: CPU that it can use.
-        due_s: When it is due; None: nothing is promised.
+        demand: CPU that it can use here.
+        elsewhere: CPU that it can use on the largest node.
+        unknown: Whether it has had the time to announce a total, none is believed, and other jobs of its model do not say
+            how large it is, or it has used more than they did. Until then, and until steps were measured, its size is None
+            as well.
+        size: The whole job; None: unknown.
+        left: Until it ends; None: unknown.
+        used: Work so far.
+        fair_end_s: Its end under fair sharing; None: nothing says when.
+        due_s: Its promised end; None: nothing is promised.
         index: What work for it is worth (:func:`steepest.policies.steepest.learning.worth`).
-        needs: CPU with which it meets its user's deadline, which it would miss under fair sharing; else 0.
+        deadline_s: When its user wants it to have ended; None: its user does not say.
         priority: Its urgency: of two jobs, what is to spare goes to the more urgent one.
         fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
         ahead: Work that a job of unknown size has got more than its fair copy, and gives back.
         ends: Whether it has done its last step, and evaluates, saves or exits.
         young: Whether it just began and its speed or its demand was never measured.
         steady: Whether it must not be limited now, because it is moved.
+        free: Whether it may move: it can be saved, has no plan, and has not moved recently.
+        rate: CPU that it is to have.
+        must: CPU of it that cannot wait.
+        limit_m: The limit that brings it about, in millicores; None: none.
     """
 
     name: str
-    left: float | None
     demand: float
+    elsewhere: float = math.inf
+    unknown: bool = False
+    size: float | None = None
+    left: float | None = None
+    used: float = 0.0
+    fair_end_s: float | None = None
     due_s: float | None = None
     index: float = 0.0
-    needs: float = 0.0
+    deadline_s: float | None = None
     priority: int = 0
     fair_rate: float | None = None
     ahead: float = 0.0
     ends: bool = False
     young: bool = False
     steady: bool = False
-
-
-class JobShare(msgspec.Struct):
-    """What a job is to have.
-
-    Attributes:
-        rate: Cores.
-        must: Cores of it that cannot wait.
-        limit_m: The limit that brings it about, in millicores; None: none.
-    """
-
+    free: bool = False
     rate: float = 0.0
     must: float = 0.0
     limit_m: int | None = None
 
+    @property
+    def is_promised(self) -> bool:
+        """Whether work of it is due."""
+        return self.left is not None and self.due_s is not None
 
-def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> dict[str, JobShare]:
+    @property
+    def backlog(self) -> float:
+        """Work that it still needs, or is taken to need."""
+        return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
+
+    def needs(self, now_s: float) -> float:
+        """Cores with which it would meet its deadline; 0 where it has none, or one that is met anyway or cannot be met."""
+        if self.left is None or self.deadline_s is None or (self.fair_end_s or math.inf) <= self.deadline_s:
+            return 0.0
+        seconds = self.deadline_s - now_s
+        return self.left / seconds if seconds * self.demand >= self.left else 0.0
+
+    def standing(self, at_ms: int, now_s: float) -> c.FairStanding:
+        """It as a plan explains it."""
+
+        def wall_ms(counted_s: float | None) -> int | None:
+            return None if counted_s is None else max(0, at_ms + round((counted_s - now_s) * 1000))
+
+        return c.FairStanding(
+            job=self.name,
+            cpu_m=round(self.rate * 1000),
+            demand_m=round(self.demand * 1000),
+            must_m=round(self.must * 1000),
+            left_ms=None if self.left is None else round(self.left * 1000),
+            fair_end_ms=wall_ms(self.fair_end_s),
+            due_ms=wall_ms(self.due_s),
+            index=None if self.size is None else round(self.index, 9),
+        )
+
+
+def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters, now_s: float = 0.0) -> None:
     """Divide a node: unknown jobs fairly, a floor for all, what must run, the young, deadlines, then by falling index.
 
     A job of unknown size gets its fair part, just that, and comes last for what is to spare: who says more never has less.
@@ -80,77 +127,70 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
 
     Args:
         cores: The node's CPU.
-        jobs: All that run on it.
+        jobs: All that run on it; the plan is in them.
         parameters: Of the policy.
+        now_s: Counted time.
     """
-    shares = {job.name: JobShare() for job in jobs}
+    for job in jobs:
+        job.rate, job.must, job.limit_m = 0.0, 0.0, None
     if all(job.left is None for job in jobs):  # the operating system shares fairly already
-        return shares
+        return
     slot_s = parameters.slot_ms / 1000
     free = cores
 
     def give(job: JobOnNode, cpu: float) -> None:
         nonlocal free
-        share = shares[job.name]
-        more = max(0.0, min(cpu, job.demand - share.rate, free))
-        share.rate += more
+        more = max(0.0, min(cpu, job.demand - job.rate, free))
+        job.rate += more
         free -= more
 
     unknown = [job for job in jobs if job.left is None]
-    for job in _served_first(jobs):
+    for job in _served_first(jobs, now_s):
         give(job, cores / len(jobs))
-        shares[job.name].must = shares[job.name].rate
+        job.must = job.rate
     fair = [cores / len(jobs) if job.fair_rate is None else job.fair_rate for job in unknown]
     owed = [max(0.0, rate - job.ahead / GIVES_BACK_S) for job, rate in zip(unknown, fair, strict=True)]
     for job, cpu in zip(unknown, max_min(free, owed), strict=True):
         give(job, cpu)
     for job in jobs:
-        give(job, parameters.floor * cores / len(jobs) - shares[job.name].rate)
-    promised = _promised(jobs, shares, slot_s)
-    claimed = sum(shares[job.name].rate for job in unknown)
-    room = max(cores - claimed, parameters.floor * cores)
-    needed = must_run([Promise(left, job.demand, due_s) for job, left, due_s in promised], room, slot_s)
+        give(job, parameters.floor * cores / len(jobs) - job.rate)
+    promises = [
+        (job, Promise(left, job.demand, job.due_s - now_s))
+        for job in jobs
+        if job.left is not None and job.due_s is not None and (left := job.left - slot_s * job.must) > 0
+    ]
+    room = max(cores - sum(job.rate for job in unknown), parameters.floor * cores)
+    needed = must_run([promise for _, promise in promises], room, slot_s)
     first_due = sorted(
-        zip(promised, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][2], one[0][0].name)
+        zip(promises, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][1].due_s, one[0][0].name)
     )
-    for (job, _, _), work in first_due:
-        share = shares[job.name]
-        share.must = min(job.demand, share.must + work / slot_s)
+    for (job, _), work in first_due:
+        job.must = min(job.demand, job.must + work / slot_s)
         give(job, work / slot_s)
-    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs, -job.index, job.name)):
-        give(job, job.demand if job.young else max(0.0, job.needs - shares[job.name].rate))
+    needs = {job.name: job.needs(now_s) for job in jobs}
+    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, needs[job.name], -job.index, job.name)):
+        give(job, job.demand if job.young else max(0.0, needs[job.name] - job.rate))
     for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
         give(job, 0.0 if job.left is None else job.demand)
-    rest = max_min(free, [job.demand - shares[job.name].rate for job in unknown])
+    rest = max_min(free, [job.demand - job.rate for job in unknown])
     for job, more in zip(unknown, rest, strict=True):
         give(job, more)
-    _limit(cores, jobs, shares)
-    return shares
+    _limit(cores, jobs)
 
 
-def _promised(
-    jobs: Sequence[JobOnNode], shares: Mapping[str, JobShare], slot_s: float
-) -> Sequence[tuple[JobOnNode, float, float]]:
-    """What is promised beyond the shares that jobs have already: work, and in how many seconds it is due."""
-    return [
-        (job, left, job.due_s)
-        for job in jobs
-        if job.left is not None and job.due_s is not None and (left := job.left - slot_s * shares[job.name].must) > 0
-    ]
-
-
-def _served_first(jobs: Sequence[JobOnNode]) -> Sequence[JobOnNode]:
+def _served_first(jobs: Sequence[JobOnNode], now_s: float) -> Sequence[JobOnNode]:
     """The jobs that end, and those that are late where a job of unknown size is beside them."""
     beside_unknown = any(job.left is None for job in jobs)
-    late = [job for job in jobs if beside_unknown and job.left is not None and job.due_s is not None and job.due_s <= 0]
+    late = [
+        job for job in jobs if beside_unknown and job.left is not None and job.due_s is not None and job.due_s <= now_s
+    ]
     return [*late, *(job for job in jobs if job.ends and job not in late)]
 
 
-def _limit(cores: float, jobs: Sequence[JobOnNode], shares: dict[str, JobShare]) -> None:
+def _limit(cores: float, jobs: Sequence[JobOnNode]) -> None:
     """Limit those that are to have less than they can use, where all want more than there is."""
     if len(jobs) < 2 or sum(job.demand for job in jobs) <= cores:  # noqa: PLR2004 - one has nothing to share
         return
     for job in jobs:
-        share = shares[job.name]
-        if not job.steady and share.rate < job.demand - ENOUGH:
-            share.limit_m = max(LEAST_LIMIT_M, round(share.rate * 1000))
+        if not job.steady and job.rate < job.demand - ENOUGH:
+            job.limit_m = max(LEAST_LIMIT_M, round(job.rate * 1000))

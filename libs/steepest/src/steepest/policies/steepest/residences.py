@@ -10,40 +10,10 @@ from itertools import islice
 
 import msgspec
 
-from steepest.policies.steepest.managed_job import UNKNOWN_LEFT
+from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.view.nodes import Nodes
 from steepest.view.orders.order import Order
 from steepest.view.state import Node
-
-
-class Resident(msgspec.Struct, frozen=True, kw_only=True):
-    """A job on a node, or on its way there.
-
-    Attributes:
-        left: Core-seconds; None: unknown.
-        demand: Cores that it can use.
-        rate: Cores that it is to have now.
-        claim: Cores that it gets before all promises, because its size is unknown.
-        used: Core-seconds so far.
-        due_s: When it is due, in counted time; None: nothing is promised.
-        index: What work for it is worth.
-        free: Whether it may move: it can be saved, has no plan, and has not moved recently.
-    """
-
-    name: str
-    left: float | None
-    demand: float
-    rate: float = 0.0
-    claim: float = 0.0
-    used: float = 0.0
-    due_s: float | None = None
-    index: float = 0.0
-    free: bool = False
-
-    @property
-    def backlog(self) -> float:
-        """Core-seconds that it still needs, or is taken to need."""
-        return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
 
 
 class Residence(msgspec.Struct):
@@ -55,7 +25,7 @@ class Residence(msgspec.Struct):
 
     name: str
     cores: float
-    jobs: list[Resident]
+    jobs: list[JobOnNode]
     awaits: bool = False
 
     @property

@@ -31,7 +31,6 @@ from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.policies.steepest.gangs.unmanaged import is_managed
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.moves import MOST_SOURCES, SPARE
-from steepest.policies.steepest.node_plan import JobShare
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences
 from steepest.view.cluster_view import ClusterView
@@ -145,7 +144,7 @@ class RoomMaker:
         for job in residence.jobs:
             if not job.free or job.left is None or job.due_s is None:
                 continue
-            demand = min(job.demand, residence.cores)
+            demand = min(job.elsewhere, residence.cores)
             needs_s = job.left / demand
             wait_s = self._cost_s(view) + (second_s if needs_s == first_s else first_s)
             can_wait = job.due_s - self._state.now_s - wait_s >= (1 + SPARE) * needs_s
@@ -170,7 +169,7 @@ class RoomMaker:
         facts = facts_of(state, view.parameters.steepest, job, view.nodes[one.node].capacity.cpu_m / 1000)
         because = c.Because(
             rule=f"it is last in line, and can wait; {wanted.job.name} has no room: {wanted.reason}",
-            standing=facts.standing(JobShare(rate=state.running[job.name].rate), received.at_ms, state.now_s),
+            standing=facts.standing(received.at_ms, state.now_s),
         )
         plan = suspension(job, wanted.job.name, f"steepest-{received.offset}-suspend-{job.name}", because)
         return plan if void_transition(plan, job, view) is None else None
@@ -211,6 +210,6 @@ def _leaves_room(view: ClusterView, one: LastInLine, wish: Wish, free: Mapping[s
 
 def _ends_s(residence: Residence) -> tuple[float, float]:
     """In how many seconds the first two jobs of a node would end if they got all they can use; infinite: unknown."""
-    ends = [job.left / min(job.demand, residence.cores) for job in residence.jobs if job.left is not None]
+    ends = [job.left / min(job.elsewhere, residence.cores) for job in residence.jobs if job.left is not None]
     first, second = (*heapq.nsmallest(2, ends), math.inf, math.inf)[:2]
     return first, second

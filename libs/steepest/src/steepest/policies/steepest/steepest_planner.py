@@ -28,14 +28,14 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
-from steepest.policies.steepest.gangs.gang_part import limit_of, part_of, take_part
-from steepest.policies.steepest.job_facts import JobFacts, facts_of
+from steepest.policies.steepest.gangs.gang_part import divide, limit_of, part_of, take_part
+from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
-from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobShare, plan_node
+from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fair_pool
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.residences import Residence, Residences, Resident
+from steepest.policies.steepest.residences import Residence, Residences
 from steepest.policies.steepest.room_maker import RoomMaker
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
@@ -125,42 +125,31 @@ class SteepestPlanner:
         state, parameters = self.state, view.parameters.steepest
         gives = min(state.gives.get(node.name, (math.inf, 0.0))[0], node.capacity.cpu_m / 1000)
         cores = max(gives - state.other.get(node.name, 0.0), LEAST_CORES)
-        facts = {
+        jobs = {
             name: facts_of(state, parameters, view.jobs[name], cores)
             for name in node.jobs
             if is_here(state, name, node.name) and view.jobs[name].alive
         }
-        gangs = {
-            job.name: part_of(state, parameters, job, replicas, cores)
-            for job, replicas in take_part(state, view, node.name)
-        }
-        standing = facts | {name: part.facts for name, part in gangs.items()}
-        jobs = [part.on_node(state, steady=self._is_steady(part.job)) for part in gangs.values()]
-        jobs += [
-            one.on_node(
-                state,
-                young=self._is_young(view.jobs[name], one, parameters.young_ms / 1000),
-                steady=self._is_steady(view.jobs[name]),
-            )
-            for name, one in facts.items()
-        ]
-        shares = plan_node(cores, jobs, parameters)
-        for name in facts:
-            state.running[name].rate = shares[name].rate
-        for name, part in gangs.items():
-            part.divide(shares[name])
-        state.residences[node.name] = self._residence(view, node, cores, facts)
-        state.residences[node.name].jobs += [part.resident(state) for part in gangs.values()]
-        limits = {name: shares[name].limit_m for name in facts} | self._limits_of(view, node, gangs)
+        gangs = dict(take_part(state, view, node.name))
+        parts = {name: part_of(state, parameters, view.jobs[name], one, cores) for name, one in gangs.items()}
+        for name, one in jobs.items():
+            one.young = self._is_young(view.jobs[name], one, parameters.young_ms / 1000)
+            one.fair_rate = self._fair_rate(one)
+        planned = parts | jobs
+        for name, one in planned.items():
+            one.steady = self._is_steady(view.jobs[name])
+        plan_node(cores, list(planned.values()), parameters, state.now_s)
+        for name, one in jobs.items():
+            state.running[name].rate = one.rate
+        for name, replicas in gangs.items():
+            divide(view.jobs[name], replicas, parts[name])
+        state.residences[node.name] = self._residence(view, node, cores, jobs)
+        state.residences[node.name].jobs += parts.values()
+        limits = {name: one.limit_m for name, one in jobs.items()} | self._limits_of(view, node, gangs)
         least_m = parameters.least_change * node.capacity.cpu_m
         if any(_differs(state.limited(name), limit_m, least_m) for name, limit_m in limits.items()):
-            yield self._limits_planned(
-                view,
-                node,
-                received,
-                limits,
-                [standing[name].standing(share, received.at_ms, state.now_s) for name, share in shares.items()],
-            )
+            standing = [one.standing(received.at_ms, state.now_s) for one in planned.values()]
+            yield self._limits_planned(view, node, received, limits, standing)
 
     def _limits_planned(
         self,
@@ -198,7 +187,7 @@ class SteepestPlanner:
                     state.due[first] = 0.0
         return limits
 
-    def _is_young(self, job: Job, facts: JobFacts, young_s: float) -> bool:
+    def _is_young(self, job: Job, facts: JobOnNode, young_s: float) -> bool:
         """Whether it runs ahead of the others until its speed and its demand were measured, imports included."""
         running, now_s = self.state.running[job.name], self.state.now_s
         paced = running.used_before > 0.0 or cpu_ms_per_step(job) is not None
@@ -214,38 +203,34 @@ class SteepestPlanner:
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
-    def _residence(self, view: ClusterView, node: Node, cores: float, facts: dict[str, JobFacts]) -> Residence:
+    def _residence(self, view: ClusterView, node: Node, cores: float, jobs: Mapping[str, JobOnNode]) -> Residence:
         """A node for moves: its jobs but for those that leave, and those that come."""
         state, residence = self.state, Residence(node.name, cores, [])
         for name in node.jobs:
             job = view.jobs[name]
             plan = view.plan_of(job)
             comes = plan is not None and bool(plan.sources) and plan.targets[:1] == (node.name,)
-            if name in facts and plan is None:
-                residence.jobs.append(self._resident(view, job, facts[name]))
+            if name in jobs and plan is None:
+                residence.jobs.append(jobs[name])
             elif comes and name in state.running:
-                residence.jobs.append(self._resident(view, job, facts_of(state, view.parameters.steepest, job, cores)))
+                residence.jobs.append(facts_of(state, view.parameters.steepest, job, cores))
                 residence.awaits = True
+        for one in residence.jobs:
+            one.fair_rate, one.free = self._fair_rate(one), self._is_free(view, view.jobs[one.name])
         return residence
 
-    def _resident(self, view: ClusterView, job: Job, facts: JobFacts) -> Resident:
-        running = self.state.running[job.name]
-        free = (
+    def _fair_rate(self, job: JobOnNode) -> float | None:
+        """What the fair copy of a job of unknown size gets now; None: it has none."""
+        fair = self.state.fair
+        return None if job.left is not None or job.name not in fair.jobs else fair.rate(job.name)
+
+    def _is_free(self, view: ClusterView, job: Job) -> bool:
+        """Whether it may move."""
+        return (
             not self._is_moving(job)
             and immovable(job) is None
             and job.moves_failed < view.parameters.limits.moves_failed
             and view.counted_ms >= job.dwells_until_counted_ms
-        )
-        return Resident(
-            name=job.name,
-            left=facts.left,
-            demand=self.state.demand(running, self.state.fair.largest),
-            rate=running.rate,
-            claim=self.state.fair.rate(job.name) if facts.unknown else 0.0,
-            used=running.used,
-            due_s=facts.due_s if facts.left is not None else None,
-            index=facts.index,
-            free=free,
         )
 
     def _plan_moves(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
@@ -284,7 +269,7 @@ class SteepestPlanner:
             kind=c.MoveKind.STEEPEST,
             because=c.Because(
                 rule=str(move.reason),
-                standing=facts.standing(JobShare(rate=move.job.rate), received.at_ms, state.now_s),
+                standing=facts.standing(received.at_ms, state.now_s),
                 gain_ms=round(move.gain_s * 1000),
                 move_ms=view.move_ms(job, move.source, move.target),
                 alternatives=tuple(

@@ -11,70 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
-
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.gangs.unmanaged import is_divided, pins_of
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
-from steepest.policies.steepest.job_facts import LEAST_LEFT, JobFacts, deadline_of, shares_of
+from steepest.policies.steepest.job_facts import LEAST_LEFT, deadline_of, shares_of
 from steepest.policies.steepest.learning import worth
-from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, JobShare
+from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode
 from steepest.policies.steepest.planner_state import SteepestPlannerState
-from steepest.policies.steepest.residences import Resident
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import course, cpu_ms_left
 from steepest.view.state import Job
-
-
-class GangPart(msgspec.Struct, frozen=True):
-    """A gang's replicas on a node that is planned.
-
-    Attributes:
-        facts: What is known of them; what is left is the work of these replicas, and the end is that of the whole gang.
-        copies: How many of the gang's copies under fair sharing are theirs: as large a part as of its replicas.
-    """
-
-    job: Job
-    replicas: UnmanagedReplicas
-    facts: JobFacts
-    copies: float
-
-    def on_node(self, state: SteepestPlannerState, *, steady: bool) -> JobOnNode:
-        """They as the plan of the node needs them.
-
-        Replicas of a gang on several nodes, and those of which nothing says how long they run, have the rate of their copies
-        until those have ended; then they have an equal part.
-        """
-        copy = state.fair.look(self.facts.name, state.now_s)
-        as_copies = self.facts.unknown and (copy is None or copy.end_s is None)
-        return self.facts.as_on_node(
-            state.now_s, fair_rate=self._fair_rate(state) if as_copies else None, steady=steady
-        )
-
-    def resident(self, state: SteepestPlannerState) -> Resident:
-        """They as the search for moves needs them: nothing moves them."""
-        facts, use = self.facts, self.replicas.use
-        return Resident(
-            name=facts.name,
-            left=facts.left,
-            demand=facts.demand,
-            rate=use.rate,
-            claim=self._fair_rate(state) if facts.unknown else 0.0,
-            used=use.used_by(state.now_s),
-            due_s=facts.due_s,
-            index=facts.index,
-        )
-
-    def divide(self, share: JobShare) -> None:
-        """A plan of the node gives them a share; each of several roles may use all: nothing says how they divide it."""
-        self.replicas.use.rate = share.rate
-        each = share.limit_m
-        if each is not None and len(self.job.spec.all_roles) == 1:
-            each = max(LEAST_LIMIT_M, each // self.replicas.count)
-        self.replicas.limit_m = each
-
-    def _fair_rate(self, state: SteepestPlannerState) -> float:
-        return self.copies * state.fair.rate(self.job.name)
 
 
 def part_of(
@@ -83,8 +29,13 @@ def part_of(
     job: Job,
     replicas: UnmanagedReplicas,
     cores: float,
-) -> GangPart:
-    """What is known of a gang's replicas on a node with so many cores; the fair pool learns it too."""
+) -> JobOnNode:
+    """What is known of a gang's replicas on a node with so many cores; the fair pool learns it too.
+
+    What is left is their work, and the end is that of the whole gang. Replicas of a gang on several nodes, and
+    those of which nothing says how long they run, have the rate of their copies until those have ended; then they have an
+    equal part.
+    """
     demand, left, (step, total) = state.demand(replicas.use, cores, replicas.count), _left_of_each(job), course(job)
     fair, work, everywhere = state.fair, state.gangs[job.name], state.unmanaged[job.name]
     work.measure(job)
@@ -94,25 +45,35 @@ def part_of(
     taken = fair.size(job.name) if size is None and is_fresh else size
     fair.know(job.name, taken, demand / copies, state.now_s)
     copy = fair.look(job.name, state.now_s)
-    facts = JobFacts(name=job.name, demand=demand, unknown=True, priority=job.spec.priority)
-    if left is None or size is None:
-        return GangPart(job, replicas, facts, copies)
-    left *= replicas.count
-    done = min((step or 0) / (total or 1), 1 - LEAST_LEFT)
-    index = worth(done, left, parameters.learning_weight, shares_of(state.learned, work.losses, job))
-    if len(everywhere) > 1:
-        return GangPart(job, replicas, msgspec.structs.replace(facts, index=index), copies)
-    facts = msgspec.structs.replace(
-        facts,
-        unknown=False,
-        size=size,
-        left=left,
-        fair_end_s=None if copy is None else copy.ends_s,
-        due_s=None if copy is None else copy.due_s(parameters.lateness),
-        index=index,
-        deadline_s=deadline_of(state, job),
+    part = JobOnNode(
+        name=job.name,
+        demand=demand,
+        elsewhere=demand,
+        unknown=True,
+        used=replicas.use.used_by(state.now_s),
+        priority=job.spec.priority,
+        rate=replicas.use.rate,
     )
-    return GangPart(job, replicas, facts, copies)
+    known = left is not None and size is not None
+    if left is not None and size is not None:
+        left *= replicas.count
+        done = min((step or 0) / (total or 1), 1 - LEAST_LEFT)
+        part.index = worth(done, left, parameters.learning_weight, shares_of(state.learned, work.losses, job))
+    if known and len(everywhere) == 1:
+        part.unknown, part.size, part.left, part.deadline_s = False, size, left, deadline_of(state, job)
+        part.fair_end_s = None if copy is None else copy.ends_s
+        part.due_s = None if copy is None else copy.due_s(parameters.lateness)
+    elif copy is None or copy.end_s is None:
+        part.fair_rate = copies * fair.rate(job.name)
+    return part
+
+
+def divide(job: Job, replicas: UnmanagedReplicas, part: JobOnNode) -> None:
+    """A plan of the node gives them their share; each of several roles may use all: nothing says how they divide it."""
+    replicas.use.rate, each = part.rate, part.limit_m
+    if each is not None and len(job.spec.all_roles) == 1:
+        each = max(LEAST_LIMIT_M, each // replicas.count)
+    replicas.limit_m = each
 
 
 def _left_of_each(job: Job) -> float | None:
@@ -129,7 +90,7 @@ def limit_of(state: SteepestPlannerState, job: str) -> int | None:
     return min(limits, default=None)
 
 
-def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iterator[tuple[Job, UnmanagedReplicas]]:
+def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iterator[tuple[str, UnmanagedReplicas]]:
     """The gangs that train on a node and take part in its division, with their replicas there.
 
     The others' copies use what these do.
@@ -139,7 +100,7 @@ def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iter
         if replicas is None or not replicas.trains:
             continue
         if is_divided(view.jobs[name]):
-            yield view.jobs[name], replicas
+            yield name, replicas
             continue
         for copy in pins_of(name, node, replicas.count):
             state.fair.know(copy, None, replicas.use.cpu / replicas.count, state.now_s)
