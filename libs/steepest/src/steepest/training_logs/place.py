@@ -190,7 +190,7 @@ class Progression(msgspec.Struct):
     def after_earlier_epochs(self, kind: str, epoch: int, value: int) -> int:
         """The step of a run whose printed step starts again in each epoch."""
         at, base, top = self.offsets.get(kind, (epoch, 0, 0))
-        base = base + top if epoch > at else base if epoch == at else 0
+        base = base + top + (value == 0) if epoch > at else base if epoch == at else 0
         self.offsets[kind] = (epoch, base, value)
         return base + value
 

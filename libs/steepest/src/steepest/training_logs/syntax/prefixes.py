@@ -68,7 +68,7 @@ def _kind(token: str) -> str:
     bare = token.strip("[]():,|.")
     if bare.lower() in LEVELS:
         return "word"
-    roles = [role_of(word) for word in _LETTERS.findall(token)] or [role_of(bare)]
+    roles = [role_of(bare), *(role_of(word) for word in _LETTERS.findall(token))]
     if has_digits and token[0] != "(":
         return "content" if any(role.kind in _CONTENT for role in roles) else "source"
     if token[0] == "(" and "pid=" in token:

@@ -202,6 +202,8 @@ class _Lexer:
                     enclosing.clear()
                     break
         last = self.last = Field(self._full_name(words), at, bracket=len(self.outer) > len(self.parents))
+        if self.before == "=" and not words:
+            last.unit = "="  # (* 1 = 2.5 loss): a result, and no reading
         last.pair, last.parents = self.pair, [" ".join(parent) for parent in self.parents[1:] if parent]
         if self.bar_label is not None:
             last.is_bar, last.label, self.bar_label = True, [] if words else self.bar_label, None

@@ -63,7 +63,7 @@ ERRORS = word_set(
 )
 """Objectives of boosting without the word loss; each is the loss where it is measured on the training set."""
 
-BEST = word_set("best final lowest minimum min max maximum highest summary previous prev improved")
+BEST = word_set("best final lowest minimum min max maximum highest summary previous prev improved saved saving")
 MEANS = word_set("avg average mean running smoothed smooth ema avr moving history median epoch")
 EPOCH = word_set("epoch epochs ep epoca epocas epoque epoche эпоха epochen epoches")
 STEP = word_set("step steps timesteps timestep passo paso etape schritt шаг")
