@@ -107,6 +107,7 @@ class CompiledShape:
         numbers: the line's.
         match: the pattern, if it was compiled before.
         of: how it was read.
+        source: the name of its process.
     """
 
     def __init__(
@@ -116,9 +117,10 @@ class CompiledShape:
         plan: ShapePlan,
         numbers: Sequence[str],
         of: LineOutcome,
+        source: str,
         match: Callable[[str], re.Match[str] | None] | None = None,
     ) -> None:
-        self.key, self.of, self.process = (shape, prefix), of, of.process
+        self.key, self.of, self.process, self.source = (shape, prefix), of, of.process, source
         progression = self.process.progression
         places = [place for place in plan.segments[0].progress if place.at is not None]
         self.epoch_at = next((place.at for place in places if place.kind == "epoch"), None)
@@ -163,6 +165,7 @@ class CompiledShape:
             and (self.epoch_at is None or self.epoch is not None)
             and (self.epoch_at is not None or self.mode == _NONE or of.at.epoch == self._inherited())
             and not (self.offset and restarts)
+            and not (plan.quote and progression.fractional and self.epoch_at is not None and not self.is_fraction)
             and _is_steady(plan, places, numbers, of, self.mode)
         )
         self.was_used = False

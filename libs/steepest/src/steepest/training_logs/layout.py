@@ -38,6 +38,7 @@ _LENGTH = re.compile(
     r"|(?:^|[ ({,\"'-]|scheduled )(epochs)['\"]?(?:\s{0,3}[=:]\s{0,3}|(?<=--epochs) )(\d{1,9})(?![\w/]|\.\d)"
     r"|\b(?:train|run|fit)(?:n?ing)?\b(?: for|[:,])?(?: (?:up to|a total of))? (\d{1,12}) (?:more )?"
     r"(epochs|steps|iterations|iters)\b"
+    r"|\btraining\b.{0,20}\b(epochs|steps|iterations|iters)\s?[:=]\s?(\d{1,12})(?![\w/.])"
 )
 _SETTINGS = re.compile(r"(?:Namespace|[Cc]onfig|[Aa]rg(?:ument)?s)\(")
 _BORDER = re.compile(r"[\W_]")
@@ -167,7 +168,10 @@ class LineLayout:
         """Takes the lengths that a header or the settings of a script state; returns whether there are any."""
         all_found = list(_LENGTH.finditer(text))
         for found in all_found:
-            unit, length = found[1] or found[3] or found[6], int((found[2] or found[4] or found[5]).replace(",", ""))
+            unit, length = (
+                found[1] or found[3] or found[6] or found[7],
+                int((found[2] or found[4] or found[5] or found[8]).replace(",", "")),
+            )
             if length and unit.lower().startswith("epoch"):
                 self._run.epochs = length
             elif length:

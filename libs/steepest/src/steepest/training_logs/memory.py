@@ -103,6 +103,7 @@ class Process(SourceState):
                 progression.headed,
                 progression.evaluates,
                 progression.turns,
+                progression.fractional,
             ),
         )
 

@@ -151,6 +151,7 @@ class Progression(msgspec.Struct):
         stated: the epoch that the latest statement named, for ``numbers``.
         offsets: epoch, steps before it and latest value of a step that starts again in each epoch.
         turns: how often a bar began again; ``tops`` are the latest values by their totals.
+        fractional: whether dictionaries state epochs as fractions; a whole one is then no place either.
     """
 
     numbers: dict[str, Behaviour] = {}
@@ -161,9 +162,15 @@ class Progression(msgspec.Struct):
     offsets: dict[str, tuple[int, int, int]] = {}
     turns: int = 0
     tops: dict[str, int] = {}
+    fractional: bool = False
 
     def observe(self, one: Statement) -> None:
         """Learns how the numbers of a statement move; those of an evaluation say nothing about training."""
+        if one.quote and one.epoch is not None:
+            self.fractional = True
+        elif one.quote and self.fractional and (epoch := next((n for n in one.progress if n.kind == "epoch"), None)):
+            one.progress.remove(epoch)
+            one.epoch = float(epoch.value)
         self.stated = next((number.value for number in one.progress if number.kind == "epoch"), self.stated)
         if one.phase or (self.evaluates and one.has("epoch") and not one.metrics):
             self.evaluates = one.phase == "eval"
@@ -183,7 +190,7 @@ class Progression(msgspec.Struct):
     def after_earlier_epochs(self, kind: str, epoch: int, value: int) -> int:
         """The step of a run whose printed step starts again in each epoch."""
         at, base, top = self.offsets.get(kind, (epoch, 0, 0))
-        base = base + top if epoch > at else base if epoch == at else 0
+        base = base + top + (value == 0) if epoch > at else base if epoch == at else 0
         self.offsets[kind] = (epoch, base, value)
         return base + value
 

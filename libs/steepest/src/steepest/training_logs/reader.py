@@ -214,8 +214,10 @@ class LogReader:
                     if (found := one.match(text)) is not None:
                         if not one.run(found.groups(), line, min(end, most), records):
                             self._take(text, bare, line, min(end, most))
-                        elif one.steers:
-                            self._choose()
+                        else:
+                            self._line, self._process = line, one.source
+                            if one.steers:
+                                self._choose()
                         break
                 else:
                     self._take(text, bare, line, min(end, most))
@@ -272,7 +274,7 @@ class LogReader:
         old = next((one for one in self._shapes if one.key == key and one.of.label == outcome.label), None)
         if times < 2 or (old is not None and not old.was_used and times % 4):
             return
-        one = CompiledShape(*key, plan, numbers, outcome, None if old is None else old.match)
+        one = CompiledShape(*key, plan, numbers, outcome, self._process, None if old is None else old.match)
         if not one.is_clear:
             self._run_of_shape[key] = -_MOST_TEXTS
         else:

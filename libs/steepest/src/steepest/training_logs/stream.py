@@ -226,7 +226,7 @@ class Stream:
             return
         at = position_of(one, self.state.run, process.progression)
         process.head = Head(at.step, at.order, at.coarse, at.epoch, at.total, one.split)
-        if at.epoch is not None and one.has("epoch"):
+        if at.epoch is not None and one.has("epoch") and not one.has("global"):
             process.progression.headed = True
             process.progression.epoch = int(at.epoch)
         if one.has("epoch") and not one.phase and process.phase == "eval":

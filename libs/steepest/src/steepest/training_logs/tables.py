@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from steepest.training_logs.records import Split
 from steepest.training_logs.statement import NamedNumber, ProgressNumber, Statement, metric_of
 from steepest.training_logs.syntax.numbers import to_step
 from steepest.training_logs.syntax.shape import BAR, NUMBER
@@ -44,7 +45,7 @@ def delimiter_of(text: str) -> str:
     """What stands between the cells of a line; empty for spaces."""
     if "\t" in text.strip():
         return "\t" if "," not in text else ","
-    return next((mark for mark in ",;" if text.count(mark) >= 2 and "  " not in text.strip()), "")
+    return next((mark for mark in ",;|" if text.count(mark) >= 2 and "  " not in text.strip()), "")
 
 
 def cells_of(text: str, delimiter: str) -> Cells:
@@ -111,7 +112,7 @@ def row_of(header: Header, pairs: list[tuple[str, str]], text: str, line: int, e
     row = Statement(line, end, shape)
     for name, cell in pairs:
         if (found := _CELL.fullmatch(cell)) is None:
-            row.split = row.split or (role_of(cell).split if name.lower() in _SPLIT_NAMES else None)
+            row.split = row.split or _split(name, cell)
             continue
         role = role_of({"#": "step", "E": "epoch"}.get(name, _whole(name)), column=detector)
         if role.kind in PROGRESS or role.kind in LENGTHS:
@@ -128,6 +129,14 @@ def row_of(header: Header, pairs: list[tuple[str, str]], text: str, line: int, e
     if not row.places() and not any(metric.kind == "loss" for metric in row.metrics):
         row.split = "eval"
     return row
+
+
+def _split(name: str, cell: str) -> Split | None:
+    """The split that a cell of text names: ``val`` in a column of phases, or ``False`` in a column of training."""
+    if name.lower() in _SPLIT_NAMES:
+        return role_of(cell).split
+    split = role_of(name).split if cell in ("True", "False") else None
+    return split if split is None or cell == "True" else "eval" if split == "train" else "train"
 
 
 def _whole(name: str) -> str:

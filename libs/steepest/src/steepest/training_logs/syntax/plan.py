@@ -162,7 +162,7 @@ class _Planner:
         for segment in plan.segments:
             _name_objectives(segment)
         names = ["_".join(one.words).lower() for one in self.fields]
-        plan.is_best = plan.is_best or any(name.startswith(_SUMS_OF_RUN) for name in names)
+        plan.is_best = plan.is_best or ("loss" not in names and any(name.startswith(_SUMS_OF_RUN) for name in names))
         metrics = [metric for segment in plan.segments for metric in segment.metrics]
         self.label(metrics)
         plan.named = any(metric.role.kind in ("loss", "quality", "split") for metric in metrics)

@@ -25,7 +25,7 @@ _DIGITS = re.compile(r"\d{1,40}")
 _NUMBER = re.compile(r"[\[(#]?\d[\d,.]{0,40}[\])]?[:|,]?")
 _LETTERS = re.compile(r"[A-Za-z_]{2,60}")
 _FILE = re.compile(
-    r"\(?(?:[\w./-]{1,200}\.(?:py|cc|cpp|h|scala|java|go):\w{1,80}(?::\w{1,80})?"
+    r"[\[(]?(?:[\w./-]{1,200}\.(?:py|cc|cpp|h|scala|java|go):\w{1,80}(?::\w{1,80})?"
     r"|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){1,6}:\d{1,6}|[A-Za-z_][\w.]{0,80}:[\w<>]{1,60}:\d{1,6})[\])]?:?"
 )
 _CLOSED = re.compile(r"[:\]|>-]$")
@@ -68,7 +68,7 @@ def _kind(token: str) -> str:
     bare = token.strip("[]():,|.")
     if bare.lower() in LEVELS:
         return "word"
-    roles = [role_of(word) for word in _LETTERS.findall(token)] or [role_of(bare)]
+    roles = [role_of(bare), *(role_of(word) for word in _LETTERS.findall(token))]
     if has_digits and token[0] != "(":
         return "content" if any(role.kind in _CONTENT for role in roles) else "source"
     if token[0] == "(" and "pid=" in token:

@@ -168,6 +168,10 @@ class _Lexer:
         last = self.last
         if token.isdigit() and self.before + self.before2 == "-N":
             return  # minibatches 0-9
+        if glued and last is not None and self.before == "M":
+            last.mean = None  # loss: 0.5 (20.5s)
+            self.note("U")
+            return
         if glued and last is not None:
             last.unit = token
             if not last.words and token.lower() in _COUNTED:
@@ -198,6 +202,8 @@ class _Lexer:
                     enclosing.clear()
                     break
         last = self.last = Field(self._full_name(words), at, bracket=len(self.outer) > len(self.parents))
+        if self.before == "=" and not words:
+            last.unit = "="  # (* 1 = 2.5 loss): a result, and no reading
         last.pair, last.parents = self.pair, [" ".join(parent) for parent in self.parents[1:] if parent]
         if self.bar_label is not None:
             last.is_bar, last.label, self.bar_label = True, [] if words else self.bar_label, None
@@ -262,6 +268,9 @@ class _Lexer:
             self.labels += [(word, len(self.fields)) for word in self.phrase]
         elif token == KERAS_BAR and self.last is not None and self.last.total is not None:
             self.last.is_keras_bar = True
+        elif token == KERAS_BAR:  # val: [███▏]
+            self.labels += [(word, len(self.fields)) for words in self.outer for word in words]
+            self.outer = [[] for _ in self.outer]
         self.phrase, self.pair = [], ""
 
     def _open(self, token: str) -> None:

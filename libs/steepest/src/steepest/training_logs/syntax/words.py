@@ -48,10 +48,12 @@ def word_set(words: str) -> frozenset[str]:
 
 
 EVAL = word_set(
-    "val valid validation validating test testing tests eval evaluation evaluating evaluate dev heldout holdout cv"
-    " validacao validacion validierung prueba teste проверка валидация валид тест"
+    "val valid validation validating valset validset test testing tests testset eval evaluation evaluating evaluate dev"
+    " heldout holdout cv validacao validacion validierung prueba teste проверка валидация валид тест"
 )
-TRAIN = word_set("train training trn learn treino treinamento entrenamiento entrainement apprentissage обучение")
+TRAIN = word_set(
+    "train training trainset trn learn treino treinamento entrenamiento entrainement apprentissage обучение"
+)
 LOSSES = word_set(
     "loss losses crossentropy smoothl1 nll xent cost costs objective criterion elbo perda perdida perte verlust"
     " kayip kayıp потери потеря лосс"
@@ -61,13 +63,16 @@ ERRORS = word_set(
 )
 """Objectives of boosting without the word loss; each is the loss where it is measured on the training set."""
 
-BEST = word_set("best final lowest minimum min max maximum highest summary previous prev improved")
+BEST = word_set("best final lowest minimum min max maximum highest summary previous prev improved saved saving")
 MEANS = word_set("avg average mean running smoothed smooth ema avr moving history median epoch")
 EPOCH = word_set("epoch epochs ep epoca epocas epoque epoche эпоха epochen epoches")
 STEP = word_set("step steps timesteps timestep passo paso etape schritt шаг")
-ITERATION = word_set("iter iters iteration iterations it itr update updates up upd iteracao iteracion итерация")
+ITERATION = word_set(
+    "iter iters iteration iterations it itr update updates up upd nupdates niter iteracao iteracion итерация"
+)
 BATCH = word_set("batch batches minibatch minibatches nbatch")
 ROUND = word_set("round rounds tree trees")
+_UNITS = EPOCH | STEP | ITERATION | BATCH
 LEVELS = word_set("debug info warning warn error critical notice trace root stdout stderr f")
 """Levels and streams that other programs print before a line."""
 
@@ -155,7 +160,9 @@ def role_of(phrase: str, *, column: bool = False) -> NameRole:
         return NameRole("skip", name)
     split = _split(words)
     core = words
-    while len(core) > 1 and core[-1] in _FILLERS and "/" not in phrase:
+    while (
+        len(core) > 1 and "/" not in phrase and (core[-1] in _FILLERS or (core[-1] == "count" and core[-2] in _UNITS))
+    ):
         core = core[:-1]
     if core[-1] in EVAL | TRAIN and all(word in EVAL | TRAIN | _SETS for word in core):
         return NameRole("split", name, split, words=words)
