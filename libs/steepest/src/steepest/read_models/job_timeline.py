@@ -42,6 +42,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable
 from steepest.view.places.node_rules import why_not_allowed
+from steepest.view.progress import checkpoint_step
 from steepest.view.state import Job, Node, Phase, Plan, PlanKind
 from steepest.view.validity import NoRoom, no_room, room_sentence
 
@@ -318,7 +319,7 @@ def _does(view: ClusterView, job: Job, why_there: str) -> str:
 def _queued(job: Job) -> str:
     if job.phase is Phase.WAITING:
         return "queued"
-    return f"suspended at step {job.checkpoint.step if job.checkpoint else 0}, and queued to resume"
+    return f"suspended at step {checkpoint_step(job) or 0}, and queued to resume"
 
 
 def _how_over(job: Job) -> str:
