@@ -184,7 +184,7 @@ def job_row(
         checkpoint_mode=job.mode,
         checkpoint_step=checkpoint_step(job),
         exit_status=job.exit_status,
-        reason=job.stop_reason,
+        reason=job.stop_reason or job.mode_reason,
         findings={kind.value: found.why for kind, found in job.findings.items()},
         goal_reached=job.goal_reached,
         cpu_ms_saved=job.cpu_ms_saved,

@@ -131,7 +131,7 @@ def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Receive
         return False
     if job.spec.is_gang and not _saves_for_all(job, event):
         return False
-    job.declared_mode = event.mode
+    job.declared_mode, job.mode_reason = event.mode, event.reason
     view.jobs.update(job)
     return True
 
