@@ -14,7 +14,7 @@ from steepest.events.common import CheckpointMode
 STEPS = 400
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.end_to_end), *range(1, 10)])
 async def test_a_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, seed: int) -> None:
     """Moved at three random moments, a training prints what an unmoved one prints, byte for byte, and no step twice."""
     rng = random.Random(seed)
@@ -27,6 +27,7 @@ async def test_a_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, 
         assert job.output == unmoved(training(STEPS, 0.0, seed))
 
 
+@pytest.mark.end_to_end
 async def test_a_pipeline_of_a_shell_is_moved(tmp_path: Path) -> None:
     """All processes below a job's first one move with it, with the pipes between them."""
     words = " ".join(training(STEPS))
@@ -38,6 +39,7 @@ async def test_a_pipeline_of_a_shell_is_moved(tmp_path: Path) -> None:
         assert (job.output, (tmp_path / "copy").read_text()) == (expected, expected)
 
 
+@pytest.mark.end_to_end
 async def test_a_released_job_continues_and_can_be_saved_again(tmp_path: Path) -> None:
     """A job whose stop does not come trains on after its release, and after its hold, and loses nothing."""
     async with kept(tmp_path / "state", training(STEPS), CheckpointMode.AUTO) as job:
@@ -54,6 +56,7 @@ async def test_a_released_job_continues_and_can_be_saved_again(tmp_path: Path) -
         assert job.output == unmoved(training(STEPS, 0.0))
 
 
+@pytest.mark.end_to_end
 async def test_an_explicit_mode_is_tried_once_before_it_is_declared(tmp_path: Path) -> None:
     """`--checkpoint system` declares a job movable after it was saved once; that image is not kept."""
     async with kept(tmp_path / "state", training(2_000)) as job:
@@ -62,6 +65,7 @@ async def test_an_explicit_mode_is_tried_once_before_it_is_declared(tmp_path: Pa
         assert list((tmp_path / "state/jobs/job/checkpoints").iterdir()) == []
 
 
+@pytest.mark.end_to_end
 async def test_images_are_for_their_owner_alone(tmp_path: Path) -> None:
     """What holds a job's memory is readable by its owner only."""
     async with kept(tmp_path / "state", training(STEPS), CheckpointMode.AUTO) as job:
@@ -71,6 +75,7 @@ async def test_images_are_for_their_owner_alone(tmp_path: Path) -> None:
         assert [path.stat().st_mode & 0o77 for path in (image, image.parent, *image.iterdir())] == [0] * 5
 
 
+@pytest.mark.end_to_end
 async def test_a_job_that_ends_by_itself_keeps_its_exit_status(tmp_path: Path) -> None:
     """A keeper ends as its job does, by a status or by a signal, and the end is the job's own."""
     for words, status in (("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 6)", -6)):
@@ -78,6 +83,7 @@ async def test_a_job_that_ends_by_itself_keeps_its_exit_status(tmp_path: Path) -
             assert await job.end() == status
 
 
+@pytest.mark.end_to_end
 async def test_the_stop_of_a_job_that_was_not_saved_is_its_own(tmp_path: Path) -> None:
     """SIGTERM without a request reaches the job itself, which may clean up."""
     words = "import signal, time; signal.signal(15, lambda *_: exit(7)); print('ready', flush=True); time.sleep(600)"

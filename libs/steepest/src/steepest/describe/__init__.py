@@ -18,7 +18,7 @@ from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
 
@@ -183,8 +183,12 @@ def _mode_declared(event: c.CheckpointModeDeclared) -> str:
     return f"{event.job} {_SAVES[event.mode]}{f': {event.reason}' if event.reason else ''}"
 
 
+def _of(checkpoint: CheckpointRef, word: str = "of") -> str:
+    return "of its processes" if checkpoint.is_image else f"{word} step {checkpoint.step}"
+
+
 def _verified(event: c.CheckpointVerified) -> str:
-    return f"{event.job} saved a verified checkpoint at step {event.checkpoint.step}"
+    return f"{event.job} saved a verified checkpoint {_of(event.checkpoint, 'at')}"
 
 
 def _replica_stopped(event: c.ReplicaStopped) -> str:
@@ -324,7 +328,7 @@ def _step_failed(event: c.StepFailed) -> str:
 
 
 def _saved(event: c.CheckpointSaved) -> str:
-    return f"{event.job} saved a checkpoint at step {event.checkpoint.step} and waits to be stopped"
+    return f"{event.job} saved a checkpoint {_of(event.checkpoint, 'at')} and waits to be stopped"
 
 
 def _stopped(event: c.JobStopped) -> str:
@@ -337,7 +341,7 @@ def _surplus_stopped(event: c.SurplusStopped) -> str:
 
 
 def _placed(event: c.JobPlaced) -> str:
-    since = f"from its checkpoint of step {event.restore.step}" if event.restore else "from its beginning"
+    since = f"from its checkpoint {_of(event.restore)}" if event.restore else "from its beginning"
     where = places(event.nodes) if event.nodes else event.node
     return f"{event.job} is placed on {where}, {since} (incarnation {event.incarnation})"
 

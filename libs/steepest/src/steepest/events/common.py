@@ -189,12 +189,14 @@ class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         size_bytes: What its files have together; 0: unknown, as in logs of earlier versions.
+        is_image: A keeper has saved its processes as they were: no step is lost, and ``step`` counts their seconds.
     """
 
     name: str
     step: Count
     digest: str
     size_bytes: Count = 0
+    is_image: bool = False
 
     def is_same(self, other: CheckpointRef) -> bool:
         """Whether both are one checkpoint, also where the size is known of one of them only."""

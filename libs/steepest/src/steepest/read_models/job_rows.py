@@ -16,7 +16,7 @@ from steepest.events.plans import GrowthList
 from steepest.policies.forecast import remaining
 from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
-from steepest.view.progress import TimeLeft, cpu_ms_left, total_steps
+from steepest.view.progress import TimeLeft, checkpoint_step, cpu_ms_left, total_steps
 from steepest.view.state import Job, Phase
 
 if TYPE_CHECKING:
@@ -182,9 +182,9 @@ def job_row(
         retries_used=job.retries_used,
         retries=job.spec.retries,
         checkpoint_mode=job.mode,
-        checkpoint_step=job.checkpoint.step if job.checkpoint else None,
+        checkpoint_step=checkpoint_step(job),
         exit_status=job.exit_status,
-        reason=job.stop_reason,
+        reason=job.stop_reason or job.mode_reason,
         findings={kind.value: found.why for kind, found in job.findings.items()},
         goal_reached=job.goal_reached,
         cpu_ms_saved=job.cpu_ms_saved,

@@ -40,8 +40,9 @@ from steepest.read_models.job_progress import device_promise, in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
-from steepest.view.movable import immovable
+from steepest.view.movable import immovable_sentence
 from steepest.view.places.node_rules import why_not_allowed
+from steepest.view.progress import checkpoint_step
 from steepest.view.state import Job, Node, Phase, Plan, PlanKind
 from steepest.view.validity import NoRoom, no_room, room_sentence
 
@@ -206,7 +207,7 @@ def _entry(view: ClusterView, received: Received[c.ClusterEvent], void: str) -> 
         sentence=sentence(event),
         details=details + (list(_inputs(because, received.at_ms)) if because else []),
         because=because,
-        step=isinstance(event, STEPS),
+        step=isinstance(event, STEPS) and not (isinstance(event, c.CheckpointModeDeclared) and event.reason),
         **_explained(explained(view, event, getattr(event, "job", ""), void)),
         void=void,
         refusal=refusal,
@@ -318,7 +319,7 @@ def _does(view: ClusterView, job: Job, why_there: str) -> str:
 def _queued(job: Job) -> str:
     if job.phase is Phase.WAITING:
         return "queued"
-    return f"suspended at step {job.checkpoint.step if job.checkpoint else 0}, and queued to resume"
+    return f"suspended at step {checkpoint_step(job) or 0}, and queued to resume"
 
 
 def _how_over(job: Job) -> str:
@@ -418,12 +419,12 @@ def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_
     """Why a running job is left where it is."""
     if view.parameters.steepest.on:
         stands = _under_steepest(job, standing, at_ms)
-        return f"{stands}; it is not moved: {fixed.sentence}" if (fixed := immovable(job)) else stands
+        return f"{stands}; it is not moved: {fixed}" if (fixed := immovable_sentence(job)) else stands
     refusal = undecided(view, job)
     if refusal is Undecided.MOVES_OFF:
         return refusal.sentence
-    if fixed := immovable(job):
-        return f"it is not moved: {fixed.sentence}"
+    if fixed := immovable_sentence(job):
+        return f"it is not moved: {fixed}"
     if job.category is not c.Category.CONVERGED:
         return "jobs are moved once they have converged"
     if refusal is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from steepest.events import cluster as c
 from steepest.view import plans as rules
 from steepest.view.cluster_view import ClusterView
+from steepest.view.progress import checkpoint_step
 from steepest.view.state import TRANSITIONS, Heading, Job, Plan, PlanKind
 
 
@@ -103,7 +104,7 @@ def _conclusion_of_transition(plan: Plan, job: Job, now_ms: int) -> c.ClusterEve
     return c.JobSuspended(
         plan=plan.id,
         job=job.name,
-        step=job.checkpoint.step if job.checkpoint else 0,
+        step=checkpoint_step(job) or 0,
         steps_lost=plan.steps_lost,
         took_ms=max(0, plan.stopped_ms - plan.made_ms),
     )

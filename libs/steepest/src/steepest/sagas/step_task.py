@@ -215,7 +215,10 @@ def placed(task: StepTask) -> c.JobPlaced:
 def resumed(task: StepTask, step: int | None) -> c.JobResumed:
     """VERIFY is done."""
     begun = task.begun
-    return c.JobResumed(plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=step)
+    known = None if task.restore is not None and task.restore.is_image else step
+    return c.JobResumed(
+        plan=begun.plan, attempt=begun.attempt, job=begun.job, incarnation=begun.incarnation, step=known
+    )
 
 
 def failed(task: StepTask, error: ClusterError, replicas: tuple[c.ReplicaAnswer, ...] = ()) -> c.StepFailed:

@@ -27,3 +27,11 @@ IMMOVABLE: Mapping[Immovable, Callable[[Job], bool]] = {
 def immovable(job: Job) -> Immovable | None:
     """Why a job must not be moved to any target; None if it may be."""
     return first(IMMOVABLE, job)
+
+
+def immovable_sentence(job: Job) -> str:
+    """The same in words, with what its keeper says; empty if it may be moved."""
+    why = immovable(job)
+    if why is None:
+        return ""
+    return f"{why.sentence}: {job.mode_reason}" if job.mode_reason else why.sentence

@@ -51,6 +51,13 @@ class TimeLeft(msgspec.Struct, frozen=True):
     high: int
 
 
+def checkpoint_step(job: Job) -> int | None:
+    """The step that its checkpoint holds: of an image of its processes, the last one that they reported; None: none."""
+    if job.checkpoint is None:
+        return None
+    return job.progress.step if job.checkpoint.is_image else job.checkpoint.step
+
+
 def total_steps(job: Job) -> int | None:
     """The steps of the whole training; None if no source of them is plausible."""
     progress, spec = job.progress, job.spec

@@ -125,6 +125,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         stop_replica: The replica of a gang whose end was the end of all, the first one.
         assigned: Replicas that count in a node's score, by node.
         declared_mode: The checkpoint mode that the process declares.
+        mode_reason: Why its keeper cannot save it, or what was lost when it was restored.
         growth: The newest growth measured.
         measured: Whether any growth was measured.
         unknown: Whether that took so long that nothing is known of its growth; until it is measured, it is in no category.
@@ -155,8 +156,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
         held_ms: For how long it held places, up to when it gave them back last.
         service_ms: The same times its GPUs, or its CPU cores if it has none.
-        suspensions: How often it was suspended.
-        resumptions: How often it was placed again after that; ``scalings``: how often it was scaled.
+        suspensions: How often it was suspended; ``resumptions``: placed again after that; ``scalings``: scaled.
         suspended_counted_ms: When it was suspended last.
         made_room_for: The jobs that it was suspended for.
     """
@@ -179,6 +179,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     held: dict[str, Resources] = {}
     assigned: dict[str, int] = {}
     declared_mode: CheckpointMode | None = None
+    mode_reason: str = ""
     saver: int = 0
     checkpoint: CheckpointRef | None = None
     category: Category = Category.PROGRESSING

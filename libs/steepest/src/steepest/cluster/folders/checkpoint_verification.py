@@ -19,6 +19,7 @@ from steepest.cluster.folders.adapter_folder import warn_once
 from steepest.cluster.time_slicer import run_to_end
 from steepest.errors import InputError, UntrustedError
 from steepest.events.common import CheckpointRef, Count
+from steepest.keeper.images import FACTS
 from steepest.untrusted.files import Entry, open_file, walk
 from steepest.untrusted.json import read_json
 
@@ -152,7 +153,9 @@ class Volume:
             if (yield from self._hash(folder / name, found[name])) != manifest.files[name].sha256:
                 raise _differs(folder, name)
         size = sum(found.values())
-        return CheckpointRef(name=folder.name, step=manifest.step, digest=manifest.digest, size_bytes=size)
+        return CheckpointRef(
+            name=folder.name, step=manifest.step, digest=manifest.digest, size_bytes=size, is_image=FACTS in found
+        )
 
     def _read_manifest(self, folder: Path) -> _Manifest:
         try:

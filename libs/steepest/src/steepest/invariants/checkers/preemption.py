@@ -147,7 +147,7 @@ class SuspendedResume(Suspensions):
     def resume(self, event: c.JobPlaced, job: SuspendedJob, offset: int) -> None:
         """See ``Suspensions.resume``."""
         restored = event.restore.step if event.restore else 0
-        if restored < job.step:
+        if restored < job.step and not (event.restore is not None and event.restore.is_image):
             message = f"job {event.job} was suspended at step {job.step} and resumes from {restored}"
             self.breach(message, *([] if job.since is None else [job.since]), offset)
 

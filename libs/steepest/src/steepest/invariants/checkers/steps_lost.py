@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from steepest.events import cluster as c
+from steepest.events.common import CheckpointRef
 from steepest.events.received import Received
 from steepest.invariants.folds import LogFolds
 from steepest.invariants.modes import Modes
@@ -22,12 +23,19 @@ class Stop(msgspec.Struct):
     restored: bool = False
 
 
+def _held(checkpoint: CheckpointRef | None, stopped: int) -> int:
+    if checkpoint is None:
+        return 0
+    return stopped if checkpoint.is_image else checkpoint.step
+
+
 class StepsLost(Checker):
     """The ``steps_lost`` of a move or suspension is what its stop and its checkpoint say.
 
     The job reported its last step s before the ``JobStopped`` that counts, and continues from step r: that of the
     checkpoint which the plan's next ``JobPlaced`` restores, or where there is none, of the newest one that the log
-    knows, or 0. The steps from r to s are done again: max(0, s − r). A move that stopped nothing lost nothing.
+    knows, or 0. The steps from r to s are done again: max(0, s − r); none of them where the checkpoint is an image of
+    its processes. A move that stopped nothing lost nothing.
     """
 
     name = "steps-lost"
@@ -48,9 +56,9 @@ class StepsLost(Checker):
         match event:
             case c.JobStopped() if counts:
                 newest = self._modes.newest.get(event.job)
-                self._stops[event.plan] = Stop(event.step or 0, newest.step if newest else 0, offset)
+                self._stops[event.plan] = Stop(event.step or 0, _held(newest, event.step or 0), offset)
             case c.JobPlaced() if counts and (stop := self._stops.get(event.plan)) and not stop.restored:
-                stop.restored, stop.saved = True, event.restore.step if event.restore else 0
+                stop.restored, stop.saved = True, _held(event.restore, stop.step)
             case (
                 c.MigrationFinished()
                 | c.MigrationFailed()

@@ -25,7 +25,7 @@ from steepest.policies.pickyman.running import remaining_ms
 from steepest.policies.pickyman.under_way import UnderWay, mean_readers
 from steepest.policies.unread import AwaitsDecisions
 from steepest.view.cluster_view import ClusterView
-from steepest.view.progress import time_left
+from steepest.view.progress import checkpoint_step, time_left
 from steepest.view.state import Job, Phase, PlanKind
 
 SAME = 0.01
@@ -210,7 +210,7 @@ class Predictor:
                     began_ms=at_ms,
                     predicted_ms=state.overheads.resumption_ms(job, readers, storage) if known else None,
                     readers=readers,
-                    step=None if job.checkpoint is None else job.checkpoint.step,
+                    step=checkpoint_step(job),
                 ),
                 "it reads program, model and data from the storage",
             )

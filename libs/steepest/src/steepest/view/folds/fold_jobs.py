@@ -131,7 +131,7 @@ def _mode_declared(view: Projection, event: c.CheckpointModeDeclared, _: Receive
         return False
     if job.spec.is_gang and not _saves_for_all(job, event):
         return False
-    job.declared_mode = event.mode
+    job.declared_mode, job.mode_reason = event.mode, event.reason
     view.jobs.update(job)
     return True
 
@@ -154,7 +154,8 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
         return False
     if not _has_it(job, event.node, event.replica):
         return False
-    if job.checkpoint is not None and event.checkpoint.step < job.checkpoint.step:
+    known = job.checkpoint
+    if known is not None and known.is_image == event.checkpoint.is_image and event.checkpoint.step < known.step:
         return False  # a newer one was reported before it
     lifecycle.remember(job, event.checkpoint)
     view.jobs.update(job)

@@ -146,6 +146,8 @@ def _job_stopped(view: Projection, event: c.JobStopped, received: Received[Any])
 
 
 def _steps_lost(plan: Plan, restore: CheckpointRef | None) -> int:
+    if restore is not None and restore.is_image:
+        return 0
     return max(0, plan.stopped_step - (restore.step if restore else 0))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steepest.events.cluster import ReplicaProgress
 from steepest.events.common import LARGEST
-from steepest.view.progress import MOST_EPOCHS, OF_AN_EPOCH, epoch_steps, worked
+from steepest.view.progress import MOST_EPOCHS, OF_AN_EPOCH, checkpoint_step, epoch_steps, worked
 from steepest.view.progress_state import Progress, ProgressHistory, ReplicaCourse
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
@@ -63,7 +63,7 @@ def resume(job: Job) -> None:
     before = job.progress
     steps, cpu_ms = worked(before.history)
     job.progress = Progress(
-        step=None if job.checkpoint is None else job.checkpoint.step,
+        step=checkpoint_step(job),
         cpu_ms=before.cpu_ms,
         history=ProgressHistory(
             by_epochs=before.history.by_epochs,
