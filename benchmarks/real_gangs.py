@@ -54,11 +54,12 @@ class RealRun(NamedTuple):
 
 
 def asked(seed: int, count: int) -> list[Asked]:
-    """The gangs of a pair."""
+    """The gangs of a pair: two long ones, and then short ones, each some seconds after the one before."""
     chance = random.Random(f"real gangs/{seed}")  # noqa: S311 - a workload
-    sizes = [chance.choice([2, 2, 4, 4]) for _ in range(count)]
-    steps = [chance.choice([40, 60, 80, 300, 400]) for _ in range(count)]
-    return [Asked(4.0 * number, one, size) for number, (one, size) in enumerate(zip(sizes, steps, strict=True))]
+    long = [Asked(2.0 * number, 4, chance.randint(300, 500)) for number in range(2)]
+    return long + [
+        Asked(14.0 + 5.0 * number, chance.choice([2, 4]), chance.randint(40, 90)) for number in range(count - 2)
+    ]
 
 
 def run(policy: str, gangs: Sequence[Asked], folder: Path) -> RealRun:

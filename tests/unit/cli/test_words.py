@@ -136,15 +136,15 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         "a is promised its end in 41 s (under fair sharing in 40 s; before it: b (9.0 s left), d (? left))",
     ),
     (
-        c.PromiseRevised(job="a", tier=2, fair_in_ms=0, due_in_ms=90_000, reason="not all can be kept at once"),
+        c.PromiseRevised(job="a", tier=2, fair_in_ms=0, due_in_ms=90_000, reason="not all promises can be kept"),
         (
             "a is promised its end in 1 min 30 s (under fair sharing in 0.0 s; put off 2 times: "
-            "not all can be kept at once)"
+            "not all promises can be kept)"
         ),
     ),
     (
-        c.PromiseRevised(job="a", tier=6, fair_in_ms=0, reason="not all can be kept at once"),
-        "a is promised no end any more (under fair sharing in 0.0 s; put off 6 times: not all can be kept at once)",
+        c.PromiseRevised(job="a", tier=6, fair_in_ms=0, reason="not all promises can be kept"),
+        "a is promised no end any more (under fair sharing in 0.0 s; put off 6 times: not all promises can be kept)",
     ),
     (
         c.OverheadPredicted(

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
-from steepest.events.parameters import PoolParameters, PreemptionLimits
+from steepest.events.common import LabelOperator, LabelRequirement, NodeRule, Resources
+from steepest.events.parameters import (
+    PoolParameters,
+    PreemptionLimits,
+    QueueLimits,
+    QueueParameters,
+    SpeConParameters,
+)
 from steepest.events.received import Received
 from steepest.invariants import Status, check
+from steepest.policies.steepest.devices.device_jobs import KIND, kind_of, kinds
 from steepest.read_models.job_timeline import TimelineCollector
 from steepest.view.cluster_view import ClusterView
+from steepest.view.nodes import Nodes
+from steepest.view.state import Job
 from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
 from steepest_lab.sim.policies import POOL
 from steepest_lab.sim.result import SimulationResult
@@ -32,7 +42,9 @@ def job(name: str, replicas: int, submit_s: float, work_s: float, **more: Any) -
     return SimJob(name=name, submit_s=submit_s, work_s=work_s, replicas=replicas, **fields)
 
 
-def run(*jobs: SimJob, nodes: tuple[int, ...] = (4,), **limits: int) -> tuple[SimulationResult, LOG]:
+def run(
+    *jobs: SimJob, nodes: tuple[int, ...] = (4,), parameters: PoolParameters | None = None, **limits: int
+) -> tuple[SimulationResult, LOG]:
     """The jobs on nodes of so many GPUs, and the pool's log."""
     log: LOG = []
     cluster = ClusterSpec(
@@ -42,9 +54,9 @@ def run(*jobs: SimJob, nodes: tuple[int, ...] = (4,), **limits: int) -> tuple[Si
             for number, gpus in enumerate(nodes)
         ],
     )
-    parameters = POOL["steepest"].parameters(
-        PoolParameters(preemption=PreemptionLimits(**{"min_run_ms": 10_000, "max_suspensions": 20, **limits}))
-    )
+    given = parameters or PoolParameters()
+    preemption = PreemptionLimits(**{"min_run_ms": 10_000, "max_suspensions": 20, **limits})
+    parameters = POOL["steepest"].parameters(msgspec.structs.replace(given, preemption=preemption))
     workload = Workload(source="drawn", format="drawn", jobs=sorted(jobs, key=lambda one: one.submit_s))
     result = simulate_system(workload, cluster, "steepest", parameters, 0, watch=log.append)
     return result, log
@@ -167,3 +179,29 @@ def test_any_jobs_finish_and_no_invariant_breaks(drawn: list[tuple[int, int, int
 
     assert {one.outcome for one in result.jobs} == {"finished"}
     assert broken(log) == []
+
+
+def test_a_queue_holds_no_more_devices_than_its_limit() -> None:
+    """A gang beyond it waits although devices are free; one that ends lets it start."""
+    limits = (QueueLimits(queue="default", gpu_m=2_000),)
+    parameters = PoolParameters(queueing=QueueParameters(limits=limits))
+    result, log = run(job("first", 2, 0.0, 60.0), job("second", 2, 5.0, 60.0), parameters=parameters)
+    starts = {one.name: one.start_s for one in result.jobs}
+    ends = {one.name: one.end_s for one in result.jobs}
+
+    assert (starts["second"] or 0) >= (ends["first"] or 0)
+    assert broken(log) == []
+
+
+def test_nodes_with_other_devices_are_a_pool_of_their_own() -> None:
+    """A job belongs to the pool with most devices; where its rule names the other kind, it is placed there."""
+    nodes = Nodes({}, SpeConParameters())
+    for name, gpus, kind in (("a", 2, "small"), ("b", 4, "large")):
+        nodes.join(c.NodeJoined(node=name, capacity=Resources(cpu_m=1_000, gpus=gpus), labels={KIND: kind}), 0, 0)
+    rule = NodeRule(requires=(LabelRequirement(key=KIND, operator=LabelOperator.IN, values=("small",)),))
+    spec, came = c.JobSpec(command=("x",), requests=GPU), dict.fromkeys(("submitted_ms", "submitted_offset"), 0)
+    free = Job(name="x", request="x", spec=spec, submitted_counted_ms=0, **came)
+    bound = msgspec.structs.replace(free, spec=msgspec.structs.replace(free.spec, node_rule=rule))
+
+    assert kind_of(free, kinds(nodes)) == "large"
+    assert kind_of(bound, kinds(nodes)) == "small"
