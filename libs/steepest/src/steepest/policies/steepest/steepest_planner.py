@@ -7,7 +7,7 @@ them is on at a time, so that a pool needs one process for both.
 
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
   One that is lost stays due, and is planned once it is back.
-* A plan is written where a limit changes by more than ``least_change`` of the node. For each job the newest plan holds.
+* A plan has the limits that change by more than ``least_change`` of the node. For each job the newest plan holds.
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
 * Jobs of several replicas and jobs with GPUs are not managed: they are neither moved nor suspended, and what jobs with
   GPUs use of a node's CPU is not divided. Gangs take part in the plans of their nodes
@@ -147,9 +147,10 @@ class SteepestPlanner:
         state.residences[node.name].jobs += parts.values()
         limits = {name: one.limit_m for name, one in jobs.items()} | self._limits_of(view, node, gangs)
         least_m = parameters.least_change * node.capacity.cpu_m
-        if any(_differs(state.limited(name), limit_m, least_m) for name, limit_m in limits.items()):
+        changed = {name: limit for name, limit in limits.items() if _differs(state.limited(name), limit, least_m)}
+        if changed:
             standing = [one.standing(received.at_ms, state.now_s) for one in planned.values()]
-            yield self._limits_planned(view, node, received, limits, standing)
+            yield self._limits_planned(view, node, received, changed, standing)
 
     def _limits_planned(
         self,
