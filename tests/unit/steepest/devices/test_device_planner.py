@@ -199,8 +199,8 @@ def test_nodes_with_other_devices_are_a_pool_of_their_own() -> None:
     for name, gpus, kind in (("a", 2, "small"), ("b", 4, "large")):
         nodes.join(c.NodeJoined(node=name, capacity=Resources(cpu_m=1_000, gpus=gpus), labels={KIND: kind}), 0, 0)
     rule = NodeRule(requires=(LabelRequirement(key=KIND, operator=LabelOperator.IN, values=("small",)),))
-    spec, came = c.JobSpec(command=("x",), requests=GPU), dict.fromkeys(("submitted_ms", "submitted_offset"), 0)
-    free = Job(name="x", request="x", spec=spec, submitted_counted_ms=0, **came)
+    spec = c.JobSpec(command=("x",), requests=GPU)
+    free = Job(name="x", request="x", spec=spec, submitted_counted_ms=0, submitted_ms=0, submitted_offset=0)
     bound = msgspec.structs.replace(free, spec=msgspec.structs.replace(free.spec, node_rule=rule))
 
     assert kind_of(free, kinds(nodes)) == "large"

@@ -151,8 +151,8 @@ def _under_steepest(
             )
             for one in left
         ]
-        plan = plan_node(cores, on_node, parameters)
-        return [plan[one.name].rate for one in left]
+        plan_node(cores, on_node, parameters)
+        return [one.rate for one in on_node]
 
     courses = [_course(job, standing.get(job.name), cores, learning, now_ms) for job in jobs]
     given = min(1.0, max(LEAST_GIVEN, node.used.cpu_m / 1000 / cores))
