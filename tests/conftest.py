@@ -29,7 +29,7 @@ pytest_plugins = [
 ]
 
 REQUIRED = os.environ.get("STEEPEST_REQUIRE_COMPONENTS") == "1"
-NO_COMPONENTS = ("STEEPEST_DATA", "is not served")
+NO_COMPONENTS = ("STEEPEST_DATA", "is not served", "this kernel does not let CRIU work")
 """What the reason of a skip says that is none for lack of a component."""
 
 

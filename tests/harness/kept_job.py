@@ -34,7 +34,10 @@ def missing(folder: Path) -> str:
     groups = find_groups(folder)
     if groups is not None:
         groups.close()
-    return why_unable(programs, has_groups=groups is not None)
+    if why := why_unable(programs, has_groups=groups is not None):
+        return why
+    own = subprocess.run([*programs.criu, "check"], capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    return "" if own.returncode == 0 else f"this kernel does not let CRIU work: {own.stderr[-300:]}"
 
 
 def training(steps: int, pause_s: float = 0.005, seed: int = 0) -> tuple[str, ...]:
