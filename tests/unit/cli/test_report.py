@@ -26,7 +26,7 @@ def test_a_job_that_was_hung_shows_with_its_hours(holding: Holding) -> None:
     rows = json.loads(CliRunner().invoke(main, ["report", "--state", str(folder.root), "--json"]).stdout)
 
     assert [line.split()[2:] for line in printed[1:]] == [
-        ["all", "1", "2.0", "0.0", "-"],
-        ["hung", "1", "1.0", "0.0", "50.0", "%"],
+        ["all", "1", "2.00", "0.00", "-"],
+        ["hung", "1", "1.00", "0.00", "50.0", "%"],
     ]
     assert [(row["finding"], round(row["cpu_hours"], 3)) for row in rows] == [("all", 2.0), ("hung", 1.0)]

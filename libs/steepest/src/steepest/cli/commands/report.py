@@ -59,7 +59,7 @@ def _cells(rows: list[HoldingRow]) -> list[list[str]]:
     for row in rows:
         total = held[row.week, row.queue]
         share = row.gpu_hours / total.gpu_hours if total.gpu_hours else row.cpu_hours / (total.cpu_hours or 1)
-        hours = [f"{row.cpu_hours:.1f}", f"{row.gpu_hours:.1f}"]
+        hours = [f"{row.cpu_hours:.2f}", f"{row.gpu_hours:.2f}"]
         said = "" if row is total else f"{100 * share:.1f} %"
         cells.append([row.week, row.queue, row.finding, str(row.jobs), *hours, said])
     return cells
