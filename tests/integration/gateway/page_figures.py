@@ -50,10 +50,19 @@ return performance.getEntriesByName('drawn')[0].startTime - asked.responseEnd;
 """
 MADE_UP = Path(__file__).with_name("made_up_timeline.js").read_text()
 DRAWING = """
-const { drawn, all } = document.querySelector('.timeline').api, times = [];
-all();
-for (let k = 0; k < 60; k++) { const began = performance.now(); drawn(); times.push(performance.now() - began); }
-return times.sort((a, b) => a - b)[56];
+const { drawn, all } = document.querySelector('.timeline').api, times = [], done = arguments[arguments.length - 1];
+const canvas = document.querySelector('.timeline canvas').getContext('2d');
+(async () => {
+  all();
+  for (let k = 0; k < 61; k++) {
+    const began = performance.now();
+    drawn();
+    await null; // it is drawn in a task of its own
+    canvas.getImageData(0, 0, 1, 1);
+    if (k) times.push(performance.now() - began);
+  }
+  done(times.sort((a, b) => a - b)[57]);
+})();
 """
 SHOWN = """
 const wanted = arguments[0], done = arguments[arguments.length - 1];
@@ -159,7 +168,7 @@ def _draw_p95_ms(browser: Browser, address: str) -> float:
     try:
         _open(browser, address)
         browser.until(lambda: "10000 runs" in browser.text(), "they are there")
-        found: float = browser.run(DRAWING)
+        found: float = browser.driver.execute_async_script(DRAWING)
         return found
     finally:
         browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
@@ -173,6 +182,7 @@ def _draw(browser: Browser, picture: Path) -> None:
         slide(browser, PICTURED_AT)
         browser.shows("the past")
         browser.shows("sorted by")
+        browser.run("document.activeElement.blur()")
         browser.driver.save_screenshot(str(picture))
 
 

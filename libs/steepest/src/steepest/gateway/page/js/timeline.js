@@ -84,13 +84,16 @@ export function Timeline({ model, colour, selected, select, past, follow, onWind
     <div class="gutter" aria-hidden="true" style=${{ paddingTop: `${AXIS}px` }}>
       <div class="lane waits" style=${{ height: `${size.wait}px`, marginBottom: `${GAP}px` }}><b>waiting</b><span>${waiting}</span>${model.waiting.steps && !narrow ? html`<em>at most ${model.waiting.most}</em>` : ""}</div>
       ${lanes.map((lane, n) => html`<div class="lane ${lane.now > 0.95 ? "full" : ""} ${size.high[n] < 14 ? "dense" : ""}" title="${text(model.view.nodes[n].node, 63)}: ${whole(lane.now)}" onClick=${() => turn(n)} style=${{ height: `${size.high[n]}px` }}>
-        <b>${n % every && !opened.has(n) ? "" : text(model.view.nodes[n].node, 12)}</b>${size.high[n] >= 14 && !narrow ? html`<span>${model.view.nodes[n].gone ? "lost" : whole(lane.now)}</span>` : ""}
+        <b>${n % every && !opened.has(n) ? "" : short(text(model.view.nodes[n].node, 63))}</b>${size.high[n] >= 14 && !narrow ? html`<span>${model.view.nodes[n].gone ? "lost" : whole(lane.now)}</span>` : ""}
         <i><s style=${{ width: whole(lane.now).replace(" ", "") }}></s></i></div>`)}
     </div>
     <div class="canvas" ref=${place} role="img" aria-label="Runs on nodes over time, the same as in the table below"></div>
     ${card ? html`<${Card} ...${card} model=${model} />` : ""}
   </div>`;
 }
+
+/** The end of a long name, which tells nodes apart. */
+const short = (name) => (name.length > 7 ? `…${name.slice(-6)}` : name);
 
 function Card({ job, run, share, cat, wait, x, y, right, model }) {
   const { view } = model, one = view.jobs[job];
