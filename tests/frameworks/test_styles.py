@@ -55,7 +55,7 @@ def system(tmp_path: Path) -> Iterator[RunningSystem]:
 @pytest.mark.end_to_end
 @pytest.mark.parametrize("style", STYLES)
 def test_what_is_left_of_a_training_is_known(style: str, system: RunningSystem) -> None:
-    """Between a quarter and three quarters of its CPU time since its first report, its time left is known, and its CPU time left nearly right."""
+    """Between a quarter and three quarters of its CPU time since its first report, time and CPU time left are known."""
     options, command = STYLES[style]
     system.submit(style, *command, options=(*options, "--workdir", str(FOLDER)))
     ended = system.look_for(lambda found: found.event if isinstance(found.event, c.JobEnded) else None, 0, PATIENCE_S)
