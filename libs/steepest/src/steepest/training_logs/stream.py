@@ -300,9 +300,15 @@ class Stream:
         run = self.state.run
         if not has_place and process.bar is not None and one.quote and default == "train" and not held_out:
             value, total, used = process.bar
+            if (
+                process.step is not None
+                and value <= process.step
+                and (one.epoch or 0) > (process.epoch or one.epoch or 0)
+            ):
+                value, used = process.step + 1, False  # fast steps: the bar was not drawn again since
             if not used and value > 0:
                 at, has_place = Position(value, (value,), epoch=one.epoch, total=total), True
-                process.bar = (value, total, True)
+                process.bar = (*process.bar[:2], True)
         if not has_place and one.epoch is not None and run.total and run.epochs and not held_out:
             step = round(one.epoch * run.total / run.epochs)
             at, has_place = Position(step, (step,), epoch=one.epoch, total=run.total), True
