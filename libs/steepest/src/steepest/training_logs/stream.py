@@ -6,7 +6,7 @@ never know the text of a line.
 
 import re
 
-from steepest.training_logs.ledger import Position, Reading, Scope, take_over, to_records
+from steepest.training_logs.ledger import Position, Reading, Scope, begin_again, take_over, to_records
 from steepest.training_logs.memory import (
     MOST_STEPS,
     Head,
@@ -386,6 +386,8 @@ class Stream:
             if each.split == "train" and place.order is None and self.state.placed.get(each.metric.name, 0) > 0:
                 continue
             reading = Reading(name, float(text), each.split, place, scope, lane, one.shape, text)
+            if each.split == "train" and process.evaluated is not None and one.is_complete():
+                begin_again(self.state.lanes.get(f"train {lane}"), reading)
             where = (each.metric.line, each.metric.end, index)
             lead = self.state.leads.get(each.metric.name)
             records = to_records(self.state.lanes, reading, where, one.label or GENERAL, one.source or "", lead)
