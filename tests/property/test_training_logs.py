@@ -52,7 +52,7 @@ def text_of(block: str) -> str:
 LOGS = {name: log_of(name) for name in CASES}
 ALL_LOGS = [
     text.encode()
-    for name in ("wild", "common", "odd", "frameworks")
+    for name in ("wild", "common", "odd", "frameworks", "forum")
     for block in CASES[name].strip().split("\n\n")
     if len((text := text_of(block)).splitlines()) > MOST_TO_LEARN
 ]

@@ -214,6 +214,12 @@ def _is_followed(lane: MetricSeries, source: str) -> bool:
     return True
 
 
+def begin_again(lane: MetricSeries | None, found: Reading) -> None:
+    """A bar that is complete for the second time, after an evaluation and with another value, is that of another epoch."""
+    if lane is not None and lane.top == found.at.order and not _same(lane.latest, found.value):
+        lane.top, lane.seen = None, []
+
+
 def _is_echo(lane: MetricSeries, found: Reading, line: int) -> bool:
     """Whether another logger printed the reading again, in another layout and perhaps with fewer digits."""
     if (

@@ -99,7 +99,7 @@ class Process(SourceState):
                 self.batches,
                 self.shown == [],
                 self.alone >= ALONE,
-                bar is None or bar[2],
+                bar and bar[2],
                 progression.headed,
                 progression.evaluates,
                 progression.turns,

@@ -103,6 +103,12 @@ class Statement(msgspec.Struct, gc=False):
         """Its progress numbers without lengths of the run."""
         return [one for one in self.progress if one.kind not in LENGTHS]
 
+    def is_complete(self) -> bool:
+        """Whether it is a bar at its end, and names no epoch."""
+        return not self.has("epoch") and any(
+            one.kind in ("bar", "keras") and one.value == one.total for one in self.progress
+        )
+
     def values(self) -> list[str]:
         """Its readings as printed."""
         return [metric.text for metric in self.metrics if metric.kind in ("loss", "quality")]

@@ -6,7 +6,7 @@ never know the text of a line.
 
 import re
 
-from steepest.training_logs.ledger import Position, Reading, Scope, take_over, to_records
+from steepest.training_logs.ledger import Position, Reading, Scope, begin_again, take_over, to_records
 from steepest.training_logs.memory import (
     MOST_STEPS,
     Head,
@@ -300,9 +300,15 @@ class Stream:
         run = self.state.run
         if not has_place and process.bar is not None and one.quote and default == "train" and not held_out:
             value, total, used = process.bar
+            if (
+                process.step is not None
+                and value <= process.step
+                and (one.epoch or 0) > (process.epoch or one.epoch or 0)
+            ):
+                value, used = process.step + 1, False  # fast steps: the bar was not drawn again since
             if not used and value > 0:
                 at, has_place = Position(value, (value,), epoch=one.epoch, total=total), True
-                process.bar = (value, total, True)
+                process.bar = (*process.bar[:2], True)
         if not has_place and one.epoch is not None and run.total and run.epochs and not held_out:
             step = round(one.epoch * run.total / run.epochs)
             at, has_place = Position(step, (step,), epoch=one.epoch, total=run.total), True
@@ -380,6 +386,8 @@ class Stream:
             if each.split == "train" and place.order is None and self.state.placed.get(each.metric.name, 0) > 0:
                 continue
             reading = Reading(name, float(text), each.split, place, scope, lane, one.shape, text)
+            if each.split == "train" and process.evaluated is not None and one.is_complete():
+                begin_again(self.state.lanes.get(f"train {lane}"), reading)
             where = (each.metric.line, each.metric.end, index)
             lead = self.state.leads.get(each.metric.name)
             records = to_records(self.state.lanes, reading, where, one.label or GENERAL, one.source or "", lead)
