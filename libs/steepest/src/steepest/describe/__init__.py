@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from steepest.describe import findings, forecasts
+from steepest.describe.checkpoints import SAVES, held
 from steepest.describe.masking import masked
 from steepest.describe.rules import rules_in_force
 from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
 
@@ -170,25 +170,12 @@ def _replica_started(event: c.ReplicaStarted) -> str:
     return f"{event.job} runs on {event.node} (incarnation {event.incarnation})"
 
 
-_SAVES = {
-    CheckpointMode.ON_REQUEST: "supports checkpoints on request",
-    CheckpointMode.ON_STOP: "saves a checkpoint when it is stopped",
-    CheckpointMode.NONE: "cannot save checkpoints, so it will not be moved",
-    CheckpointMode.SYSTEM: "can be saved as it is",
-    CheckpointMode.AUTO: "saves as it declares",
-}
-
-
 def _mode_declared(event: c.CheckpointModeDeclared) -> str:
-    return f"{event.job} {_SAVES[event.mode]}{f': {event.reason}' if event.reason else ''}"
-
-
-def _of(checkpoint: CheckpointRef, word: str = "of") -> str:
-    return "of its processes" if checkpoint.is_image else f"{word} step {checkpoint.step}"
+    return f"{event.job} {SAVES[event.mode]}{f': {event.reason}' if event.reason else ''}"
 
 
 def _verified(event: c.CheckpointVerified) -> str:
-    return f"{event.job} saved a verified checkpoint {_of(event.checkpoint, 'at')}"
+    return f"{event.job} saved a verified checkpoint {held(event.checkpoint, 'at')}"
 
 
 def _replica_stopped(event: c.ReplicaStopped) -> str:
@@ -328,7 +315,7 @@ def _step_failed(event: c.StepFailed) -> str:
 
 
 def _saved(event: c.CheckpointSaved) -> str:
-    return f"{event.job} saved a checkpoint {_of(event.checkpoint, 'at')} and waits to be stopped"
+    return f"{event.job} saved a checkpoint {held(event.checkpoint, 'at')} and waits to be stopped"
 
 
 def _stopped(event: c.JobStopped) -> str:
@@ -341,7 +328,7 @@ def _surplus_stopped(event: c.SurplusStopped) -> str:
 
 
 def _placed(event: c.JobPlaced) -> str:
-    since = f"from its checkpoint {_of(event.restore)}" if event.restore else "from its beginning"
+    since = f"from its checkpoint {held(event.restore)}" if event.restore else "from its beginning"
     where = places(event.nodes) if event.nodes else event.node
     return f"{event.job} is placed on {where}, {since} (incarnation {event.incarnation})"
 

@@ -23,7 +23,7 @@ def _opened(view: Projection, event: c.FindingOpened, _: Received[Any]) -> bool:
     job.findings = {**job.findings, event.kind: event}
     if event.kind in GONE_WRONG:
         known = (one for one in (job.checkpoint, job.previous, job.good) if one is not None)
-        job.good = next((one for one in known if one.step < (event.since or 0)), None)
+        job.good = next((one for one in known if not one.is_image and one.step < (event.since or 0)), None)
     return True
 
 
