@@ -126,12 +126,6 @@ def demo(
     from steepest_lab.demo.workload import workload
 
     stage.refuse_without_libraries()
-    if compare:
-        refuse_without(
-            ("scipy",),
-            "a comparison of pairs needs",
-            "In a checkout run `make dev`; elsewhere `pip install 'steepest-lab[reports]'`.",
-        )
     if svg is not None:
         _refuse_unwritable(svg)
     of_gangs = gang_workload.is_for(policy)

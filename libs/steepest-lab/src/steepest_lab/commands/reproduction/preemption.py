@@ -49,7 +49,7 @@ def simulated_preemptions(
                 f"{row.baseline_wait_s / 60:,.1f} min",
                 f"{row.wait_s / 60:,.1f} min",
                 f"{row.wait_change:+.1f} %",
-                f"[{row.wait_low:.1f}, {row.wait_high:.1f}]",
+                f"[{row.wait_low:.1f}, {row.wait_high:.1f}]" if repetitions > 1 else "–",
                 row.verdict,
             ]
             for row in found

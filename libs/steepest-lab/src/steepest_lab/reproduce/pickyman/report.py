@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -134,4 +135,5 @@ def _table(found: Sequence[PreemptionRow]) -> PageSection:
 
 
 def _change(row: PreemptionRow) -> str:
-    return f"{row.wait_change:+.1f} [{row.wait_low:.1f}, {row.wait_high:.1f}]".replace("-", "−")
+    interval = f" [{row.wait_low:.1f}, {row.wait_high:.1f}]" if math.isfinite(row.wait_low) else ""
+    return f"{row.wait_change:+.1f}{interval}".replace("-", "−")
