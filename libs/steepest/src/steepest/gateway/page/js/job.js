@@ -60,7 +60,7 @@ export function JobView({ name, state, pool, token, at, scheme, acting, setToken
     ${failed ? printed : ""}
     <h3>Loss</h3>
     ${chart ? html`<${Chart} label=${chart.label} data=${chart.data} series=${chart.series} bands=${chart.bands} marks=${chart.marks} sync="job" scheme=${scheme} />
-      <p class="small">Behind the curve: <span class="badge PC">P</span> progressing, <span class="badge WC">W</span> watched,${" "}<span class="badge CC">C</span> converged. ${chart.left ? `Predicted end: in ${chart.left}; the grey band is its interval.` : "The end cannot be predicted yet, or is over."}</p>` : ""}
+      ${chart.data[0].length ? html`<p class="small">Behind the curve: <span class="badge PC">P</span> progressing, <span class="badge WC">W</span> watched,${" "}<span class="badge CC">C</span> converged. ${chart.left ? `Predicted end: in ${chart.left}; the grey band is its interval.` : "The end cannot be predicted yet, or is over."}</p>` : ""}` : ""}
     ${limits ? html`<h3>CPU limit of a replica <small>in cores; none where there is no line</small></h3>
       <${Chart} label=${limits.label} data=${limits.data} series=${limits.series} stepped=${true} high=${120} sync="job" scheme=${scheme} />` : ""}
     ${failed ? "" : printed}
