@@ -236,10 +236,15 @@ def test_a_job_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
         "; it ends under fair sharing in 60 s and is due in 62 s; 100m of the 800m CPU that it can use cannot wait"
         in (timeline(divided(known)).now)
     )
+    over = c.FairStanding("a", 200, 800, 0, 50_000, at_ms - 15_000, at_ms - 13_000, 0.02)
+    assert (
+        "; it had ended under fair sharing 15 s ago and was due 13 s ago; all of the 800m CPU that it can use may wait"
+        in timeline(divided(over)).now
+    )
     assert "; it is unknown how much is left of it, so it keeps up with what fair sharing would give it" in (
         timeline(divided(c.FairStanding("a", 200, 800))).now
     )
-    assert "; no job on its node had to be limited since it began" in timeline(divided()).now
+    assert "; its node has had enough CPU for all of its jobs since it began" in timeline(divided()).now
     assert "moves are switched off" not in timeline(divided(known)).now
 
 

@@ -114,3 +114,11 @@ def test_a_curve_holds_few_values_of_many() -> None:
     assert len(curve.values) < 2 * SPARKLINE_CHARS
     assert len(curve.sparkline()) <= SPARKLINE_CHARS
     assert curve.sparkline() == "".join(sorted(curve.sparkline()))
+
+
+def test_epochs_are_shown_where_lines_have_no_steps(tmp_path: Path) -> None:
+    """From where to where; and where nothing is read, the options that would help are named."""
+    (tmp_path / "epochs.log").write_text("".join(f"Epoch {one}/40 | loss 0.{90 - one}\n" for one in range(1, 4)))
+    (tmp_path / "words.log").write_text("hello\n")
+    assert "epoch 1–3" in run(str(tmp_path / "epochs.log")).stdout
+    assert "--pattern" in run(str(tmp_path / "words.log")).stdout

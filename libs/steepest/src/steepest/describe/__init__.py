@@ -257,7 +257,8 @@ def _limits(event: c.LimitsPlanned) -> str:
         f"{one.job} {cpu_limit(one.cpu_m)}" + (f" ({one.growth_list})" if one.growth_list else "")
         for one in event.limits
     )
-    return f"limits planned on {event.node} ({event.because.rule}): {limits}"
+    rule = "" if event.because.standing else f" ({event.because.rule})"  # of `steepest`, `explain` gives the reason
+    return f"limits planned on {event.node}{rule}: {limits}"
 
 
 def fair_standing(job: c.FairStanding, at_ms: int) -> str:
@@ -278,10 +279,13 @@ def fair_standing(job: c.FairStanding, at_ms: int) -> str:
 def fair_ends(job: c.FairStanding, at_ms: int) -> list[str]:
     """A job's fair end and due time, relative to that time; unknown ones are left out."""
     found = []
-    for what, when_ms in (("ends under fair sharing", job.fair_end_ms), ("is due", job.due_ms)):
+    for what, past, when_ms in (
+        ("ends under fair sharing", "had ended under fair sharing", job.fair_end_ms),
+        ("is due", "was due", job.due_ms),
+    ):
         if when_ms is not None:
             ahead = (when_ms - at_ms) / 1000
-            found.append(f"{what} in {ahead:.0f} s" if ahead >= 0 else f"{what} {-ahead:.0f} s before")
+            found.append(f"{what} in {ahead:.0f} s" if ahead >= 0 else f"{past} {-ahead:.0f} s ago")
     return found
 
 

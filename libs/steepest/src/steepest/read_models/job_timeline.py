@@ -438,10 +438,13 @@ def _under_steepest(job: Job, standing: c.FairStanding | None, at_ms: int) -> st
     if not is_managed(job) and not is_divided(job):
         return "it has its GPUs whole, and what it reserves of the CPU"
     if standing is None:
-        return "no job on its node had to be limited since it began"
+        return "its node has had enough CPU for all of its jobs since it began"
     if standing.due_ms is None and len(dict.fromkeys(job.nodes)) > 1:
         return "it is on several nodes, so that it keeps up with what fair sharing would give it"
     if standing.due_ms is None:
         return "it is unknown how much is left of it, so it keeps up with what fair sharing would give it"
-    cannot_wait = f"{standing.must_m}m of the {standing.demand_m}m CPU that it can use cannot wait"
+    can_use = f"{standing.demand_m}m CPU that it can use"
+    cannot_wait = (
+        f"{standing.must_m}m of the {can_use} cannot wait" if standing.must_m else f"all of the {can_use} may wait"
+    )
     return f"it {' and '.join(fair_ends(standing, at_ms))}; {cannot_wait}"

@@ -98,7 +98,7 @@ def show(records: Iterable[LossRecord], reader: LogReader | None = None) -> None
     if reader is not None:
         _show_how(reader, out)
         _show_passed_over(reader, out)
-        _show_doubts(reader, out)
+        _show_doubts(reader, out, total)
 
 
 def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
@@ -108,10 +108,16 @@ def _table(metrics: dict[tuple[str, str], Metric]) -> Table:
         table.add_column(heading, justify="right" if numeric else "left", no_wrap=heading != "metric", overflow="fold")
     for (split, name), metric in sorted(metrics.items(), key=lambda item: (item[0][0] != "train", item[0][1])):
         first, last = metric.first, metric.last
-        steps = "counted" if first.step_counted and last.step_counted else f"{first.step}–{last.step}"
-        numbers = (str(metric.curve.seen), steps, f"{first.value:.5g}", f"{last.value:.5g}")
+        numbers = (str(metric.curve.seen), _steps(first, last), f"{first.value:.5g}", f"{last.value:.5g}")
         table.add_row(*(Text(cell) for cell in (split, name, *numbers, metric.curve.sparkline())))
     return table
+
+
+def _steps(first: LossRecord, last: LossRecord) -> str:
+    """From where to where its records go: steps, else epochs where lines have those."""
+    if not (first.step_counted and last.step_counted):
+        return f"{first.step}–{last.step}"
+    return "counted" if first.epoch is None or last.epoch is None else f"epoch {first.epoch:g}–{last.epoch:g}"
 
 
 def _show_how(reader: LogReader, out: Console) -> None:
@@ -130,12 +136,14 @@ def _show_how(reader: LogReader, out: Console) -> None:
         out.print(text, soft_wrap=True)
 
 
-def _show_doubts(reader: LogReader, out: Console) -> None:
+def _show_doubts(reader: LogReader, out: Console, total: int) -> None:
     found = reader.explanation
     for doubt in [] if found is None else found.doubts():
         out.print(f"not sure  {doubt}", soft_wrap=True)
     if found is not None and found.doubts() and (pattern := found.suggestion()):
         out.print(f"          --pattern {shlex.quote(pattern)} would settle it", soft_wrap=True, markup=False)
+    elif not total:
+        out.print("name the metric with --metric, or say how a line states it with --pattern: see --help")
 
 
 def _show_passed_over(reader: LogReader, out: Console) -> None:
