@@ -18,7 +18,7 @@ from steepest.keeper.processes import CannotBeSaved, NamespaceProcess, left_tree
 
 LINES = {
     "(00.1) Error (criu/files-ext.c:99): Can't dump file 5 of that type [600] (anon_inode:[io_uring])": "io-uring",
-    "(00.1) Error (criu/sk-unix.c:879): unix: External socket is used. Consider using --ext-unix-sk option.": "outside-socket",
+    "(00.1) Error (criu/sk-unix.c:879): unix: External socket is used. Consider --ext-unix-sk": "outside-socket",
     "(00.1) Error (criu/files-reg.c:2187): File usr/lib/libssl.so.3 has bad build-ID": "changed-file",
     "(00.1) Error (criu/bfd.c:128): bfd: write: No space left on device": "disk-full",
     "(00.1) Error (criu/sockets.c:1): sockets: Can't get 1:16 opt: Operation not supported": "old-criu",
