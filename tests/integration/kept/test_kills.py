@@ -29,10 +29,14 @@ def processes(state: Path, words: tuple[str, ...]) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            line = " ".join(process.cmdline())
-            if str(state) in line and all(word in line for word in words):
+            line = process.cmdline()
+            if str(state) in " ".join(line) and all(any(_is(each, word) for each in line) for word in words):
                 found.append(process)
     return found
+
+
+def _is(argument: str, word: str) -> bool:
+    return argument == word or argument.endswith(f"/{word}")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,130 @@
+"""The parts of a keeper that need neither CRIU nor root: what it reads, how it refuses, and what it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from steepest.events.common import CheckpointMode, known_mode
+from steepest.keeper import criu
+from steepest.keeper.control import Control
+from steepest.keeper.criu import Criu
+from steepest.keeper.images import Images
+from steepest.keeper.order import KeeperOrder
+from steepest.keeper.processes import CannotBeSaved, NamespaceProcess, left_tree, stopped, written_files
+
+LINES = {
+    "(00.1) Error (criu/files-ext.c:99): Can't dump file 5 of that type [600] (anon_inode:[io_uring])": "io-uring",
+    "(00.1) Error (criu/sk-unix.c:879): unix: External socket is used. Consider --ext-unix-sk": "outside-socket",
+    "(00.1) Error (criu/files-reg.c:2187): File usr/lib/libssl.so.3 has bad build-ID": "changed-file",
+    "(00.1) Error (criu/bfd.c:128): bfd: write: No space left on device": "disk-full",
+    "(00.1) Error (criu/sockets.c:1): sockets: Can't get 1:16 opt: Operation not supported": "old-criu",
+    "(00.1) Error (criu/cr-dump.c:1): something new": "other",
+}
+"""What CRIU writes to its log, and the reason that it stands for."""
+
+
+@pytest.mark.parametrize(("line", "code"), LINES.items())
+def test_a_refusal_of_criu_has_a_code(tmp_path: Path, line: str, code: str) -> None:
+    """What CRIU logs becomes one of the reasons of the documentation; warnings that are in every log are none."""
+    program = tmp_path / "criu"
+    harmless = "(00.0) Error (criu/rst.c:1): rlimit: Can't setup RLIMIT_NOFILE for self"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "{harmless}" "{line}" > {tmp_path}/dump.log\nexit 1\n')
+    program.chmod(0o755)
+    with pytest.raises(CannotBeSaved, match=code) as refused:
+        Criu([str(program)]).dump(1, tmp_path)
+    assert refused.value.code == code
+
+
+def test_criu_that_is_killed_is_a_passing_reason(tmp_path: Path) -> None:
+    """Another try may succeed, so the job keeps its mode."""
+    program = tmp_path / "criu"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
+    with pytest.raises(CannotBeSaved) as refused:
+        Criu([str(program)]).dump(1, tmp_path)
+    assert refused.value.code == "killed"
+    assert refused.value.code in criu.PASSING
+
+
+def test_a_process_that_left_the_tree_is_found() -> None:
+    """Descendants of the root are inside, at any depth and in any order; zombies do not count."""
+    found = [
+        NamespaceProcess(305, 304, "S"),
+        NamespaceProcess(300, 1, "S"),
+        NamespaceProcess(304, 300, "T"),
+        NamespaceProcess(310, 1, "S"),
+        NamespaceProcess(311, 1, "Z"),
+    ]
+    assert left_tree(300, found) == [310]
+    assert stopped(found) == [304]
+
+
+def test_files_that_a_process_writes_to_are_known_by_size(tmp_path: Path) -> None:
+    """A file opened for appending has a size to go back to; one opened for changes in place is told apart."""
+    with (tmp_path / "log").open("a") as log:
+        log.write("line\n")
+        log.flush()
+        written = written_files([os.getpid()])
+        assert written.sizes[str(tmp_path / "log")] == 5
+    with (tmp_path / "data").open("w+b"):
+        assert written_files([os.getpid()]).rewritten
+
+
+def test_a_job_cannot_mislead_its_keeper_by_what_it_puts_into_the_folder(tmp_path: Path) -> None:
+    """Links, pipes, folders and wrong types count as no request, and none is waited for."""
+    control = Control(str(tmp_path))
+    request = tmp_path / "checkpoint-request.json"
+    (tmp_path / "elsewhere").write_text('{"request": "r", "hold_s": 1}')
+    request.symlink_to(tmp_path / "elsewhere")
+    assert control.request() is None
+    request.unlink()
+    os.mkfifo(request)
+    assert control.request() is None
+    request.unlink()
+    for content in ("[]", "{", '{"request": 1, "hold_s": 1}', '{"request": "r", "hold_s": -1}', '{"request": "r"}'):
+        request.write_text(content)
+        assert control.request() is None
+    request.write_text('{"request": "r", "hold_s": 1e9}')
+    assert control.request() == ("r", 600.0)
+
+
+def test_a_declaration_keeps_what_was_restored(tmp_path: Path) -> None:
+    """A later declaration says again which image the job continues from; a job's own is told apart from a keeper's."""
+    control = Control(str(tmp_path))
+    control.declare("system", restored="step-00000012-i0001", step=12)
+    control.declare("none", reason="io-uring: process 300 (python) has an io_uring")
+    said = json.loads((tmp_path / "hello.json").read_text())
+    assert (said["checkpoint_mode"], said["restored_step"], said["kept"]) == ("none", 12, True)
+    assert not control.job_speaks()
+    (tmp_path / "hello.json").write_text('{"checkpoint_mode": "on-request"}')
+    assert control.job_speaks()
+
+
+def test_a_job_without_room_for_its_image_is_not_stopped(tmp_path: Path) -> None:
+    """Size and disk are checked before anything is frozen."""
+    images = Images(tmp_path, "job", ["zstd"])
+    with pytest.raises(CannotBeSaved, match="too-large"):
+        images.refuse_without_room(2 << 20, 1 << 20)
+    with pytest.raises(CannotBeSaved, match="disk-full"):
+        images.refuse_without_room(1 << 60, None)
+    images.refuse_without_room(1, 1 << 20)
+
+
+def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
+    """All fields survive the file."""
+    fields = dict.fromkeys(("program", "working_dir", "job", "control", "checkpoints", "scratch"), "x")
+    order = KeeperOrder(**fields, command=["a"], incarnation=2, criu=["c"], zstd=["z"], auto=True, cgroup="/g")
+    (tmp_path / "order").write_bytes(order.dump())
+    assert KeeperOrder.load(tmp_path / "order") == order
+
+
+@pytest.mark.parametrize("asked", [None, CheckpointMode.SYSTEM, CheckpointMode.AUTO])
+def test_what_is_asked_of_a_keeper_counts_once_it_declares_it(asked: CheckpointMode | None) -> None:
+    """A job that is to be kept is unmovable until its keeper has seen that it can be saved."""
+    assert known_mode(asked, None) is CheckpointMode.NONE
+    assert known_mode(asked, CheckpointMode.SYSTEM) is CheckpointMode.SYSTEM
+    assert known_mode(CheckpointMode.ON_STOP, CheckpointMode.SYSTEM) is CheckpointMode.ON_STOP
