@@ -8,6 +8,7 @@ from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.policies.steepest.devices.device_state import DeviceJob, DevicePlannerState
 from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, by_level
+from steepest.policies.steepest.devices.which_jobs import devices_of
 from steepest.policies.steepest.job_facts import LEAST_LEFT, shares_of
 from steepest.policies.steepest.learning import worth
 from steepest.view.cluster_view import ClusterView
@@ -48,7 +49,7 @@ def measure(state: DevicePlannerState, job: Job, now_s: float) -> None:
     known, spec = state.known[job.name], job.spec
     left = steps_left(job)
     if (time := time_left(job)) is not None and left:
-        devices = known.devices
+        devices = devices_of(job, job.sizes)
         known.step_s, known.slow_s = time.p50 * devices / left / 1000, time.high * devices / left / 1000
         for key in _keys(spec.model, devices):
             state.steps.add_size(key, known.step_s)
@@ -65,8 +66,13 @@ def measure(state: DevicePlannerState, job: Job, now_s: float) -> None:
     if work is None and course(job)[1] is None and (size := state.learned.size(spec.model)) is not None:
         used = attained_ms(job, round(now_s * 1000)) / 1000
         work = size - used if size > used else None
-    known.left_s = None if work is None else max(work / (known.devices or 1.0), LEAST_S)
+    known.left_s = None if work is None else max(work / (_devices(known, job) or 1.0), LEAST_S)
     known.known_s = now_s
+
+
+def _devices(known: DeviceJob, job: Job) -> float:
+    """Those that it holds; of one that waits, those that it asks for."""
+    return known.devices if job.is_queued else devices_of(job, job.sizes)
 
 
 def _keys(model: str, devices: float) -> tuple[str, ...]:
@@ -87,7 +93,7 @@ def whole_gang(
     if left is None:
         index = by_level(attained_s, view.parameters.queueing.service_s)
     else:
-        size = max(left + attained_s / known.devices, left / (1 - LEAST_LEFT))
+        size = max(left + attained_s / _devices(known, job), left / (1 - LEAST_LEFT))
         done = min(1 - left / size, 1 - LEAST_LEFT)
         shares = shares_of(state.learned, known.losses, job)
         value = worth(done, left + (0.0 if runs else starts_s), parameters.learning_weight, shares)
@@ -97,7 +103,7 @@ def whole_gang(
         deadline_s = (job.submitted_ms + spec.deadline_ms - at_ms) / 1000
     return WholeGang(
         name=job.name,
-        devices=known.devices,
+        devices=_devices(known, job),
         left_s=left,
         most_s=0.0 if left is None or not known.step_s else left * (known.slow_s or known.step_s) / known.step_s,
         start_s=0.0 if runs else starts_s,
@@ -134,6 +140,6 @@ def end(state: DevicePlannerState, job: Job, now_s: float) -> None:
             state.learned.add(job.spec.model, share)
 
 
-def work_of(known: DeviceJob, left_s: float | None, used_s: float, start_s: float) -> float | None:
+def work_of(known: DeviceJob, job: Job, used_s: float, start_s: float) -> float | None:
     """Device-seconds of a whole job, its first start included; None: unknown."""
-    return None if left_s is None else left_s * known.devices + used_s + start_s * known.devices
+    return None if known.left_s is None else known.left_s * _devices(known, job) + used_s + start_s * known.devices

@@ -73,9 +73,10 @@ class DevicePlaces:
         job = self._view.jobs[gang.name]
         wish = msgspec.structs.replace(wish_of(job), roles=tuple(map(_whole, job.spec.all_roles)))
         key = (wish, gang.priority)
-        if key in self._hopeless or self._limited(job, wish.sizes):
+        if key in self._hopeless or self._limited(job, job.spec.smallest):
             return False
-        found = self._find(wish, gang.priority)
+        found = None if self._limited(job, wish.sizes) else self._find(wish, gang.priority)
+        found = found or self._smaller(job, wish)
         if found is None:
             self._hopeless[key] = None
             return False
@@ -88,6 +89,19 @@ class DevicePlaces:
         for node, amount in places.amounts(wish.roles).items():
             self._change(node, Resources() - amount)
         return True
+
+    def _smaller(self, job: Job, wish: Wish) -> tuple[GangPlaces, tuple[int, ...]] | None:
+        """Where a gang has room with fewer replicas than it names, if it may have fewer; nobody gives way for that."""
+        roles = job.spec.all_roles
+        if job.spec.smallest == wish.sizes:
+            return None
+        places = choose(
+            roles,
+            self._slots_by(wish.rule),
+            first_node=wish.first_node,
+            allows=lambda sizes: not self._limited(job, sizes),
+        )
+        return None if places is None else (places, ())
 
     def _gives_way(self, index: int) -> GivesWay:
         job = self._view.jobs[self._gangs[index].name]

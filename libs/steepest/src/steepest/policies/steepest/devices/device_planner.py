@@ -215,7 +215,7 @@ class DevicePlanner:
         used_s = attained_ms(job, view.counted_ms) / 1000
         start_s = 0.0 if known.trains else state.overheads.resumption_ms(job, 1) / 1000
         if not job.hold:
-            fair.know(job.name, known.devices, work_of(known, known.left_s, used_s, start_s), now_s)
+            fair.know(job.name, known.devices, work_of(known, job, used_s, start_s), now_s)
 
     def _decide_kind(
         self,
