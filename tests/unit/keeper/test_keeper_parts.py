@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_a_job_without_room_for_its_image_is_not_stopped(tmp_path: Path) -> None
 
 def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
     """All fields survive the file."""
-    fields = dict.fromkeys(("program", "working_dir", "job", "control", "checkpoints", "scratch"), "x")
+    fields: dict[str, Any] = dict.fromkeys(("program", "working_dir", "job", "control", "checkpoints", "scratch"), "x")
     order = KeeperOrder(**fields, command=["a"], incarnation=2, criu=["c"], zstd=["z"], auto=True, cgroup="/g")
     (tmp_path / "order").write_bytes(order.dump())
     assert KeeperOrder.load(tmp_path / "order") == order
