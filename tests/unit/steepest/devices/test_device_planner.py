@@ -208,7 +208,7 @@ def test_nodes_with_other_devices_are_a_pool_of_their_own() -> None:
 
 
 def test_an_elastic_gang_starts_smaller_where_all_of_it_has_no_room() -> None:
-    """It takes what is free, and nobody gives way for that."""
+    """It takes what is free, and no other one gives way for that."""
     first, elastic = job("first", 3, 0.0, 200.0), job("elastic", 4, 10.0, 100.0, min_replicas=1, max_replicas=4)
     _, log = run(first, elastic)
     plans = {event.job: event for event in events(log, c.PlacementPlanned)}

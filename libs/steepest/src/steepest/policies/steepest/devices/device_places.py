@@ -91,7 +91,7 @@ class DevicePlaces:
         return True
 
     def _smaller(self, job: Job, wish: Wish) -> tuple[GangPlaces, tuple[int, ...]] | None:
-        """Where a gang has room with fewer replicas than it names, if it may have fewer; nobody gives way for that."""
+        """Where a gang has room with fewer replicas than it names, if it may have fewer; no gang gives way for that."""
         roles = job.spec.all_roles
         if job.spec.smallest == wish.sizes:
             return None
