@@ -16,7 +16,6 @@ import msgspec
 from steepest.events.parameters import SteepestParameters
 from steepest.events.plans import FairStanding
 from steepest.max_min import max_min
-from steepest.policies.steepest.node_plan import JobOnNode, plan_node
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import OF_AN_EPOCH, TimeLeft, cpu_ms_left, cpu_ms_per_step, time_left
 from steepest.view.state import Job, Node
@@ -133,6 +132,8 @@ def ends(view: ClusterView, node: Node, now_ms: int) -> Mapping[str, float]:
 def _under_steepest(
     jobs: Sequence[Job], node: Node, parameters: SteepestParameters, now_ms: int
 ) -> Mapping[str, float]:
+    from steepest.policies.steepest.node_plan import JobOnNode, plan_node  # noqa: PLC0415 - for crowded nodes alone
+
     cores = sum(one.cpu_m for one in node.standing) / 1000
     if cores <= 0 or not any(job.limit is not None and job.limit.cpu_m is not None for job in jobs):
         return {}
