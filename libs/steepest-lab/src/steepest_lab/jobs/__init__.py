@@ -17,6 +17,7 @@
 | ``dynamic_rnn`` | likewise, only the first four to eight rows | nats | falls fast, then slowly for a long time |
 | ``charlm`` | recurrent language model, texts letter by letter | nats per letter | slow to the end |
 | ``mixture`` | Gaussian mixture by expectation maximisation, digits | negative log-likelihood, nats | one drop, then flat |
+| ``faulty`` | linear regression that hangs, diverges or idles once; SDK | squared error | falls immediately, then flat |
 | ``factorisation`` | matrix factorisation, digits with missing pixels | squared error | steps |
 
 The data are files of the scikit-learn package; ``steepest-lab`` installs it and NumPy.
