@@ -18,7 +18,7 @@ _FRACTION = re.compile(r"\s{0,4}(\d{1,12})/(\d{1,12})")
 _WORD = re.compile(r"\S{1,200}")
 _WIDE = re.compile(r"\S{1,100}(?: \S{1,100}){0,4}")
 _NAME = re.compile(r"[^\W\d]|#$")
-_VALUE = re.compile(r"=|: +[-+]?\d")
+_VALUE = re.compile(r"=|: {1,8}[-+]?\d")
 _SPLIT_NAMES = ("split", "mode", "phase", "stage", "set", "subset", "dataset")
 _MOST_CELLS, _MOST_HEADERS, _MOST_MISSES = 300, 4, 50
 
@@ -63,7 +63,8 @@ def header_of(text: str, delimiter: str) -> Header | None:
     """The header in a line without numbers, if its names are those of metrics."""
     cells = cells_of(text, delimiter)
     wide = [] if delimiter else [(one[0], *one.span()) for one in _WIDE.finditer(text)][:_MOST_CELLS]
-    if len(cells) < 2 or not (delimiter or len(wide) >= 2) or _VALUE.search(text) or (delimiter == "," and ":" in text):
+    is_prose = not (delimiter or (len(wide) >= 2 and "  " in text.strip()))
+    if len(cells) < 2 or is_prose or _VALUE.search(text) or (delimiter == "," and ":" in text):
         return None
     kinds = [role_of(cell, column=True).kind for cell, *_ in cells if _NAME.match(cell)]
     names_progress = any(kind in PROGRESS for kind in kinds)
