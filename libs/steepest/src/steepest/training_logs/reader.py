@@ -212,7 +212,8 @@ class LogReader:
             if bare not in dead:
                 for one in self._hot:
                     if (found := one.match(text)) is not None:
-                        if not one.run(found.groups(), line, min(end, most), records):
+                        is_others = line == self._line and one.source != self._process  # a redraw of its line
+                        if is_others or not one.run(found.groups(), line, min(end, most), records):
                             self._take(text, bare, line, min(end, most))
                         else:
                             self._line, self._process = line, one.source
@@ -265,8 +266,7 @@ class LogReader:
             return
         shape, numbers = found[:2]
         key = (shape, self._prefix)
-        is_anyones = self._prefixes and not self._prefix and len(self._state.processes) > 2
-        if len(plan.segments) > 1 or len(shape) > LONGEST_SHAPE or is_anyones:
+        if len(plan.segments) > 1 or len(shape) > LONGEST_SHAPE:
             return
         if len(self._run_of_shape) >= _MOST_TEXTS:
             self._run_of_shape.clear()
