@@ -129,22 +129,6 @@ def test_a_job_that_announced_too_little_gets_no_size_from_others(pool: Training
     assert (found.unknown, found.size) == (True, None)
 
 
-def test_a_total_that_jobs_of_the_model_did_not_keep_counts_less(pool: Trainings) -> None:
-    """Three stopped after a quarter of their steps. The next one is taken to do so too, until it has done more."""
-    for name in ("a", "b", "c", "next"):
-        pool.begin_job(name, "early", 160)
-        if name != "next":
-            pool.train(FINISHED_AFTER_S)
-            pool.finish(name)
-    pool.train(FINISHED_AFTER_S // 2)
-    found = pool.facts("next")
-    assert found.size == pytest.approx(SIZE, rel=0.1)
-    assert found.left == pytest.approx(SIZE / 2, rel=0.1)
-
-    pool.train(FINISHED_AFTER_S)
-    assert pool.facts("next").size == pytest.approx(4 * SIZE, rel=0.1)
-
-
 def test_where_no_job_ever_announced_a_total_nothing_is_known() -> None:
     """Such a pool is left as it is, although a job of the model has finished there."""
     pool = Trainings()

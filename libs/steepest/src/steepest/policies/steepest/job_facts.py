@@ -51,10 +51,8 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         size = left = None
     else:
         running.start = cpu_ms_before_steps(job) / 1000 or running.start
-        taken = state.learned.shrunk(job.spec.model, step or 0, total)
-        rest_ms = left_ms if total == step else left_ms * (taken - (step or 0)) / (total - (step or 0))
-        size = running.start + (all_ms - left_ms + rest_ms) / 1000
-        left = rest_ms / 1000 - (running.used_by(now_s) - running.used_reported)
+        size = running.start + all_ms / 1000
+        left = left_ms / 1000 - (running.used_by(now_s) - running.used_reported)
         ends = left > -ENDS * size
         under_way = 0.0 if of_each is None or step == total else one_step(job) * of_each / 1000
         left = max(left, LEAST_LEFT * size, under_way / 2)
@@ -75,10 +73,10 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     elif copy is not None:
         running.ahead = min(running.ahead, max(used - copy.used, 0.0))
     if copy is not None:
-        promised = size if size is not None or unknown else copy.size
+        taken = size if size is not None or unknown else copy.size
         if size is not None and total is not None:
-            promised = size / (1 + DOUBT / max(steps_measured(job), 1.0))
-        state.fair.know(job.name, promised, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
+            taken = size / (1 + DOUBT / max(steps_measured(job), 1.0))
+        state.fair.know(job.name, taken, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
     return JobOnNode(
         name=job.name,

@@ -24,8 +24,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from steepest.view.state import Job
-
 MOST_POINTS = 64
 """Losses kept of a job; where there are more, every second one goes."""
 
@@ -68,9 +66,6 @@ later."""
 
 MODELS_KEPT = 256
 OF_A_MODEL = 5
-
-FEWEST_KEPT = 3
-"""So many of a model must have finished, before its totals are taken for more or less than they say."""
 
 
 class LossCourse(msgspec.Struct):
@@ -171,14 +166,12 @@ class LearningHistory(msgspec.Struct):
         models: Shares of their steps at which they had learned most, by model; that which finished longest ago comes first.
         sizes: Core-seconds of the whole jobs, likewise.
         demands: Cores that they could use, likewise; also of jobs that still run.
-        kept: The share that they did of the steps, or epochs, that they had announced, likewise.
         ahead: The job furthest ahead, by model, of those that run.
     """
 
     models: dict[str, list[float]] = {}
     sizes: dict[str, list[float]] = {}
     demands: dict[str, list[float]] = {}
-    kept: dict[str, list[float]] = {}
     ahead: dict[str, JobAhead] = {}
 
     def add(self, model: str, share: float) -> None:
@@ -188,24 +181,6 @@ class LearningHistory(msgspec.Struct):
     def add_size(self, model: str, size: float) -> None:
         """A job has finished after so many core-seconds."""
         _remember(self.sizes, model, size)
-
-    def add_kept(self, model: str, job: Job) -> None:
-        """A job has finished, earlier or later than it had announced; its last epoch may be counted from 0."""
-        (step, epoch), spec = (job.progress.step, job.progress.epoch), job.spec
-        steps, epochs = job.progress.total or spec.steps, job.progress.epochs or spec.epochs
-        if step and steps:
-            _remember(self.kept, model, step / steps)
-        elif epoch is not None and epochs:
-            _remember(self.kept, model, max(epoch, min(epoch + 1, epochs)) / epochs)
-
-    def shrunk(self, model: str, step: int, total: int) -> float:
-        """The steps that a job at ``step`` is taken to have of those that it announces: as many as jobs of its model did.
-
-        All of them while fewer than ``FEWEST_KEPT`` of these have finished, and once it has done more than they.
-        """
-        kept = self.kept.get(model, ())
-        taken = total * statistics.median(kept) if len(kept) >= FEWEST_KEPT else total
-        return taken if taken > step else total
 
     def add_demand(self, model: str, demand: float) -> None:
         """A job has shown that it can use so many cores."""

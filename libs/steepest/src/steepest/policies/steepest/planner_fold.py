@@ -234,7 +234,6 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     state.fair.finish(job.name, size, now_s)
     if job.outcome is c.Outcome.FINISHED:
         state.learned.add_size(job.spec.model, size)
-        state.learned.add_kept(job.spec.model, job)
     state.due[running.node] = 0.0
 
 
