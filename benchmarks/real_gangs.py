@@ -8,7 +8,6 @@ others use the machine, so the policies take turns, and each pair has the order 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -17,12 +16,13 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from steepest_lab.sim.estimate import estimate
+from benchmarks.frame.bench import changed, each, figure, options
 
 STEEPEST = [sys.executable, "-m", "steepest"]
 POLICIES = {
@@ -53,12 +53,13 @@ class RealRun(NamedTuple):
     promised: int
 
 
-def asked(seed: int, count: int) -> list[Asked]:
+def asked(seed: int, count: int, length: float) -> list[Asked]:
     """The gangs of a pair: two long ones, and then short ones, each some seconds after the one before."""
     chance = random.Random(f"real gangs/{seed}")  # noqa: S311 - a workload
-    long = [Asked(2.0 * number, 4, chance.randint(300, 500)) for number in range(2)]
+    long = [Asked(2.0 * number, 4, round(length * chance.randint(300, 500))) for number in range(2)]
     return long + [
-        Asked(14.0 + 5.0 * number, chance.choice([2, 4]), chance.randint(40, 90)) for number in range(count - 2)
+        Asked(14.0 + 5.0 * number, chance.choice([2, 4]), round(length * chance.randint(40, 90)))
+        for number in range(count - 2)
     ]
 
 
@@ -143,29 +144,25 @@ def measured(folder: Path) -> RealRun:
 
 
 def main() -> None:
-    """Run the pairs and print each, and the mean change with its 95 % interval."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=8)
-    parser.add_argument("--out", type=Path, default=Path("out/real-gangs"))
-    chosen = parser.parse_args()
+    """Run the pairs and print each run, and the mean changes with their 95 % intervals."""
+    policies = (("steepest", "fifo"), tuple(POLICIES), tuple(POLICIES))
+    chosen = options(__doc__, pairs=(1, 1, 10), jobs=(3, 3, 8), length=(0.1, 0.2, 1.0), policies=policies)
     os.nice(5)
-    changes: dict[str, list[float]] = {"fifo": [], "srtf": []}
-    for seed in range(chosen.pairs):
-        gangs, found = asked(seed, chosen.jobs), dict[str, RealRun]()
-        for policy in list(POLICIES) if seed % 2 == 0 else reversed(POLICIES):
-            found[policy] = one = run(policy, gangs, chosen.out / f"{policy}-{seed}")
-            mean = statistics.fmean(one.jct_s.values())
-            print(
-                f"pair {seed} {policy:9} mean {mean:6.1f} s, {one.stops} stops, {one.lost} steps lost, "
-                f"{one.late} of {one.promised} later than first promised",
-                flush=True,
-            )
-        for other, values in changes.items():
-            values.append(100 * (mean_of(found["steepest"]) / mean_of(found[other]) - 1))
+    others = [policy for policy in chosen.policies if policy != "steepest"]
+    changes: dict[str, list[float]] = {other: [] for other in others}
+    with tempfile.TemporaryDirectory(prefix="steepest-gangs-") as out:
+        for seed in range(chosen.pairs):
+            gangs, found = asked(seed, chosen.jobs, chosen.length), dict[str, RealRun]()
+            order = list(chosen.policies) if seed % 2 == 0 else list(reversed(chosen.policies))
+            for policy in each(f"pair {seed}", order):
+                found[policy] = one = run(policy, gangs, Path(out) / f"{policy}-{seed}")
+                mean = round(mean_of(one), 1)
+                figures = {"stops": one.stops, "steps_lost": one.lost, "late": one.late, "promised": one.promised}
+                figure(f"pair {seed} {policy}", mean_s=mean, **figures)
+            for other, values in changes.items():
+                values.append(100 * (mean_of(found["steepest"]) / mean_of(found[other]) - 1))
     for other, values in changes.items():
-        change = estimate(values)
-        print(f"against {other}: {change.mean:+.1f} % ({change.low:+.1f} to {change.high:+.1f})")
+        figure(f"against {other}", mean=changed(values))
 
 
 def mean_of(one: RealRun) -> float:

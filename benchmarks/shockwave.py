@@ -7,12 +7,12 @@ left at the present batch size, as the peers are; *exact*: it is given what is l
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from benchmarks.frame.bench import data, each, figure, options
 
 from steepest_lab.sim.shockwave.jobs import RoundJob, profiles
 from steepest_lab.sim.shockwave.peers import Gavel, InOrder, Ours, allox, level, max_min, ossp, themis
@@ -44,21 +44,30 @@ PUBLISHED = {
 }
 
 
-def table(folder: Path, count: int) -> None:
+def table(folder: Path, count: int, rules: Sequence[str]) -> None:
     """Run and print one trace."""
-    print(f"{count} jobs, {GPUS[count]} GPUs")
     published = _published(folder, count)
-    for name, make in RULES.items():
+    for name in each(f"{count} jobs, {GPUS[count]} GPUs", rules):
         jobs = [RoundJob(profile) for profile in profiles(folder / f"profiles_{count}.jsonl.gz")]
-        figures = run_rounds(jobs, GPUS[count], make(), CAPS[count])
-        print(f"  {name:25} {_shown(figures)}{_against(figures, published.get(PUBLISHED.get(name, '')))}", flush=True)
+        one = run_rounds(jobs, GPUS[count], RULES[name](), CAPS[count])
+        figure(
+            f"{count} {name}",
+            makespan_s=round(one.makespan),
+            mean_s=round(one.mean),
+            worst=round(one.worst, 2),
+            unfair=round(one.unfair, 1),
+            restarts=round(one.restarts, 1),
+            **_against(one, published.get(PUBLISHED.get(name, ""))),
+        )
     for name, key in PUBLISHED.items():
-        if (one := published.get(key)) is not None:
-            rho = one["finish_time_fairness"]
-            unfair = 100 * sum(each > 1 for each in rho) / len(rho)
-            print(
-                f"  {name + ', published':25} makespan {one['makespan_s']:7,.0f}  mean {one['mean_jct_s']:7,.0f}"
-                f"  worst {max(rho):5.2f}  unfair {unfair:4.1f} %"
+        if (found := published.get(key)) is not None:
+            rho = found["finish_time_fairness"]
+            figure(
+                f"{count} {name}, published",
+                makespan_s=round(found["makespan_s"]),
+                mean_s=round(found["mean_jct_s"]),
+                worst=round(max(rho), 2),
+                unfair=round(100 * sum(each > 1 for each in rho) / len(rho), 1),
             )
 
 
@@ -69,28 +78,21 @@ def _published(folder: Path, count: int) -> Mapping[str, Any]:
     return {name.removesuffix("/simulation"): one for name, one in found.items() if name.endswith("/simulation")}
 
 
-def _shown(one: RoundFigures) -> str:
-    return (
-        f"makespan {one.makespan:7,.0f}  mean {one.mean:7,.0f}  worst {one.worst:5.2f}  unfair {one.unfair:4.1f} %"
-        f"  restarts a job {one.restarts:4.1f}"
-    )
-
-
-def _against(one: RoundFigures, published: Mapping[str, Any] | None) -> str:
+def _against(one: RoundFigures, published: Mapping[str, Any] | None) -> Mapping[str, float]:
+    """How far mean and makespan are from the published ones, in %."""
     if published is None:
-        return ""
+        return {}
     mean, makespan = one.mean / published["mean_jct_s"] - 1, one.makespan / published["makespan_s"] - 1
-    return f"  (published: mean {mean:+.1%}, makespan {makespan:+.1%})"
+    return {"mean_off": round(100 * mean, 1), "makespan_off": round(100 * makespan, 1)}
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, type=Path, help="the folder that has shockwave/")
-    parser.add_argument("--traces", nargs="+", type=int, default=list(GPUS), choices=list(GPUS))
-    asked = parser.parse_args()
+    rules = (("srtf, seen",), tuple(RULES), tuple(RULES))
+    asked = options(__doc__, traces=((120,), (120,), tuple(GPUS)), rules=rules)
+    folder = data("shockwave") / "shockwave"
     for count in asked.traces:
-        table(asked.data / "shockwave", count)
+        table(folder, count, asked.rules)
 
 
 if __name__ == "__main__":

@@ -9,22 +9,20 @@ than 5 % and ``GRACE_S`` after their end under a fluid on nine tenths of the dev
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from benchmarks.frame.bench import changed, data, each, figure, options
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
 from steepest_lab.baselines.steepest_gangs import SteepestGangsParameters
 from steepest_lab.reproduce.pickyman.experiment import JOBS, TRACES, drawn
 from steepest_lab.sim.allocation.simulate import simulate_allocation
 from steepest_lab.sim.clusters import open_cluster
-from steepest_lab.sim.estimate import Estimate, estimate
 from steepest_lab.sim.result import SimulationResult
 from steepest_lab.sim.rules import DEFAULT, AtRestart
-from steepest_lab.sim.run import side_by_side
 from steepest_lab.sim.workload import SimJob, Workload
 from steepest_lab.sim.workloads.read import read_workload
 
@@ -40,21 +38,21 @@ POLICIES = (BASE, "srsf", "tiresias", OURS, BLIND)
 
 
 class GangRun(msgspec.Struct, frozen=True):
-    """A run to be made."""
+    """A run to be made; ``gangs`` 0: as many as the published experiments draw from the trace."""
 
     data: str
     trace: str
     load: float
-    policy: str
-    seed: int
+    gangs: int
+    policy: str = ""
+    seed: int = 0
 
 
 def jobs_of(run: GangRun) -> list[SimJob]:
     """The jobs of a run."""
     jobs = read_workload(Path(run.data) / TRACES[run.trace]).jobs
-    return [
-        msgspec.structs.replace(job, memory_mib=0) for job in drawn(jobs, GPUS, run.load, run.seed, JOBS[run.trace])
-    ]
+    count = run.gangs or JOBS[run.trace]
+    return [msgspec.structs.replace(job, memory_mib=0) for job in drawn(jobs, GPUS, run.load, run.seed, count)]
 
 
 def run_one(run: GangRun) -> SimulationResult:
@@ -80,44 +78,35 @@ def lateness(run: GangRun, result: SimulationResult) -> tuple[float, float]:
     return 100 * statistics.fmean(late), max(jct / (fair_s + GRACE_S) for jct, fair_s in found)
 
 
-def table(trace: str, load: float, seeds: Sequence[int], data: str, workers: int) -> None:
+def table(of: GangRun, seeds: Sequence[int]) -> None:
     """Run and print one load of a trace."""
-    runs = [GangRun(data, trace, load, policy, seed) for seed in seeds for policy in POLICIES]
-    found = {
-        (run.policy, run.seed): (run, one) for run, one in zip(runs, side_by_side(run_one, runs, workers), strict=True)
-    }
-    print(f"{trace}, load {load:g}, {len(seeds)} seeds")
+    runs = [msgspec.structs.replace(of, policy=policy, seed=seed) for seed in seeds for policy in POLICIES]
+    found = {(run.policy, run.seed): (run, run_one(run)) for run in each(f"{of.trace}, load {of.load:g}", runs)}
     for policy in POLICIES:
         ours = [found[policy, seed] for seed in seeds]
         base = [found[BASE, seed][1].summary() for seed in seeds]
         sums = [one.summary() for _, one in ours]
-        mean = estimate([100 * (a.mean_jct / b.mean_jct - 1) for a, b in zip(sums, base, strict=True)])
-        span = estimate([100 * (a.makespan / b.makespan - 1) for a, b in zip(sums, base, strict=True)])
         late = [lateness(*one) for one in ours]
-        stops = statistics.fmean(job.preemptions for _, one in ours for job in one.jobs)
-        print(
-            f"  {policy:29} mean {_shown(mean)}  makespan {_shown(span)}  late {statistics.fmean(x for x, _ in late):5.1f} %"
-            f"  worst x{max(x for _, x in late):.2f}  stops a job {stops:.2f}",
-            flush=True,
+        figure(
+            f"{of.trace} {of.load:g} {policy}",
+            mean=changed([100 * (a.mean_jct / b.mean_jct - 1) for a, b in zip(sums, base, strict=True)]),
+            makespan=changed([100 * (a.makespan / b.makespan - 1) for a, b in zip(sums, base, strict=True)]),
+            late=round(statistics.fmean(share for share, _ in late), 1),
+            worst=round(max(times for _, times in late), 2),
+            stops=round(statistics.fmean(job.preemptions for _, one in ours for job in one.jobs), 2),
         )
-
-
-def _shown(change: Estimate) -> str:
-    return f"{change.mean:+6.1f} % ({change.low:+.1f} to {change.high:+.1f})"
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="the folder of the traces")
-    parser.add_argument("--traces", nargs="+", default=list(TRACES))
-    parser.add_argument("--loads", nargs="+", type=float, default=[0.8, 1.0, 1.2])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    asked = parser.parse_args()
+    traces = (("muri",), ("muri",), tuple(TRACES))
+    asked = options(
+        __doc__, traces=traces, loads=((1.0,), (1.0,), (0.8, 1.0, 1.2)), seeds=(1, 1, 10), gangs=(20, 100, 0)
+    )
+    folder = str(data("muri", "pollux"))
     for trace in asked.traces:
         for load in asked.loads:
-            table(trace, load, range(asked.seeds), asked.data, asked.jobs)
+            table(GangRun(folder, trace, load, asked.gangs), range(asked.seeds))
 
 
 if __name__ == "__main__":
