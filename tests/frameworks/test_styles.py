@@ -20,9 +20,9 @@ pytestmark = [needs_frameworks, pytest.mark.timeout(1800)]
 
 FOLDER = Path(__file__).parent / "styles"
 PATIENCE_S = 1500.0
-OFF = 0.15
-"""How far the estimate may be from the truth: CPU time, which a busy machine does not change much. Epochs of half a second
-are measured by heartbeats of half a second."""
+OFF = 0.25
+"""How far the estimate may be from the truth: CPU time, which a busy machine does not change much. These trainings are short:
+their epochs of half a second are measured by heartbeats of half a second."""
 
 STYLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "epochs": ((), ("python", "epochs.py")),
@@ -32,7 +32,7 @@ STYLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "huggingface": ((), ("python", "hf.py")),
     "keras": ((), ("python", "keras_style.py")),
     "ddp": (("--steps", "800"), ("torchrun", "--nproc_per_node", "2", "--master_port", "29507", "ddp.py")),
-    "sweep": ((), ("python", "sweep.py", "--lr", "0.03")),
+    "sweep": ((), ("python", "sweep.py", "--lr", "0.03", "--epochs", "120")),
     "notebook": (("--epochs", "40"), ("python", "notebook.py")),
     "logged": ((), ("python", "logged.py")),
     "wrapper": ((), ("./wrapper.sh", "--epochs", "40")),
@@ -41,18 +41,15 @@ STYLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[RunningSystem]:
-    """A workstation of one node, whose jobs find this Python first."""
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    running = RunningSystem(
-        tmp_path / "state", "--node", "ws=1.8:16Gi", "--interval", "5s", env=ONE_THREAD | {"PATH": path}
-    )
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningSystem]:
+    """A workstation of one node, whose jobs find this Python first, as their user does: `submit` runs in this process."""
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    running = RunningSystem(tmp_path / "state", "--node", "ws=1.8:16Gi", "--interval", "5s", env=ONE_THREAD)
     running.start()
     yield running
     running.end()
 
 
-@pytest.mark.end_to_end
 @pytest.mark.parametrize("style", STYLES)
 def test_what_is_left_of_a_training_is_known(style: str, system: RunningSystem) -> None:
     """Between a quarter and three quarters of its CPU time since its first report, time and CPU time left are known."""
