@@ -38,6 +38,9 @@ A_NODE = 12
 """Jobs for each node."""
 
 STEP_S = 2.0
+NONE = -100.0
+"""Percent by which the latest job is later where there is none."""
+
 SPREAD_OF_SIZES = 1.0
 """σ of the lognormal sizes."""
 
@@ -83,7 +86,7 @@ def report(name: str, rows: Sequence[Mapping[str, tuple[float, float]]]) -> None
     for deviation in DEVIATIONS:
         gains = [row[deviation][0] for row in rows]
         worst = max(row[deviation][1] for row in rows)
-        figure(f"  {deviation}", gains=changed(gains), made_late=f"{worst:+.0f} %")
+        figure(f"  {deviation}", gains=changed(gains), made_late="none" if worst <= NONE else f"{worst:+.0f} %")
 
 
 def measure(
@@ -163,7 +166,7 @@ def workload(seed: int, nodes: int, usable: float, others: str, sizes: str) -> t
 
 
 def _latest(after: Ends, fair: Ends, jobs: AbstractSet[str]) -> float:
-    return max((100 * (after.jct_s[name] / fair.jct_s[name] - 1) for name in jobs), default=-100.0)
+    return max((100 * (after.jct_s[name] / fair.jct_s[name] - 1) for name in jobs), default=NONE)
 
 
 if __name__ == "__main__":
