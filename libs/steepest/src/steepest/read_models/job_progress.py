@@ -1,21 +1,13 @@
-"""How far a job is, how much time is left and what it is promised, in words: for tables, the live view and ``explain``.
+"""How far a job is and how much time is left, in words: for tables, the live view and ``explain``.
 
 It owns the words. What is known is in :mod:`steepest.view.progress`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from steepest.describe import count, span
-from steepest.policies.steepest.devices.which_jobs import devices_of, has_devices, is_in_force
-from steepest.view.cluster_view import ClusterView
-from steepest.view.places.node_rules import is_allowed
-from steepest.view.progress import TimeLeft, course, time_left, total_steps
-from steepest.view.state import Job, Phase
-
-SHOWN = 4
-"""Jobs before one that waits for devices that are named."""
+from steepest.describe import span
+from steepest.view.progress import TimeLeft, course, total_steps
+from steepest.view.state import Job
 
 
 def steps(job: Job, step: int | None = None) -> str:
@@ -68,44 +60,3 @@ def _epochs(job: Job) -> str:
         return ""
     epochs = progress.epochs or job.spec.epochs
     return f"epoch {progress.epoch:g}" + (f"/{epochs:g}" if epochs else "")
-
-
-def device_promise(view: ClusterView, job: Job, at_ms: int) -> Iterator[str]:
-    """For a job that waits, who holds the devices until when; for any, what was promised; nothing for other jobs."""
-    if job.phase is Phase.ENDED or not has_devices(job) or not is_in_force(view.parameters):
-        return
-    if job.is_queued:
-        yield from _before(view, job)
-    promise = job.promise
-    if promise is None:
-        yield "nothing is promised to it yet: nothing says how long it runs"
-        return
-    ends = _when(promise.fair_end_ms, at_ms)
-    due = "it is promised no end any more" if promise.due_ms is None else f"it is due {_when(promise.due_ms, at_ms)}"
-    put_off = ""
-    if promise.tier:
-        first = "" if promise.first_due_ms is None else f"; the first promise was {_when(promise.first_due_ms, at_ms)}"
-        put_off = f", put off {count(promise.tier, 'time')}{first}"
-    yield f"{due}{put_off} (under fair sharing it ends {ends})"
-
-
-def _before(view: ClusterView, job: Job) -> Iterator[str]:
-    """The jobs that hold devices where it may run, those first that end first."""
-    holding: list[tuple[int | None, Job]] = []
-    for one in view.jobs:
-        nodes = [node for name in one.holds if (node := view.nodes.get(name)) is not None]
-        if has_devices(one) and any(is_allowed(job.spec.node_rule, node) for node in nodes):
-            left = time_left(one)
-            holding.append((None if left is None else left.p50, one))
-    holding.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].name))
-    named = [
-        f"{one.name} holds {devices_of(one, one.sizes):g} for {'an unknown time' if left_ms is None else span(left_ms)}"
-        for left_ms, one in holding[:SHOWN]
-    ]
-    if named:
-        more = f", and {count(len(holding) - SHOWN, 'other job')}" if holding[SHOWN:] else ""
-        yield f"of the GPUs before it, {', '.join(named)}{more}"
-
-
-def _when(then_ms: int, at_ms: int) -> str:
-    return f"in {span(then_ms - at_ms)}" if then_ms >= at_ms else f"{span(at_ms - then_ms)} before"

@@ -35,8 +35,9 @@ from steepest.policies.pickyman.running import BY_PREDICTION
 from steepest.policies.placement.standing import Standing, Waits, standings
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
-from steepest.read_models.alternatives import Alternative, Explained, explained
-from steepest.read_models.job_progress import device_promise, in_words
+from steepest.read_models.alternatives import Alternative, explained
+from steepest.read_models.device_promise import device_promise
+from steepest.read_models.job_progress import in_words
 from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
@@ -208,15 +209,11 @@ def _entry(view: ClusterView, received: Received[c.ClusterEvent], void: str) -> 
         details=details + (list(_inputs(because, received.at_ms)) if because else []),
         because=because,
         step=isinstance(event, STEPS) and not (isinstance(event, c.CheckpointModeDeclared) and event.reason),
-        **_explained(explained(view, event, getattr(event, "job", ""), void)),
+        **msgspec.structs.asdict(explained(view, event, getattr(event, "job", ""), void)),
         void=void,
         refusal=refusal,
         trace=trace_id(trace_in(received.headers)),
     )
-
-
-def _explained(found: Explained) -> dict[str, Any]:
-    return {name: getattr(found, name) for name in ("rule", "formula", "inputs", "alternatives")}
 
 
 def _limits_entry(
@@ -237,7 +234,7 @@ def _limits_entry(
         sentence=f"{mine.job}: {cpu_limit(mine.cpu_m)} planned on {event.node}{listed} ({because.rule})",
         details=details,
         because=because,
-        **_explained(explained(view, event, mine.job)),
+        **msgspec.structs.asdict(explained(view, event, mine.job)),
         trace=trace_id(trace_in(received.headers)),
     )
 
