@@ -96,7 +96,7 @@ def _several(name: str, pattern: str, arm: Arm, cluster: str = "") -> Experiment
     return Experiment(name=name, pattern=pattern, cluster=cluster, starts=BOTH, pinned=False, arms=(arm,))
 
 
-_EXPERIMENTS = (
+EXPERIMENTS = (
     Experiment(
         name="flowcon-3",
         pattern="flowcon-3",
@@ -136,7 +136,7 @@ def _contended(contended: float) -> Sequence[Experiment]:
         msgspec.structs.replace(
             one, name=f"{one.name}, k = {contended:g}", contention=contended, default=(), arms=one.arms[:MOST_ARMS]
         )
-        for one in _EXPERIMENTS
+        for one in EXPERIMENTS
         if one.starts == (Start.ONE_NODE,)
     ]
 
@@ -146,10 +146,10 @@ FLOWCON = Paper(
     title="FlowCon",
     source="FlowCon's experiments as the thesis prints them (§6.1), and FlowCon 2.0's abstract",
     default="no limits; FlowCon 2.0: the same, with each job pinned to a first node",
-    experiments=_EXPERIMENTS,
+    experiments=EXPERIMENTS,
     sensitivity=(
         msgspec.structs.replace(
-            _EXPERIMENTS[0], name="flowcon-3, α per interval", default=(), arms=_three_jobs(ProgressUnit.INTERVAL)
+            EXPERIMENTS[0], name="flowcon-3, α per interval", default=(), arms=_three_jobs(ProgressUnit.INTERVAL)
         ),
         *_contended(0.0),
         *_contended(round(ESTIMATE.high, 2)),
@@ -157,7 +157,7 @@ FLOWCON = Paper(
     assumptions=(
         f"Contention: k is {CONTENTION:g} (95 % interval {ESTIMATE.low:.2f} to {ESTIMATE.high:.2f}).",
         "It is estimated from one pair of printed runs of three jobs; 5, 10 and 15 jobs had no part in it.",
-        *reconstructed(_EXPERIMENTS),
+        *reconstructed(EXPERIMENTS),
         "α is read per second, as Eq. 4.1 prints it.",
         "Losses are gathered in buckets of 10 s, the period in which the authors sample containers.",
         "Which models the 5, 10 and 15 jobs were is unknown; they are drawn uniformly from the six that the thesis names.",
