@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import MemorySnapshots, SnapshotStore
 from steepest.mqtt.settings import MqttSettings
+from steepest.replay.replay import Replay
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics
@@ -278,3 +279,14 @@ class Rig:
         for process in self._processes:
             await process.aclose()
         self.nodes.end_all()
+
+
+async def replayed(
+    folder: Path, nodes: Mapping[str, int | Resources], play: Callable[[Rig], Awaitable[None]], decider: str
+) -> tuple[list[Received[Any]], Sequence[str], int]:
+    """The log of what is played, what is broken, and how many decisions replay differently; a decider decides in it."""
+    async with contextlib.aclosing(Rig(folder, nodes)) as rig:
+        await play(rig)
+        report = await Replay(rig.log).run()
+        assert decider in report.by_decider
+        return await rig.events(), await rig.broken(), report.differences

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from tests.harness.system.fake_training import PROGRAM
-from tests.harness.system.rig import Rig
+from tests.harness.system.rig import Rig, replayed
 from tests.harness.virtual_time import run_virtually
 from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits, QueueParameters
-from steepest.events.received import Received
 from steepest.policies.named import under
-from steepest.replay.replay import Replay
 from steepest.view.state import Phase
 
 NODES = {"n1": 1000, "n2": 1000}
@@ -59,22 +55,13 @@ async def play(rig: Rig) -> None:
     await process.stop()
 
 
-async def played(folder: Path) -> tuple[list[Received[Any]], Sequence[str], int]:
-    """The log of all jobs to their ends, what is broken, and how many decisions replay differently."""
-    async with contextlib.aclosing(Rig(folder, NODES)) as rig:
-        await play(rig)
-        report = await Replay(rig.log).run()
-        assert "steepest-planner" in report.by_decider
-        return await rig.events(), await rig.broken(), report.differences
-
-
 def test_the_policy_beside_gangs_and_an_urgent_job(tmp_path: Path) -> None:
     """Jobs of one replica and known size are limited and moved. What is suspended for the urgent job is managed afterwards.
 
     A gang is limited, and stays where it is, as does a job of unknown size. All finish, and the log replays to the same
     decisions.
     """
-    log, broken, differences = run_virtually(played(tmp_path))
+    log, broken, differences = run_virtually(replayed(tmp_path, NODES, play, "steepest-planner"))
     events = [received.event for received in log]
     limited = {limit.job for event in events if isinstance(event, c.LimitsPlanned) for limit in event.limits}
     moved = {event.job for event in events if isinstance(event, c.MigrationPlanned)}

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from tests.harness.system.fake_training import PROGRAM
-from tests.harness.system.rig import Rig
+from tests.harness.system.rig import Rig, replayed
 from tests.harness.virtual_time import run_virtually
 from tests.harness.waiting import until
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters, PreemptionLimits
-from steepest.events.received import Received
 from steepest.policies.named import under
-from steepest.replay.replay import Replay
 from steepest.view.state import Phase
 
 NODES: Mapping[str, int | Resources] = {"n1": Resources(cpu_m=1_000, gpus=2), "n2": Resources(cpu_m=1_000, gpus=2)}
@@ -58,21 +54,12 @@ async def play(rig: Rig) -> None:
     await process.stop()
 
 
-async def played(folder: Path) -> tuple[list[Received[Any]], Sequence[str], int]:
-    """The log of all jobs to their ends, what is broken, and how many decisions replay differently."""
-    async with contextlib.aclosing(Rig(folder, NODES)) as rig:
-        await play(rig)
-        report = await Replay(rig.log).run()
-        assert "device-planner" in report.by_decider
-        return await rig.events(), await rig.broken(), report.differences
-
-
 def test_gangs_on_devices(tmp_path: Path) -> None:
     """The long gang gives way to shorter ones, resumes without losing a step, and all finish.
 
     The log has a promise to each, breaks no invariant, and replays to the same decisions.
     """
-    log, broken, differences = run_virtually(played(tmp_path))
+    log, broken, differences = run_virtually(replayed(tmp_path, NODES, play, "device-planner"))
     events = [received.event for received in log]
     suspended = [event for event in events if isinstance(event, c.JobSuspended)]
     ended = {event.job: event.outcome for event in events if isinstance(event, c.JobEnded)}
