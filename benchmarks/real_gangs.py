@@ -1,7 +1,7 @@
 """Real gangs on emulated nodes with declared GPUs: pairs of ``steepest`` with first come first served, and with SRTF.
 
 Each pair runs the same gangs of the demo's NumPy training, submitted at the same times, once under each policy, on this
-machine. The nodes declare GPUs that nobody has: what is real is the gangs, their checkpoints, suspensions and resumptions. A
+machine. The nodes declare GPUs that nobody has; gangs, checkpoints, suspensions and resumptions are real. A
 job is late that ends more than 5 % after the end that it was promised first. Nothing that takes time here is reliable while
 others use the machine, so the policies take turns, and each pair has the order of the one before reversed.
 """
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 class RealRun(NamedTuple):
-    """What became of a run: completion times by job, stops, steps that were lost, and jobs later than first promised."""
+    """The outcome of a run: completion times by job, stops, lost steps, and jobs later than first promised."""
 
     jct_s: Mapping[str, float]
     stops: int
@@ -122,7 +122,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 
 def measured(folder: Path) -> RealRun:
-    """What the log of a run says."""
+    """The outcome of a run, from its log."""
     came: dict[str, int] = {}
     ended: dict[str, int] = {}
     due: dict[str, int] = {}

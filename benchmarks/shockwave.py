@@ -1,4 +1,4 @@
-"""Shockwave's benchmark: our rule for whole gangs beside its peers, in the rules of its simulator.
+"""Shockwave's benchmark: our rule for whole gangs compared with its peers, in its simulator's rules.
 
 120 jobs on 32 GPUs, or 220 on 64 (``steepest_lab.sim.shockwave``), from our profiles of its traces. Beside each peer that
 was published stands how far its mean and its makespan are from the published simulation. *seen*: a rule is given what is
@@ -20,7 +20,7 @@ from steepest_lab.sim.shockwave.rounds import RoundFigures, RoundPolicy, run_rou
 
 GPUS = {120: 32, 220: 64}
 CAPS = {120: 1.0, 220: 1.5}
-"""A job that ran for longer than so many times its time alone is ended; the published comparison of 120 jobs has 1.0."""
+"""A job is ended after this multiple of its time alone; the published comparison of 120 jobs has 1.0."""
 
 RULES: Mapping[str, Callable[[], RoundPolicy]] = {
     "max-min": lambda: Gavel(max_min),

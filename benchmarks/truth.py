@@ -8,7 +8,7 @@ declare, or a part.
 ``gains`` is the change of the deviating job's completion against that of the truth, in %, with the 95 % interval of the
 mean over the seeds: above 0, the truth is better. ``late`` is how much later than under fair sharing the job ended that was
 delayed most, without a deviation. ``made_late`` is the same of those jobs that the deviation made end later than without it.
-A pool of several nodes has as many jobs more, and runs under so many seeds less.
+A pool of n nodes has n times as many jobs, and runs under 1/n of the seeds.
 """
 
 from __future__ import annotations
