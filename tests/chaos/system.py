@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.harness.processes import with_command_lines
 
 from steepest.app.installation import open_log
 from steepest.app.settings.reading import read_settings
@@ -101,11 +102,7 @@ class KafkaSystem:
         """The services' processes that run now, with their modules."""
         assert self._process is not None
         found = {}
-        for child in psutil.Process(self._process.pid).children():
-            try:
-                command = child.cmdline()
-            except psutil.NoSuchProcess:
-                continue
+        for child, command in with_command_lines(psutil.Process(self._process.pid).children()):
             if command and command[-1].startswith("steepest_services."):
                 found[child.pid] = command[-1]
         return found

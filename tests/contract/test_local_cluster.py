@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Literal
 
-import psutil
 import pytest
 from tests.harness.forms import WHY
+from tests.harness.processes import with_command_lines
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder, StartRecord
 from steepest.cluster.local import LocalCluster, LocalNode
@@ -99,11 +99,7 @@ class LocalHarness(ClusterHarness):
 
 def supervisor_of(folder: IncarnationFolder) -> int:
     """The pid of the living supervisor of an incarnation."""
-    return next(
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if str(folder.path) in (process.info["cmdline"] or ())
-    )
+    return next(process.pid for process, line in with_command_lines() if str(folder.path) in line)
 
 
 def needs(cpu: Cpu, state_dir: Path, *, long: bool) -> None:

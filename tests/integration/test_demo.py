@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
+from tests.harness.processes import with_command_lines
 from tests.harness.system.running_system import STEEPEST
 
 from steepest.events import cluster as c
@@ -57,14 +59,10 @@ def left_running(state: Path) -> list[list[str]]:
     """The command lines of processes that work for a state folder."""
     folder = str(state)
     found = []
-    for process in psutil.process_iter():
-        try:
-            if folder in process.environ().get("STEEPEST_CONTROL", "") or any(
-                folder in word for word in process.cmdline()
-            ):
-                found.append(process.cmdline())
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
+    for process, line in with_command_lines():
+        with contextlib.suppress(psutil.Error):
+            if folder in " ".join([process.environ().get("STEEPEST_CONTROL", ""), *line]):
+                found.append(line)
     return found
 
 

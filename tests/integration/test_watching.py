@@ -14,8 +14,8 @@ from email.header import decode_header, make_header
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from tests.harness.processes import with_command_lines
 from tests.harness.system.running_system import RunningSystem
 
 from steepest.events import cluster as c
@@ -195,8 +195,8 @@ def stop_at_their_steps(jobs: list[str], system: RunningSystem) -> None:
 
     seen: dict[str, None] = {}
     assert system.look_for(lambda found: all_stepped(found, seen), since=0, patience_s=600)
-    for process in psutil.process_iter(["cmdline"]):
-        if process.info["cmdline"][-2:] == [FAULTY, "stopped"]:
+    for process, line in with_command_lines():
+        if line[-2:] == [FAULTY, "stopped"]:
             os.kill(process.pid, signal.SIGSTOP)
 
 

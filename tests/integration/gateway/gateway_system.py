@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.harness.processes import with_command_lines
 from tests.harness.system.running_system import PATIENCE_S, RunningSystem
 
 from steepest.testing.contracts import contract_job
@@ -60,7 +61,8 @@ def answered(address: str) -> dict[str, float]:
 
 def gateway_of(system: RunningSystem) -> psutil.Process:
     """The process of a system's gateway."""
-    return next(one for one in psutil.Process(system.pid).children() if "steepest_services.gateway" in one.cmdline())
+    children = with_command_lines(psutil.Process(system.pid).children())
+    return next(child for child, line in children if "steepest_services.gateway" in line)
 
 
 def follow_a_job_through_the_gateway(state: Path, *options: str, env: dict[str, str] | None = None) -> None:

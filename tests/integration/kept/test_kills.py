@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.harness.kept_job import JOB, KeptJob, kept, training, unmoved
+from tests.harness.processes import with_command_lines
 
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import RefusedError
@@ -26,13 +27,11 @@ LATEST_S = 0.3
 
 def processes(state: Path, words: tuple[str, ...]) -> list[psutil.Process]:
     """The processes of a job's keeper whose command has these words."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            line = process.cmdline()
-            if str(state) in " ".join(line) and all(any(_is(each, word) for each in line) for word in words):
-                found.append(process)
-    return found
+    return [
+        process
+        for process, line in with_command_lines()
+        if str(state) in " ".join(line) and all(any(_is(each, word) for each in line) for word in words)
+    ]
 
 
 def _is(argument: str, word: str) -> bool:

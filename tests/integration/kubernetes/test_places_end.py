@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.harness.processes import with_command_lines
 from tests.harness.system.running_system import RunningSystem
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.moving_system import lab_system
@@ -187,7 +188,7 @@ def crash(lab: KubernetesLab) -> None:
     for daemon in (f"kubelet-{THERE}", f"containerd-{THERE}"):
         lab.daemons.kill(daemon)
     folder = str(lab.folder.node(NODES[1]))
-    shims = [each for each in psutil.process_iter(["cmdline"]) if folder in " ".join(each.info["cmdline"] or ())]
+    shims = [process for process, line in with_command_lines() if folder in " ".join(line)]
     for process in [each for shim in shims for each in (*shim.children(recursive=True), shim)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()

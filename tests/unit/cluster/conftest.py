@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.harness.processes import with_command_lines
 
 from steepest.cluster import copy_pace
 from steepest.cluster.folders.adapter_folder import AdapterFolder
@@ -52,9 +53,9 @@ def cluster(make_cluster: Callable[[], LocalCluster]) -> LocalCluster:
 def _processes_of(state_dir: Path) -> list[psutil.Process]:
     """Every supervisor of one state folder, and every process that has the environment of one of its jobs."""
     found = []
-    for process in psutil.process_iter():
+    for process, line in with_command_lines():
         with contextlib.suppress(psutil.Error):
-            marks = [*process.cmdline(), process.environ().get("STEEPEST_CONTROL", "")]
+            marks = [*line, process.environ().get("STEEPEST_CONTROL", "")]
             if any(mark.startswith(str(state_dir)) for mark in marks) and process.pid != os.getpid():
                 found.append(process)
     return found
