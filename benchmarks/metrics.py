@@ -20,11 +20,10 @@ from benchmarks.categorizer import FOLD_EVERY_MS, flattening, reports, watches
 from benchmarks.frame.bench import between, cpu_s, doing, each, figure, options
 from benchmarks.view import Life, received
 from prometheus_client import CollectorRegistry
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 
 from steepest.clock import SystemClock
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.pool_metrics.counters import PoolCounters
 from steepest.pool_metrics.effector import JOBS_A_TICK, PoolMetrics

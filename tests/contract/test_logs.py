@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 
 from steepest.log.base import TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.log.memory import MemoryLog
 from steepest.testing.contracts.log_contract import PARTITIONS, LogContract, Reopen
 from steepest.testing.contracts.log_processes import Opener, SharedLogContract
 from steepest.testing.contracts.log_retention import RetentionContract, Trim

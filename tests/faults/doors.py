@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
+from tests.harness.memory_log import MemoryLog
 from tests.harness.system.fake_cluster import FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.system.faulty_log import MortalSnapshots
@@ -27,7 +28,6 @@ from steepest.events.common import CheckpointRef
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.registry import TOPICS
 from steepest.log.base import NewRecord, Reader, Record, TopicPartition
-from steepest.log.memory import MemoryLog
 from steepest.log.snapshot_store import SnapshotStore
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ import msgspec
 from tests.faults.doors import Armed, Broker, Doors, WorldCluster, WorldLog, WorldSnapshots, WrongClock
 from tests.faults.groups import Group, Member
 from tests.faults.reports import Reported, ReportReader
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.system.fake_nodes import FakeNodes
 
 from steepest.app.context import ServiceContext
@@ -22,7 +23,6 @@ from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation, PoolSpec
 from steepest.collector.heartbeats import HeartbeatSender
 from steepest.errors import LogEpochError
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.pool_metrics.effector import PoolMetrics
 from steepest.runtime.layout import Layout
 from steepest.runtime.monitoring.metric_defs import Metrics

@@ -22,6 +22,7 @@ from tests.faults.loop import run_seeded
 from tests.faults.processes import SHARING, TOPOLOGIES, Process, Site
 from tests.faults.reports import Reported
 from tests.faults.schedule import ENDLESS_STEPS, Action, Schedule
+from tests.harness.memory_log import MemoryLog
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.virtual_time import VirtualClock
 
@@ -38,7 +39,6 @@ from steepest.events.parameters import (
 )
 from steepest.events.received import Received
 from steepest.log.base import NewRecord, Record
-from steepest.log.memory import MemoryLog
 from steepest.policies.named import under
 from steepest.runtime import pool_loop, stream_loop
 from steepest.runtime.decode import new_record, received

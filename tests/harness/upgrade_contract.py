@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.upgrade_stories import POOL, Case, Event, Test, ticks
 from tests.harness.waiting import until
 
@@ -20,7 +21,6 @@ from steepest.invariants.audit import check_with
 from steepest.invariants.checkers.decision_ids import DecisionIds
 from steepest.invariants.verdict import Status
 from steepest.log.base import Log, NewRecord, Record, TopicPartition
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.decider import Decision
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.runtime.decode import new_record, received

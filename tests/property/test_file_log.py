@@ -14,13 +14,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from tests.harness.examples import scaled
+from tests.harness.memory_log import MemoryLog
 
 from steepest.errors import LogEpochError
 from steepest.log.base import NewRecord, Reader, TopicPartition
 from steepest.log.files import partition_file
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import change_recording
-from steepest.log.memory import MemoryLog
 
 PARTITIONS = {"loss": 2}
 PARTITION = (TopicPartition("loss", 0), TopicPartition("loss", 1))

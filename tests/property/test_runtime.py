@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.harness.examples import scaled
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.scenarios import folded_pool as pool_events
 from tests.harness.system.fake_cluster import When
 from tests.harness.system.faulty_log import FaultyLog, LogHook, MortalSnapshots
@@ -33,8 +34,6 @@ from steepest.events.loss import JobWatched, LossEvent, LossReported
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.events.received import ID, PREVIOUS, SEQUENCE, SOURCE, DecisionId
 from steepest.log.base import NewRecord, Record
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer

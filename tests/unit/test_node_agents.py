@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness.kubernetes_stub import KubernetesStub, served
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.waiting import until
 
 from steepest.app.agents.node_pools import NodePools
@@ -18,8 +19,6 @@ from steepest.app.settings.tree import AgentSettings, Settings
 from steepest.clock import SystemClock
 from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.errors import InputError
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.monitoring.metric_defs import Metrics
 from steepest_services.log_collector import build
 

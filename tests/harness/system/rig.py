@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.system.fake_cluster import EveryHook, FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.system.fake_training import PROGRAM
@@ -32,8 +33,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.base import Log, Record, TopicPartition
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots, SnapshotStore
+from steepest.log.snapshot_store import SnapshotStore
 from steepest.mqtt.settings import MqttSettings
 from steepest.replay.replay import Replay
 from steepest.runtime.decode import new_record, received

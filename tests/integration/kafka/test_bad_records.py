@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.record.util import calc_crc32c
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.system.rig import events_of, read_all
 from tests.harness.waiting import until
 
@@ -21,7 +22,6 @@ from steepest.events.registry import encode
 from steepest.log.base import TopicPartition
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.monitor.facts import Facts
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer

@@ -11,6 +11,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
+from tests.harness.memory_log import MemoryLog
 from tests.harness.system.rig import events_of
 from tests.harness.waiting import until
 
@@ -24,7 +25,6 @@ from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_snapshots import CHUNK_BYTES, LogSnapshots, SeenSnapshots
 from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
-from steepest.log.memory import MemoryLog
 from steepest.policies.placement.placer import Placer
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime.decode import new_record

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.waiting import until
 
 from steepest.app.installation import apply_topics
@@ -23,7 +24,6 @@ from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.decode import received
 from steepest.runtime.layout import Layout
 from steepest.runtime.runtime import Runtime

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 
 from steepest.cli.commands.jobs import growth_of
 from steepest.cli.jobs.progress import RECORDS_MOST, progress_of
 from steepest.events import cluster as c
 from steepest.events.loss import LossDiverged, LossReported
 from steepest.log.base import TopicPartition
-from steepest.log.memory import MemoryLog
 from steepest.read_models.job_rows import NewestReport
 from steepest.runtime.decode import new_record
 from steepest.view.state import Job

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from tests.harness.memory_log import MemoryLog
+
 from steepest.app.settings.gateway import GatewaySettings
 from steepest.app.state_folder import Installation, NodeSpec
 from steepest.clock import SystemClock
@@ -15,7 +17,6 @@ from steepest.gateway.pool.pool_feed import PoolFeed, following, stop
 from steepest.gateway.pools import Served, ServedPool
 from steepest.gateway.server import Listening, listening
 from steepest.log.base import TopicPartition
-from steepest.log.memory import MemoryLog
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
 from steepest.view.cluster_view import ClusterView

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import httpx2
 import pytest
+from tests.harness.memory_log import MemoryLog
 from tests.harness.waiting import until
 from tests.unit.gateway.in_memory import AT, append, gateway, log_of, served_pool, view_of
 
@@ -19,7 +20,6 @@ from steepest.gateway.answers import EventRow
 from steepest.gateway.shares import BusyError
 from steepest.gateway.sse import Streams, event
 from steepest.gateway.streams import events_since
-from steepest.log.memory import MemoryLog
 
 KEPT_FROM = 10
 TICKS = [c.Tick(counted_ms=1_000 * number) for number in range(1, 20)]

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.harness.examples import scaled
+from tests.harness.memory_log import MemorySnapshots
 
 from steepest.errors import InputError, LogUnavailableError
-from steepest.log.snapshot_store import FolderSnapshots, MemorySnapshots, SnapshotStore
+from steepest.log.snapshot_store import FolderSnapshots, SnapshotStore
 
 KEY = "categorizer/loss/3/1"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 
 from steepest.events.cluster import JobSpec, JobSubmitted, LogOpened
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.registry import encode
-from steepest.log.memory import MemoryLog
 from steepest.replay.replay import Replay
 from steepest.runtime.decode import new_record
 from steepest.runtime.layout import DEAD_LETTERS, Layout

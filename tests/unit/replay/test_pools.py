@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.waiting import until
 
 from steepest.clock import SystemClock
@@ -11,8 +12,6 @@ from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import SEQUENCE, SOURCE
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.replay.replay import Replay
 from steepest.runtime.decode import new_record

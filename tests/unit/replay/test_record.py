@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 
 from steepest.errors import InputError, LogEpochError, LogUnavailableError, SteepestError
 from steepest.log.base import Log, NewRecord, Reader, Record, TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.log.memory import MemoryLog
 from steepest.replay.record import as_new, record, replace_recording
 
 PARTITIONS = {"cluster": 1, "loss": 2}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.harness.memory_log import MemoryLog
 
 from steepest.cli.main import main
 from steepest.errors import InputError, LogEpochError, RecordingError
 from steepest.log.base import NewRecord, TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.log.memory import MemoryLog
 from steepest.replay.record import begins_in, record
 from steepest.replay.replay import Replay
 from steepest.runtime.layout import Layout

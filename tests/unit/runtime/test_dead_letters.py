@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.system.rig import AT, POOL, Rig, RigProcess, events_of, read_all
 from tests.harness.waiting import until
 
@@ -17,7 +18,6 @@ from steepest.events.registry import encode
 from steepest.log.base import Log, NewRecord, TopicPartition
 from steepest.log.files.file_log import FileLog
 from steepest.log.files.recording import partition_file
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.dead_letters import DEAD_LETTER_BYTES
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot

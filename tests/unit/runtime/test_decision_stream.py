@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 
 from steepest.events import cluster as c
 from steepest.events.received import ID, LOGIC, PREVIOUS, TRUNCATIONS, Received
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.memory import MemoryLog
 from steepest.runtime.batch import count_decisions
 from steepest.runtime.decision_stream import DecisionStream
 from steepest.runtime.decode import minted_record, new_record

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.memory import MemoryLog
 from steepest.runtime.monitoring import lag
 from steepest.runtime.monitoring.lag import LagMeter
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 from tests.harness.system.rig import Rig
 from tests.harness.upgrade_contract import LAYOUT, older, upgrade
 from tests.harness.upgrade_stories import BESIDE_EACH_OTHER, CASES
 from tests.harness.waiting import until
 
 from steepest.events import cluster as c
-from steepest.log.memory import MemoryLog
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest.policies.placement.placer import Placer
 from steepest.runtime.service import Service

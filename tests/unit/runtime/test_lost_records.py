@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.system.rig import AT, Rig, RigProcess, read_all
 from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaId
 from steepest.log.base import NewRecord, TopicPartition
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.recovery.checksum_marks import RECORDS, Mark, marks, why_not
 from steepest.view.state import Phase
 

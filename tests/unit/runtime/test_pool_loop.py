@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 
 import pytest
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.system.fake_cluster import Gate, When
 from tests.harness.system.rig import AT, Rig, RigProcess, read_all
 from tests.harness.waiting import until
@@ -15,8 +16,6 @@ from steepest.events import cluster as c
 from steepest.events.received import ID, DecisionId, Received
 from steepest.events.registry import READS
 from steepest.log.base import NewRecord
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.effector import Effector
 from steepest.runtime.service import Service
 from steepest.view.cluster_view import ClusterView

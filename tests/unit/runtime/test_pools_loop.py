@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.system.rig import events_of
 from tests.harness.waiting import until
 
@@ -13,8 +14,6 @@ from steepest.clock import SystemClock
 from steepest.events.cluster import ClusterEvent, JobAdmitted, JobSpec, JobSubmitted
 from steepest.events.received import Received
 from steepest.log.base import TopicPartition
-from steepest.log.memory import MemoryLog
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.deciders import CLUSTER_DECIDERS
 from steepest.runtime.decode import new_record
 from steepest.runtime.effector import Effector, Send

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.system.rig import AT, Rig, RigProcess, read_all
 from tests.harness.waiting import until
 
@@ -12,7 +13,6 @@ from steepest.events.loss import JobWatched, LossReported
 from steepest.events.parameters import SpeConParameters
 from steepest.events.received import ID, SEQUENCE, SOURCE, DecisionId
 from steepest.log.base import TopicPartition
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.placement.placer import Placer
 from steepest.runtime import pool_loop
 from steepest.runtime.decode import new_record

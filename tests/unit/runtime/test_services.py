@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.harness.memory_log import MemoryLog
 from tests.harness.release_after import FLAG
 from tests.harness.system.fake_cluster import FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
@@ -25,7 +26,6 @@ from steepest.events import registry
 from steepest.events.parameters import FlowConParameters, PoolParameters, SpeConParameters
 from steepest.events.registry import READS, Flag
 from steepest.log.kafka.kafka_settings import KafkaSettings
-from steepest.log.memory import MemoryLog
 from steepest.mqtt.settings import MqttSettings
 from steepest.runtime.layout import Layout
 from steepest.runtime.service import Service

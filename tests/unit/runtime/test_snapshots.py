@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 from structlog.testing import capture_logs
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.system.rig import AT, Rig, RigProcess
 from tests.harness.waiting import until
 
 from steepest.log.base import TopicPartition
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.policies.specon.categorizer import Categorizer
 from steepest.runtime.recovery.loop_snapshots import read_pool_snapshot, read_stream_snapshot
 

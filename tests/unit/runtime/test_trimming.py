@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.system.fake_cluster import FakeCluster
 from tests.harness.system.rig import AT, POOL, Rig, RigProcess, context_on
 from tests.harness.waiting import until
@@ -10,7 +11,6 @@ from tests.harness.waiting import until
 from steepest.app.installed_services import installed_services
 from steepest.errors import InputError
 from steepest.events.loss import JobUnwatched
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.decode import new_record
 from steepest.runtime.recovery.trimming import needed_from
 from steepest.runtime.service import Service

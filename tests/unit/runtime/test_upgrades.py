@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.harness.memory_log import MemorySnapshots
 from tests.harness.release_after import AFTER, FLAG, UPGRADED
 from tests.harness.system.rig import AT, POOL, Rig, RigProcess, read_all
 from tests.harness.waiting import until
@@ -15,7 +16,6 @@ from steepest.events import cluster as c
 from steepest.events.received import ID
 from steepest.events.registry import READS
 from steepest.log.base import NewRecord
-from steepest.log.snapshot_store import MemorySnapshots
 from steepest.runtime.layout import DEAD_LETTERS
 from steepest.runtime.recovery import loop_snapshots as kept
 from steepest.view import cluster_view

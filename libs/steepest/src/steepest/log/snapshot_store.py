@@ -47,26 +47,6 @@ class SnapshotStore(Protocol):
         """The keys that have a snapshot, sorted."""
 
 
-class MemorySnapshots:
-    """A ``SnapshotStore`` that lives as long as its process."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    async def save(self, key: str, data: bytes) -> None:
-        """See ``SnapshotStore.save``."""
-        file_name(key)
-        self._kept[key] = data
-
-    async def load(self, key: str) -> Sequence[bytes]:
-        """See ``SnapshotStore.load``."""
-        return [self._kept[key]] if key in self._kept else []
-
-    async def keys(self) -> Sequence[str]:
-        """See ``SnapshotStore.keys``."""
-        return sorted(self._kept)
-
-
 class _SnapshotHeader(msgspec.Struct):
     """The first line of a snapshot's file; the data follow it unchanged."""
 

@@ -1,4 +1,4 @@
-"""A log in the memory of one process: for tests, the simulator and the embedded system.
+"""A log and its snapshots in the memory of one process, for tests that need no disk.
 
 It owns the lists of records. It must give the same guarantees as other logs.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from steepest.errors import LogUnavailableError
 from steepest.log.base import NewRecord, Record, TopicPartition
 from steepest.log.local_reader import Bell, LocalReader
+from steepest.log.snapshot_store import file_name
 from steepest.log.validation import Topics, check_position
 
 
@@ -159,3 +160,23 @@ class _MemoryCursor:
 
     def close(self) -> None:
         self._partition = _Partition()
+
+
+class MemorySnapshots:
+    """A ``SnapshotStore`` that lives as long as its process."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    async def save(self, key: str, data: bytes) -> None:
+        """See ``SnapshotStore.save``."""
+        file_name(key)
+        self._kept[key] = data
+
+    async def load(self, key: str) -> Sequence[bytes]:
+        """See ``SnapshotStore.load``."""
+        return [self._kept[key]] if key in self._kept else []
+
+    async def keys(self) -> Sequence[str]:
+        """See ``SnapshotStore.keys``."""
+        return sorted(self._kept)
