@@ -15,7 +15,7 @@ import structlog
 
 # A failed assertion in what tests share shows what it has compared, as one in a test does.
 pytest.register_assert_rewrite(
-    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir()), "steepest.testing"
+    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir())
 )
 
 pytest_plugins = [

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from tests.harness.contracts import contract_job
+from tests.harness.contracts.cluster_contract import ClusterContract
+from tests.harness.contracts.cluster_harness import ClusterHarness
+from tests.harness.contracts.cluster_reports import MetricsContract
 from tests.harness.forms import WHY
 from tests.harness.processes import with_command_lines
 
@@ -19,10 +23,6 @@ from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.groups import find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing.contracts import contract_job
-from steepest.testing.contracts.cluster_contract import ClusterContract
-from steepest.testing.contracts.cluster_harness import ClusterHarness
-from steepest.testing.contracts.cluster_reports import MetricsContract
 
 Cpu = Literal["cgroup", "duty-cycle"]
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.contract.test_local_cluster import LocalHarness
+from tests.harness.contracts.cluster_gangs import GangContract
+from tests.harness.contracts.cluster_harness import PATIENCE_S, ClusterFixture, ClusterHarness
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster, LocalNode
@@ -19,8 +21,6 @@ from steepest.cluster.local.links import NodeLinks, why_not
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
-from steepest.testing.contracts.cluster_gangs import GangContract
-from steepest.testing.contracts.cluster_harness import PATIENCE_S, ClusterFixture, ClusterHarness
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no links here ({why_not()}): run as root, and `make links`")
 

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts.log_contract import PARTITIONS, LogContract, Reopen
+from tests.harness.contracts.log_processes import Opener, SharedLogContract
+from tests.harness.contracts.log_retention import RetentionContract, Trim
 from tests.harness.memory_log import MemoryLog
 
 from steepest.log.base import TopicPartition
 from steepest.log.files.file_log import FileLog
-from steepest.testing.contracts.log_contract import PARTITIONS, LogContract, Reopen
-from steepest.testing.contracts.log_processes import Opener, SharedLogContract
-from steepest.testing.contracts.log_retention import RetentionContract, Trim
 
 
 class TestMemoryLog(LogContract, RetentionContract):

@@ -13,6 +13,8 @@ from pathlib import Path
 import docker
 import psutil
 from docker.errors import APIError
+from tests.harness.contracts import contract_job
+from tests.harness.contracts.cluster_harness import ClusterHarness
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.container import LABEL, name_of
@@ -20,8 +22,6 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing.contracts import contract_job
-from steepest.testing.contracts.cluster_harness import ClusterHarness
 from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine, missing, running_engine
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.harness.child import child
+from tests.harness.contracts import contract_job
 from tests.harness.system.running_system import CLUSTER, PATIENCE_S, STEEPEST, RunningSystem, ignored
 from tests.harness.waiting import until
 
@@ -21,7 +22,6 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.log.base import NewRecord
 from steepest.log.files.file_log import FileLog
-from steepest.testing.contracts import contract_job
 
 QUICK = ("--interval", "300ms", "--heartbeat", "150ms", "--policy", "specon", "--alpha", "0.05")
 JOB = (sys.executable, contract_job.__file__)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.harness.contracts import contract_job
 from tests.harness.system.running_system import RunningSystem, ignored
 
 from steepest.app.settings.reading import read_settings
 from steepest.cli.pool.stored_pool import StoredPool, fold, look, reading
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.contracts import contract_job
 
 E = TypeVar("E")
 

@@ -190,7 +190,6 @@ READ_ENVIRONMENT = {
     "libs/steepest-lab/src/steepest_lab/docker_engines/images.py": "a program for tests; looks for another one on PATH",
     "libs/steepest-lab/src/steepest_lab/storage/server.py": "looks for a server on PATH",
     "libs/steepest-lab/src/steepest_lab/reproduce/papers.py": "looks for a daemon on PATH",
-    "libs/steepest/src/steepest/testing/contracts/contract_job.py": "a job",
 }
 """Files that touch the environment, and why they may."""
 

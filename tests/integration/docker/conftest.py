@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.harness import folders
+from tests.harness.contracts.cluster_harness import ClusterFixture
 from tests.harness.docker_harness import DockerHarness, running_engines, why_not
 
 from steepest.cluster.docker.mounts import NOBODY
-from steepest.testing.contracts.cluster_harness import ClusterFixture
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 tmp_path = folders.tmp_path

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture
 from tests.harness.docker_harness import DockerHarness
 
 from steepest.cluster.allowed_folders import Allowed
@@ -19,7 +20,6 @@ from steepest.cluster.docker.mounts import NOBODY
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 from steepest_lab.docker_engines.images import BASE
 

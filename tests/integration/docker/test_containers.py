@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from tests.harness.docker_harness import DockerHarness
 from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 from steepest_lab.docker_engines.images import BASE
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from tests.harness.docker_harness import SIZES_M, DockerHarness, why_not
 from tests.harness.kernel_group import KernelGroup
 from tests.harness.system.running_system import RunningSystem
@@ -19,7 +20,6 @@ from tests.harness.waiting import until
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
 

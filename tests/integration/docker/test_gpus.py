@@ -6,6 +6,7 @@ from typing import Any
 
 import docker
 import pytest
+from tests.harness.contracts.cluster_harness import PATIENCE_S
 from tests.harness.docker_harness import DockerHarness
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
@@ -15,7 +16,6 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import RefusedError
 from steepest.events.common import Resources
-from steepest.testing.contracts.cluster_harness import PATIENCE_S
 from steepest_lab.docker_engines import images
 
 SHOW = ("sh", "-c", "echo gpus=${CUDA_VISIBLE_DEVICES-unset}")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 
+from tests.harness.contracts.cluster_harness import PATIENCE_S
 from tests.harness.docker_harness import DockerHarness
 from tests.hostile.cases import TRIES, innocent
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
-from steepest.testing.contracts.cluster_harness import PATIENCE_S
 
 STEPS = 100
 AT_ONCE = 8

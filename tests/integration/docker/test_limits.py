@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, ClusterFixture
 from tests.harness.docker_harness import DockerHarness
 from tests.harness.kernel_group import KernelGroup
 from tests.harness.waiting import until
 
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
-from steepest.testing.contracts.cluster_harness import JOB, ClusterFixture
 
 
 async def test_every_limit_is_seen_in_the_container_s_group(stage: ClusterFixture, harness: DockerHarness) -> None:

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, ClusterFixture
 from tests.harness.docker_harness import DockerHarness
 from tests.harness.waiting import until
 
 from steepest.cluster.docker import container
 from steepest.cluster.output_copy import MISSING
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
-from steepest.testing.contracts.cluster_harness import JOB, ClusterFixture
 
 LOG_BYTES = 1 << 20
 PRINTS = """

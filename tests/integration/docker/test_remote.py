@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from tests.harness.docker_harness import DockerHarness, why_not
 
 from steepest.cluster.docker import DockerCluster, addresses
 from steepest.errors import InputError
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture
 from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine, running_engine
 

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from tests.harness.contracts import contract_job
 from tests.harness.processes import with_command_lines
 from tests.harness.system.running_system import PATIENCE_S, RunningSystem
-
-from steepest.testing.contracts import contract_job
 
 SUBMITTED = 'steepest_gateway_requests_total{operation="POST /jobs",status="200"}'
 OPTIONS = ("--interval", "300ms", "--heartbeat", "150ms", "--node", "only=0.8")

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from tests.harness.contracts.log_contract import PARTITIONS, Reopen
+from tests.harness.contracts.log_processes import Opener, SharedLogContract
+from tests.harness.contracts.log_retention import RetentionContract, Trim
 
 from steepest.log.base import TopicPartition
 from steepest.log.kafka.broker import Broker
 from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_topics import KafkaTopics
-from steepest.testing.contracts.log_contract import PARTITIONS, Reopen
-from steepest.testing.contracts.log_processes import Opener, SharedLogContract
-from steepest.testing.contracts.log_retention import RetentionContract, Trim
 
 
 def open_log(bootstrap: str, prefix: str) -> KafkaLog:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts.cluster_harness import ClusterFixture
 from tests.integration.kubernetes.figures import Figures
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
 from tests.integration.kubernetes.opted_in import opened
 from tests.integration.kubernetes.users_gangs import GANG
 
-from steepest.testing.contracts.cluster_harness import ClusterFixture
 from tools.kubernetes_lab.controllers import LabController
 from tools.kubernetes_lab.job_sets import JobSetController
 from tools.kubernetes_lab.lab import KubernetesLab, missing, running_lab

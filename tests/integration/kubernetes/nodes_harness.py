@@ -11,6 +11,8 @@ import signal
 from pathlib import Path
 
 import msgspec
+from tests.harness.contracts import contract_job
+from tests.harness.contracts.cluster_harness import PATIENCE_S, ClusterHarness
 from tests.integration.kubernetes.pod_processes import process_in
 
 from steepest.cluster.data_source import DataSource
@@ -21,8 +23,6 @@ from steepest.cluster.kubernetes.manifest import CLUSTER
 from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing.contracts import contract_job
-from steepest.testing.contracts.cluster_harness import PATIENCE_S, ClusterHarness
 from tools.kubernetes_lab.images import DEMO
 from tools.kubernetes_lab.lab import KubernetesLab
 from tools.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steepest.testing.contracts.cluster_contract import ClusterContract
-from steepest.testing.contracts.cluster_reports import MetricsContract
+from tests.harness.contracts.cluster_contract import ClusterContract
+from tests.harness.contracts.cluster_reports import MetricsContract
 
 
 class TestKubernetesCluster(ClusterContract, MetricsContract):

@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.harness.contracts import contract_job
 from tests.harness.processes import with_command_lines
 from tests.harness.system.running_system import RunningSystem
 from tests.integration.kubernetes.figures import Figures
@@ -22,7 +23,6 @@ from tests.integration.kubernetes.moving_system import lab_system
 
 from steepest.events import cluster as c
 from steepest.events.received import Received
-from steepest.testing.contracts import contract_job
 from tools.kubernetes_lab import node
 from tools.kubernetes_lab.lab import KubernetesLab
 from tools.kubernetes_lab.layout import NAMESPACE, NODES

@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tests.harness.contracts import contract_job
+
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("doomed")
 SPEC = ReplicaSpec(command=(sys.executable, contract_job.__file__))

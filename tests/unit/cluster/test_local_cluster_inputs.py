@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.harness.contracts import contract_job
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.local import LocalCluster
@@ -19,7 +20,6 @@ from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import Resources
 from steepest.events.heartbeat import ReplicaReport, ReplicaState
-from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("mnist")
 

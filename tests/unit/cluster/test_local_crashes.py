@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.harness.contracts import contract_job
 from tests.harness.waiting import until
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, StartRecord
@@ -21,7 +22,6 @@ from steepest.cluster.local import LocalCluster
 from steepest.cluster.local.supervisor import start_mark
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
 from steepest.errors import RefusedError
-from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("doomed")
 TRAIN = ReplicaSpec(command=(sys.executable, contract_job.__file__))

@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts import contract_job
 
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.groups import Groups, cap, find_groups
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError
 from steepest.events.common import Resources
-from steepest.testing.contracts import contract_job
 
 NODES = {"large": 1500, "small": 300}
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from tests.harness.contracts import contract_job
+
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing.contracts import contract_job
 
 JOB = ReplicaId("job")
 

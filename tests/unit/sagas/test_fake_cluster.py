@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.harness.contracts.cluster_contract import ClusterContract
+from tests.harness.contracts.cluster_harness import ClusterHarness
 from tests.harness.system.fake_cluster import FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
 from tests.harness.system.fake_training import PROGRAM
@@ -14,8 +16,6 @@ from tests.harness.virtual_time import VirtualClock
 
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import Resources
-from steepest.testing.contracts.cluster_contract import ClusterContract
-from steepest.testing.contracts.cluster_harness import ClusterHarness
 from steepest_lab.simulated.training import Training
 
 

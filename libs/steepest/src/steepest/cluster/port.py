@@ -2,7 +2,7 @@
 
 It owns the vocabulary (the calls, their results, what a failure means) and no mechanism. It must never know why a call is
 made: plans and policies are not its business. Every adapter passes the suite in
-``steepest.testing.contracts.cluster_contract``.
+``tests/harness/contracts``.
 
 Every adapter guarantees:
 

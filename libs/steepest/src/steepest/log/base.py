@@ -1,7 +1,7 @@
 """The interface of an ordered, partitioned log, and its records.
 
 It owns the guarantees of a log and no mechanism. It must never know what a record's value means. Every implementation passes
-the suite in ``steepest.testing.contracts.log_contract``.
+the suite in ``tests/harness/contracts``.
 
 Every log guarantees:
 

@@ -2,7 +2,7 @@
 
 It owns the promises of ``steepest.log.base`` in a form that can fail. It must never know which implementation it runs
 on, and it asks for nothing that a Kafka topic cannot give. A log that other processes can open inherits from
-``steepest.testing.contracts.log_processes.SharedLogContract`` instead.
+``tests.harness.contracts.log_processes.SharedLogContract`` instead.
 
 To run it on a log, inherit and give the two fixtures::
 

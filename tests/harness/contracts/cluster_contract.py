@@ -16,12 +16,11 @@ To run them on an adapter, say how to make, drop and disturb it, and inherit::
 from __future__ import annotations
 
 import pytest
-
-from steepest.testing.contracts.cluster_checkpoints import CheckpointContract
-from steepest.testing.contracts.cluster_gangs import GangContract
-from steepest.testing.contracts.cluster_harness import ClusterFixture, ClusterHarness
-from steepest.testing.contracts.cluster_lifecycle import LifecycleContract
-from steepest.testing.contracts.cluster_reports import ReportsContract
+from tests.harness.contracts.cluster_checkpoints import CheckpointContract
+from tests.harness.contracts.cluster_gangs import GangContract
+from tests.harness.contracts.cluster_harness import ClusterFixture, ClusterHarness
+from tests.harness.contracts.cluster_lifecycle import LifecycleContract
+from tests.harness.contracts.cluster_reports import ReportsContract
 
 
 class ClusterContract(LifecycleContract, CheckpointContract, ReportsContract, GangContract):

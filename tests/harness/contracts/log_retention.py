@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.harness.contracts.log_contract import CLUSTER, LOSS, NO_WAIT_S, numbered, read, values
 
 from steepest.errors import LogEpochError
 from steepest.log.base import Log, TopicPartition
-from steepest.testing.contracts.log_contract import CLUSTER, LOSS, NO_WAIT_S, numbered, read, values
 
 Trim = Callable[[TopicPartition, int], Awaitable[None]]
 """Removes the records of a partition below an offset."""

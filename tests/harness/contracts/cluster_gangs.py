@@ -6,10 +6,10 @@ It owns these promises as tests. It must never know which adapter it runs on.
 from __future__ import annotations
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture, refused
 
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 from steepest.events.heartbeat import ReplicaState
-from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture, refused
 
 SECOND = ReplicaId(JOB.job, 1)
 THIRD = ReplicaId(JOB.job, 2)

@@ -42,7 +42,7 @@ class ClusterHarness(abc.ABC):
 
     @abc.abstractmethod
     def job(self, *arguments: str) -> ReplicaSpec:
-        """A spec that runs ``steepest.testing.contracts.contract_job`` with these arguments."""
+        """A spec that runs ``tests.harness.contracts.contract_job`` with these arguments."""
 
     @abc.abstractmethod
     async def leave(self) -> None:

@@ -13,9 +13,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
-
-from steepest.log.base import Log, Record, TopicPartition
-from steepest.testing.contracts.log_contract import (
+from tests.harness.contracts.log_contract import (
     CLUSTER,
     LOSS,
     PATIENCE_S,
@@ -26,7 +24,9 @@ from steepest.testing.contracts.log_contract import (
     read_all,
     values,
 )
-from steepest.testing.contracts.log_writer import Task, value
+from tests.harness.contracts.log_writer import Task, value
+
+from steepest.log.base import Log, Record, TopicPartition
 
 Opener = tuple[str, list[str]]
 """The opener of the log under test in another process: ``package.module:name``, and its arguments."""
@@ -53,7 +53,7 @@ async def writing(*tasks: Task) -> AsyncIterator[list[Process]]:
 
 @contextlib.asynccontextmanager
 async def _opened(task: Task) -> AsyncIterator[Process]:
-    command = [sys.executable, "-m", "steepest.testing.contracts.log_writer", msgspec.json.encode(task).decode()]
+    command = [sys.executable, "-m", "tests.harness.contracts.log_writer", msgspec.json.encode(task).decode()]
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
     try:
         assert process.stdout is not None

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture, refused
 
 from steepest.cluster.port import MetricsPlace, ReplicaId, ReplicaPhase
 from steepest.errors import UntrustedError
 from steepest.events.common import CheckpointMode
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaState
-from steepest.testing.contracts.cluster_harness import JOB, OTHER, PATIENCE_S, ClusterFixture, refused
 from steepest.untrusted import files
 
 

@@ -1,6 +1,6 @@
 """A program that appends to a log and says what was acknowledged: the other process of the contract suite's tests.
 
-Run as ``python -m steepest.testing.contracts.log_writer TASK``, where TASK is a ``Task`` as JSON. It prints an empty
+Run as ``python -m tests.harness.contracts.log_writer TASK``, where TASK is a ``Task`` as JSON. It prints an empty
 line once it has opened the log, and begins when it reads one. For each append that returned it prints its offsets as a
 JSON array in a line.
 """

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.harness.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef
 from steepest.events.heartbeat import ReplicaState
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 
 class LifecycleContract:

@@ -5,9 +5,10 @@ It owns these promises as tests. It must never know which adapter it runs on.
 
 from __future__ import annotations
 
+from tests.harness.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
+
 from steepest.cluster.port import ReplicaPhase
 from steepest.events.common import CheckpointRef
-from steepest.testing.contracts.cluster_harness import JOB, PATIENCE_S, ClusterFixture, refused
 
 
 class CheckpointContract:
