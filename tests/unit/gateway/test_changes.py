@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 from tests.harness.scenarios.folded_pool import placement, submitted
 from tests.harness.waiting import until
@@ -12,7 +13,7 @@ from tests.unit.gateway.in_memory import append, log_of, served_pool
 from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, Resources
 from steepest.gateway.access import AccessRole, Caller, Grants
 from steepest.gateway.answers import ChangeRequest
 from steepest.gateway.asking import Asking
@@ -56,6 +57,8 @@ async def test_the_question_says_the_price_and_changes_nothing() -> None:
         assert "2 jobs run on" in await price(ChangeKind.DRAIN, node="n1")
         with pytest.raises(InputError, match="cannot save"):
             await price(ChangeKind.SUSPEND, "b")
+        with pytest.raises(InputError, match="no other node"):
+            await price(ChangeKind.MOVE, "a")
         assert await pool.log.end(pool.feed.at) == end
 
 
@@ -78,6 +81,26 @@ async def test_a_change_is_read_once_it_is_answered_and_made_once() -> None:
         assert pool.feed.view.nodes["n1"].drained
         with pytest.raises(InputError, match="drained already"):
             await at.change(pool, drain, CALLER)
+
+
+async def test_a_move_is_a_plan_that_the_log_judges() -> None:
+    """It names no node and gets the one with the most free CPU; a second one for the same job is refused."""
+    others = [
+        c.NodeJoined(node=name, capacity=Resources(cpu_m=cpu_m)) for name, cpu_m in (("n2", 2_000), ("n3", 3_000))
+    ]
+    async with served_pool(await log_of(*others, *running("a"), *running("b", CheckpointMode.NONE))) as pool:
+        move = ChangeRequest(change=ChangeKind.MOVE, jobs=("a",))
+        dry = await door().change(pool, msgspec.structs.replace(move, dry=True), CALLER)
+        assert dry.answers[0].price.startswith("It saves first, so no step is lost. It goes on on n3.")
+        assert [job.name for job in pool.feed.view.jobs if job.plan] == []
+
+        (answer,) = (await door().change(pool, move, CALLER)).answers
+        assert answer.said.startswith("moves from n1 to n3")
+        assert [job.name for job in pool.feed.view.jobs if job.plan] == ["a"]
+        with pytest.raises(InputError, match="is in flight"):
+            await door().change(pool, move, CALLER)
+        with pytest.raises(InputError, match="cannot be checkpointed"):
+            await door().change(pool, ChangeRequest(change=ChangeKind.MOVE, jobs=("b",)), CALLER)
 
 
 async def test_a_job_runs_again_under_the_next_name() -> None:

@@ -28,6 +28,7 @@ ALGORITHMS = {
     c.MoveKind.REALLOCATION: "Algorithm 4",
     c.MoveKind.REBALANCE: "Algorithm 5",
     c.MoveKind.STEEPEST: "steepest",
+    c.MoveKind.REQUEST: "a user",
 }
 
 CATEGORIES_TOLD = 4

@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "release": "Let held jobs go on.",
     "suspend": "Save and stop running jobs, until they are resumed.",
     "resume": "Let suspended jobs go on.",
+    "move": "Move running jobs to another node.",
     "retry": "Submit jobs again that have failed.",
     "priority": "Change the priority of jobs.",
     "jobs": "Show every job: node, phase, category, progress.",
@@ -50,7 +51,7 @@ COMMANDS: Mapping[str, str] = {
 }
 """Each command's short help; it is the function of that name in the module of that name."""
 
-HOMES: Mapping[str, str] = dict.fromkeys(("release", "suspend", "resume", "priority"), "hold")
+HOMES: Mapping[str, str] = dict.fromkeys(("release", "suspend", "resume", "priority", "move"), "hold")
 """Commands that are in the module of another one."""
 
 OF_THE_LAB = ("demo", "reproduce", "simulate")

@@ -144,11 +144,12 @@ class PlacementPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class MoveKind(enum.StrEnum):
-    """Which algorithm moves a job; a job is moved at most once by each of SpeCon's."""
+    """Which algorithm, or who, moves a job; a job is moved at most once by each of SpeCon's."""
 
     REALLOCATION = "reallocation"  # Algorithm 4
     REBALANCE = "rebalance"  # Algorithm 5
     STEEPEST = "steepest"  # the policy of that name, which may move a job again after a while
+    REQUEST = "request"  # a user
 
 
 class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -1,4 +1,4 @@
-"""``steepest hold``, ``release``, ``suspend``, ``resume`` and ``priority``: change jobs that are there.
+"""``steepest hold``, ``release``, ``suspend``, ``resume``, ``priority`` and ``move``: change jobs that are there.
 
 Each of the jobs that a call names gets a request, and one line says what became of it.
 """
@@ -60,6 +60,15 @@ Examples:
 
 It takes effect where the queue goes by priority (`up --queueing priority`), for jobs that wait and,
 with --preempt, for those that run.
+"""
+
+MOVE = """\b
+Examples:
+  steepest move mnist-3fa2 --to node-2
+  steepest move mnist-3fa2             to the node with the most free CPU that takes it
+
+A job saves, stops, and goes on from there on its new node, where its place is kept before it stops. A job that
+cannot save, a gang, and a node without room for it are refused.
 """
 
 
@@ -127,3 +136,13 @@ resume = _command("resume", "Let JOBS go on that `steepest suspend` has stopped.
 def priority(selection: Selection, settings: Settings, *, to: str, as_json: bool) -> None:
     """Change the priority of JOBS."""
     _change_jobs(settings, "priority", selection, as_json=as_json, to=to)
+
+
+@click.command(epilog=MOVE)
+@selection_options
+@click.option("--to", default="", metavar="NODE", help="Name the node; without it, the one with the most free CPU.")
+@remote_options
+@json_option
+def move(selection: Selection, settings: Settings, *, to: str, as_json: bool) -> None:
+    """Move running JOBS to another node, checkpoint and all."""
+    _change_jobs(settings, "move", selection, as_json=as_json, to=to)

@@ -104,7 +104,13 @@ def _configured(received: Received[c.ClusterEvent]) -> bool | None:
 
 
 Request = (
-    c.JobSubmitted | c.JobCancelRequested | c.JobChangeRequested | c.NodeDrainRequested | c.PoolConfigured | c.NodeGone
+    c.JobSubmitted
+    | c.JobCancelRequested
+    | c.JobChangeRequested
+    | c.MigrationPlanned
+    | c.NodeDrainRequested
+    | c.PoolConfigured
+    | c.NodeGone
 )
 
 

@@ -21,6 +21,7 @@ from steepest.read_models.changes.selection import JobsByName, Selection, select
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import Immovable, immovable
 from steepest.view.state import Job
+from steepest.view.validity import void_migration
 
 
 class ChangeKind(enum.StrEnum):
@@ -32,6 +33,7 @@ class ChangeKind(enum.StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     PRIORITY = "priority"
+    MOVE = "move"
     RETRY = "retry"
     DRAIN = "drain"
     UNDRAIN = "undrain"
@@ -62,7 +64,7 @@ def changes(
         pool: What the jobs are in.
         kind: The change.
         selection: The jobs.
-        to: The priority: a number, or the name of a class.
+        to: The priority (a number, or the name of a class), or the node to move to; empty: the one with the most room.
         pause_ms: For how long a stop and a start have interrupted jobs here; None: unknown.
 
     Raises:
@@ -85,6 +87,8 @@ def change(view: ClusterView, kind: ChangeKind, job: Job, to: str = "", pause_ms
         return _not("it is over")
     if kind is ChangeKind.PRIORITY:
         return _urgent(view, job, to)
+    if kind is ChangeKind.MOVE:
+        return _moved(view, job, to)
     if kind is ChangeKind.SUSPEND and job.alive:
         return _suspended(job, pause_ms)
     return SIMPLE[kind](job) if kind in SIMPLE else _not("this is a change of a node")
@@ -173,10 +177,41 @@ SIMPLE: Mapping[ChangeKind, Callable[[Job], OfferedChange]] = {
 def _suspended(job: Job, pause_ms: int | None) -> OfferedChange:
     if immovable(job) is Immovable.NO_CHECKPOINT:
         return _not("it cannot save, and would lose its work; `steepest cancel` stops it for good")
-    saves = "It saves first, so no step is lost." if job.mode is CheckpointMode.ON_REQUEST else _lost(job)
     pause = "" if pause_ms is None else f"; a stop and a start have taken {pause_ms / 1000:.1f} s here"
     ask = partial(c.JobChangeRequested, job=job.name, held=True)
-    return OfferedChange(said="will be suspended", ask=ask, price=f"{saves} It waits until it is resumed{pause}.")
+    return OfferedChange(said="will be suspended", ask=ask, price=f"{_saves(job)} It waits until it is resumed{pause}.")
+
+
+def _moved(view: ClusterView, job: Job, to: str) -> OfferedChange:
+    """Its plan is the request itself, and is judged at its position in the log as every plan is."""
+    roomiest = sorted(view.nodes.by_count(), key=lambda node: -node.free.cpu_m)
+    refusals = []
+    for target in [to] if to else [node.name for node in roomiest if node.name != job.node]:
+        takes_ms = view.move_ms(job, job.node, target) if job.node and target in view.nodes else None
+        plan = c.MigrationPlanned(
+            plan="",
+            job=job.name,
+            incarnation=job.incarnation,
+            source=job.node or "",
+            target=target,
+            kind=c.MoveKind.REQUEST,
+            because=c.Because(rule="a user asked for it", move_ms=takes_ms),
+        )
+        refused = void_migration(plan, job, view.nodes, view.counted_ms)
+        if refused is None:
+            pause = "" if takes_ms is None else f" The move takes about {takes_ms / 1000:.1f} s."
+            price = f"{_saves(job)} It goes on on {target}.{pause}"
+            return OfferedChange(said=f"moves from {job.node} to {target}", ask=partial(_plan, plan), price=price)
+        refusals.append(refused.reason)
+    return _not(refusals[0] if refusals else "there is no other node")
+
+
+def _plan(plan: c.MigrationPlanned, request: str) -> c.MigrationPlanned:
+    return msgspec.structs.replace(plan, plan=f"request-{request}")
+
+
+def _saves(job: Job) -> str:
+    return "It saves first, so no step is lost." if job.mode is CheckpointMode.ON_REQUEST else _lost(job)
 
 
 def _retried(job: Job) -> OfferedChange:

@@ -8,7 +8,7 @@ const SHOWN = 5, PRIORITIES = ["low", "normal", "high", "urgent"];
 /** What suits a job as it is; the gateway has the last word, and says why not. */
 export function kindsOf(job) {
   if (job.outcome) return ["retry"];
-  if (job.phase === "running" || job.phase === "stopped") return ["suspend", "priority", "cancel"];
+  if (job.phase === "running" || job.phase === "stopped") return ["suspend", "move", "priority", "cancel"];
   return [job.phase === "suspended" ? "resume" : job.held ? "release" : "hold", "priority", "cancel"];
 }
 
@@ -37,6 +37,7 @@ export function Acts({ kinds, target, pool, token, setToken }) {
     ${state.price ? html`<div class="ask" role="group" aria-label="Question">
       <p><b>${state.kind} ${subject}?</b></p>
       ${state.kind === "priority" ? html`<label>to <select value=${state.to} onChange=${(event) => send("priority", event.target.value, true)}>${PRIORITIES.map((one) => html`<option>${one}</option>`)}</select></label>` : ""}
+      ${state.kind === "move" ? html`<label>to <input value=${state.to} placeholder="the node with most free CPU" onChange=${(event) => send("move", event.target.value.trim(), true)} /></label>` : ""}
       ${lines(state.price, (one) => (one.done ? one.price : one.said), names.length)}
       <button type="button" onClick=${() => send(state.kind, state.to, false)}>Yes, ${state.kind}</button> <button type="button" data-first="" onClick=${close}>No</button>
       <p class="small">In a terminal: <code>${text(command, 300)}</code></p></div>` : ""}

@@ -7,7 +7,7 @@ import { category, jobLink, limit, text } from "./words.js";
 
 const PAGE = 100, BEAT_MS = 500, MOST = 8;
 const RANK = { running: 0, stopped: 1, suspended: 2, waiting: 3 };
-const EVERY = ["suspend", "resume", "hold", "release", "priority", "cancel", "retry"];
+const EVERY = ["suspend", "resume", "move", "hold", "release", "priority", "cancel", "retry"];
 const GROUPS = { none: () => "", array: (job) => job.array, queue: (job) => job.queue, model: (job) => job.model };
 const PHASES = { all: () => true, open: (job) => !job.outcome, running: (job) => job.phase === "running", waiting: (job) => !job.outcome && job.phase !== "running", over: (job) => job.outcome, failed: (job) => job.outcome === "failed" };
 
