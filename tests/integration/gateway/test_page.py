@@ -301,6 +301,8 @@ def test_a_job_is_changed_after_a_question_that_says_the_price(served: ServedFol
     browser.run(TYPE, served.token)
     alert = "return document.querySelector('[role=alert]')?.innerText ?? ''"
     browser.until(lambda: "cannot save" in browser.run(alert), "why it cannot be suspended")
+    press(browser, "move")
+    browser.until(lambda: "cannot be checkpointed" in browser.run(alert), "why it cannot be moved")
     press(browser, "cancel")
     browser.shows("How far it is is unknown")
     browser.shows("steepest cancel a")
