@@ -103,6 +103,21 @@ async def test_a_move_is_a_plan_that_the_log_judges() -> None:
             await door().change(pool, ChangeRequest(change=ChangeKind.MOVE, jobs=("b",)), CALLER)
 
 
+async def test_jobs_that_move_together_find_room_beside_each_other() -> None:
+    """Each goes where most is free once those before it are there; one that finds no room says so."""
+    others = [c.NodeJoined(node=name, capacity=Resources(cpu_m=cpu_m)) for name, cpu_m in (("n2", 100), ("n3", 150))]
+    jobs = [event for name in ("a", "b", "d") for event in running(name)]
+    async with served_pool(await log_of(*others, *jobs)) as pool:
+        found = await door().change(pool, ChangeRequest(change=ChangeKind.MOVE, jobs=("a", "b", "d")), CALLER)
+        assert [one.said.partition(" as soon")[0] for one in found.answers] == [
+            "moves from n1 to n3",
+            "moves from n1 to n2",
+            "node n3 has no room for it beside the others that move there",
+        ]
+        assert [job.node for job in pool.feed.view.jobs] == ["n1", "n1", "n1"]
+        assert [job.name for job in pool.feed.view.jobs if job.plan] == ["a", "b"]
+
+
 async def test_a_job_runs_again_under_the_next_name() -> None:
     """With what it was submitted with; one that was rejected so may be asked for again."""
     first = submitted("a", env={"SEED": "7"})

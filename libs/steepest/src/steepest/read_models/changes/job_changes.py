@@ -15,7 +15,7 @@ import msgspec
 
 from steepest.errors import InputError
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, Resources
 from steepest.policies.submission import with_priority
 from steepest.read_models.changes.selection import JobsByName, Selection, select
 from steepest.view.cluster_view import ClusterView
@@ -71,7 +71,10 @@ def changes(
         InputError: It suits none of them; the message says why of the first.
     """
     retries = kind is ChangeKind.RETRY
-    found = [(job, change(pool.view, kind, job, to, pause_ms)) for job in select(pool, selection, over=retries)]
+    taken: dict[str, Resources] = {}
+    found = [
+        (job, change(pool.view, kind, job, to, pause_ms, taken=taken)) for job in select(pool, selection, over=retries)
+    ]
     if retries and not selection.single:
         found = [one for one in found if one[0].outcome is not c.Outcome.FINISHED]
     if found and not any(one.done for _, one in found):
@@ -79,8 +82,16 @@ def changes(
     return [one for one in found if one[1].done or one[0].name in selection.names]
 
 
-def change(view: ClusterView, kind: ChangeKind, job: Job, to: str = "", pause_ms: int | None = None) -> OfferedChange:
-    """The change of one job; the arguments are those of :func:`changes`."""
+def change(
+    view: ClusterView,
+    kind: ChangeKind,
+    job: Job,
+    to: str,
+    pause_ms: int | None,
+    *,
+    taken: dict[str, Resources],
+) -> OfferedChange:
+    """The change of one job; ``taken`` is what jobs of the same call take of nodes, the others are of :func:`changes`."""
     if kind is ChangeKind.RETRY:
         return _retried(job)
     if job.outcome is not None:
@@ -88,7 +99,7 @@ def change(view: ClusterView, kind: ChangeKind, job: Job, to: str = "", pause_ms
     if kind is ChangeKind.PRIORITY:
         return _urgent(view, job, to)
     if kind is ChangeKind.MOVE:
-        return _moved(view, job, to)
+        return _moved(view, job, to, taken)
     if kind is ChangeKind.SUSPEND and job.alive:
         return _suspended(job, pause_ms)
     return SIMPLE[kind](job) if kind in SIMPLE else _not("this is a change of a node")
@@ -182,12 +193,12 @@ def _suspended(job: Job, pause_ms: int | None) -> OfferedChange:
     return OfferedChange(said="will be suspended", ask=ask, price=f"{_saves(job)} It waits until it is resumed{pause}.")
 
 
-def _moved(view: ClusterView, job: Job, to: str) -> OfferedChange:
+def _moved(view: ClusterView, job: Job, to: str, taken: dict[str, Resources]) -> OfferedChange:
     """Its plan is the request itself, and is judged at its position in the log as every plan is."""
-    roomiest = sorted(view.nodes.by_count(), key=lambda node: -node.free.cpu_m)
-    refusals = []
-    for target in [to] if to else [node.name for node in roomiest if node.name != job.node]:
-        takes_ms = view.move_ms(job, job.node, target) if job.node and target in view.nodes else None
+    wanted, refusals = job.spec.chief_requests, []
+    free = {node.name: node.free - taken.get(node.name, Resources()) for node in view.nodes.by_count()}
+    for target in [to] if to else sorted(free.keys() - {job.node}, key=lambda name: (-free[name].cpu_m, name)):
+        takes_ms = view.move_ms(job, job.node, target) if job.node and target in free else None
         plan = c.MigrationPlanned(
             plan="",
             job=job.name,
@@ -197,12 +208,15 @@ def _moved(view: ClusterView, job: Job, to: str) -> OfferedChange:
             kind=c.MoveKind.REQUEST,
             because=c.Because(rule="a user asked for it", move_ms=takes_ms),
         )
-        refused = void_migration(plan, job, view.nodes, view.counted_ms)
-        if refused is None:
+        if refused := void_migration(plan, job, view.nodes, view.counted_ms):
+            refusals.append(refused.reason)
+        elif not wanted.fits(free[target]):
+            refusals.append(f"node {target} has no room for it beside the others that move there")
+        else:
+            taken[target] = taken.get(target, Resources()) + wanted
             pause = "" if takes_ms is None else f" The move takes about {takes_ms / 1000:.1f} s."
             price = f"{_saves(job)} It goes on on {target}.{pause}"
             return OfferedChange(said=f"moves from {job.node} to {target}", ask=partial(_plan, plan), price=price)
-        refusals.append(refused.reason)
     return _not(refusals[0] if refusals else "there is no other node")
 
 
