@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.scenarios.folded_pool import migration, submitted
 from tests.harness.system.driver import DeciderDriver
 from tests.harness.system.fake_training import PROGRAM
 from tests.harness.system.rig import Rig
@@ -113,6 +113,41 @@ def test_a_job_ends_when_its_time_is_over(tmp_path: Path) -> None:
     assert found.ends["short"].outcome is c.Outcome.FINISHED
     assert found.ends["long"].outcome is c.Outcome.CANCELLED
     assert found.ends["long"].reason == "it has run for 20 s, its time limit"
+
+
+def test_a_time_limit_counts_the_time_with_a_place() -> None:
+    """Neither the pool's age while the first process starts, nor a suspension; the time before a move counts."""
+    pool = DeciderDriver(Placer(), n1=150, n2=150)
+    pool.tick(60_000)
+    pool.feed(submitted("a", time_limit_ms=20_000))
+    pool.deliver(everything=True)
+    assert pool.job("a").plan is not None
+    pool.tick()
+    assert pool.job("a").cancel is None
+
+    pool.carry_out("a")
+    pool.tick(9_000)
+    pool.feed(c.JobChangeRequested(job="a", request="suspend", held=True))
+    pool.tick()
+    pool.deliver(everything=True)
+    pool.carry_out("a")
+    assert pool.job("a").phase is Phase.SUSPENDED
+    pool.tick(60_000)
+    pool.feed(c.JobChangeRequested(job="a", request="resume", held=False))
+    pool.deliver(everything=True)
+    pool.tick()
+    assert pool.job("a").cancel is None
+
+    pool.carry_out("a")
+    pool.tick(5_000)
+    source = pool.job("a").nodes[0]
+    target = "n1" if source == "n2" else "n2"
+    pool.feed(migration("a", source, target, incarnation=2))
+    pool.carry_out("a")
+    assert pool.job("a").nodes == (target,)
+    pool.tick(5_000)
+    pool.deliver(everything=True)
+    assert pool.job("a").cancel is not None
 
 
 async def held(folder: Path) -> tuple[list[c.ClusterEvent], list[str]]:

@@ -95,6 +95,6 @@ def keep(index: MutableMapping[K, V], key: K, value: V, *, wanted: bool) -> None
 
 
 def overdue_ms(job: Job, counted_ms: int) -> int:
-    """By how much a running job has exceeded its time limit; negative: it has that much left."""
-    ran_ms = job.held_ms + counted_ms - job.placed_counted_ms
+    """By how much a job that holds its places has exceeded its time limit; negative: it has that much left."""
+    ran_ms = job.held_ms + counted_ms - job.started_counted_ms
     return ran_ms - (job.spec.time_limit_ms or ran_ms + 1)
