@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_where_the_log_is_on_kafka_jobs_asks_the_gateway(tmp_path: Path) -> None
 
 
 def test_a_gateway_that_cannot_start_ends_the_system(tmp_path: Path) -> None:
-    """With its own reason: the port is another one's, or tokens are missing."""
+    """With its own reason, not the hint alone: the port is another one's, or tokens are missing."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -47,4 +48,5 @@ def test_a_gateway_that_cannot_start_ends_the_system(tmp_path: Path) -> None:
             done = system.call("up", "--gateway", where)
             assert done.returncode == 2
             assert done.stderr.startswith("Error: gateway cannot start: ")
+            assert re.search(f"cannot serve on 127.0.0.1:{where}|token", done.stderr)
             assert done.stderr.count("\n") == 1

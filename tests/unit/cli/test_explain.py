@@ -80,6 +80,35 @@ def test_a_gang_that_has_no_room_says_which_nodes_it_may_not_run_on(holding: Hol
     assert "may not run on node n1" not in said
 
 
+def test_only_the_newest_limit_is_shown(holding: Holding) -> None:
+    """A policy changes a limit every few seconds: earlier ones are shown on request."""
+    limits = [
+        c.LimitsPlanned(
+            plan=f"l{cpu_m}",
+            node="n1",
+            limits=(c.JobLimit(job="a", incarnation=1, cpu_m=cpu_m),),
+            because=c.LimitsBecause(rule="flowcon"),
+        )
+        for cpu_m in (100, 200, 300)
+    ]
+    folder = holding(
+        c.NodeJoined(node="n1", capacity=Resources(1_000)),
+        c.JobSubmitted(job="a", request="r", spec=c.JobSpec(command=("train",))),
+        c.JobAdmitted(job="a", request="r"),
+        c.PlacementPlanned(plan="p", job="a", incarnation=0, nodes=("n1",), because=c.Because(rule="spread")),
+        c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1"),
+        *limits,
+    )
+    short, long = (
+        CliRunner().invoke(main, ["explain", "--state", str(folder.root), "a", *options]).stdout
+        for options in ((), ("--verbose",))
+    )
+
+    assert [cpu for cpu in ("100m", "200m", "300m") if f"{cpu} CPU planned" in short] == ["300m"]
+    assert "2 steps left out: see them with --verbose" in short
+    assert long.count("CPU planned") == 3
+
+
 def test_steps_are_shown_on_request(holding: Holding) -> None:
     """By default their number stands for them, and every decision and outcome is there."""
     folder = holding(

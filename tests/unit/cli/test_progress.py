@@ -37,11 +37,12 @@ def read(*reports: Report) -> dict[str, NewestReport]:
 
 
 def test_the_newest_report_counts() -> None:
-    """Step and loss are the newest; a held-out loss is none of the training."""
+    """Step, epoch and loss are the newest; a held-out loss is none of the training."""
+    newest = LossReported(job="a", incarnation=1, step=3, epoch=1.5, value=0.7)
     held_out = LossReported(job="a", incarnation=1, step=9, value=9.0, split="eval")
-    found = read(report(1, 0.9), report(3, 0.7), held_out)["a"]
+    found = read(report(1, 0.9), newest, held_out)["a"]
 
-    assert (found.step, found.loss) == (3, 0.7)
+    assert (found.step, found.epoch, found.loss) == (3, 1.5, 0.7)
 
 
 def test_a_loss_that_is_no_number_is_none() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 from tests.harness.scenarios.move_scene import Scene
 from tests.harness.system.fake_cluster import Gate, When, hang, refuse, stumble, uncertain
 from tests.harness.system.rig import RigProcess
@@ -176,14 +177,16 @@ async def test_limits_end_with_their_process(scene: Scene, resizer: RigProcess) 
 
 
 async def test_a_limit_of_a_job_that_ends_meanwhile_harms_nobody(scene: Scene, resizer: RigProcess) -> None:
-    """The engine says that it does not run; the job ends as it would have."""
+    """The engine says that it does not run; the job ends as it would have, and nobody is warned."""
 
     async def end() -> None:
         scene.training.exit(0)
 
     resizer.cluster.hook("limit", When.BEFORE, end)
-    await plan(scene, 70)
-    await until(lambda: scene.job.phase is Phase.ENDED)
+    with capture_logs() as entries:
+        await plan(scene, 70)
+        await until(lambda: scene.job.phase is Phase.ENDED)
+    assert entries == []
     with pytest.raises(RefusedError):
         await resizer.cluster.limit(ReplicaId("a"), 1, 70)
 

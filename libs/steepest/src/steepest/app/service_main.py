@@ -77,7 +77,8 @@ def process_command(
         try:
             asyncio.run(run(read_settings(config=config)))
         except SteepestError as error:
-            print(f"{error}\n{error.hint}".rstrip(), file=sys.stderr)  # noqa: T201 - the last words of a process
+            # One line: a supervisor quotes the last one.
+            print("; ".join(filter(None, (str(error), error.hint))), file=sys.stderr)  # noqa: T201
             sys.exit(2)
 
     table = help_table(rows_of(program.removeprefix("steepest-")))

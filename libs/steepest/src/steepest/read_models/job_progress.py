@@ -10,16 +10,17 @@ from steepest.view.progress import TimeLeft, course, total_steps
 from steepest.view.state import Job
 
 
-def steps(job: Job, step: int | None = None) -> str:
+def steps(job: Job, step: int | None = None, epoch: float | None = None) -> str:
     """``300/1000``, ``300``, or ``epoch 3/10`` of a job that reports no steps; empty where nothing is known.
 
     Args:
         job: The job.
         step: A step that is known to be newer than the pool's; None: there is none.
+        epoch: An epoch, likewise.
     """
     known = job.progress.step if step is None else step
-    if known is None:
-        return _epochs(job)
+    if known is None or job.progress.history.by_epochs:  # the number of its readings is no step
+        return _epochs(job, epoch)
     total = total_steps(job)
     return str(known) if total is None else f"{min(known, total)}/{total}"
 
@@ -54,9 +55,10 @@ def in_words(job: Job, left: TimeLeft | None) -> str:
     return f"{sentence}; {deadline}" if deadline else sentence
 
 
-def _epochs(job: Job) -> str:
+def _epochs(job: Job, newer: float | None = None) -> str:
     progress = job.progress
-    if progress.epoch is None:
+    epoch = progress.epoch if newer is None else newer
+    if epoch is None:
         return ""
     epochs = progress.epochs or job.spec.epochs
-    return f"epoch {progress.epoch:g}" + (f"/{epochs:g}" if epochs else "")
+    return f"epoch {epoch:g}" + (f"/{epochs:g}" if epochs else "")

@@ -47,12 +47,13 @@ class NewestReport(msgspec.Struct, kw_only=True):
     """A job's newest report of its training loss.
 
     Attributes:
-        step: None where its output names none.
+        step: None where its output names none; ``epoch`` likewise.
         loss: None: it is not a number, or infinite.
     """
 
     incarnation: int
     step: int | None
+    epoch: float | None
     loss: float | None
 
 
@@ -150,7 +151,7 @@ def job_row(
     return JobRow(
         step=progress.step if progress else job.progress.step,
         steps_total=total_steps(job),
-        steps=steps(job, progress.step if progress else None),
+        steps=steps(job, progress.step, progress.epoch) if progress else steps(job),
         epoch=job.progress.epoch,
         epochs_total=job.progress.epochs,
         loss=progress.loss if progress else job.progress.loss,

@@ -62,7 +62,7 @@ class Resizer(Effector):
         try:
             while (task := self._newest.pop(job, None)) is not None:
                 error = await self._set(task)
-                if error is not None:
+                if error is not None and error.code != "not-running":  # a job may end before its limit is set
                     logger.warning("a limit was not set", job=job, cpu_m=task.cpu_m, code=error.code, why=str(error))
                 outcome = self._machine.answer(task, error)
                 if outcome is not None:

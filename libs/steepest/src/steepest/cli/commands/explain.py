@@ -11,7 +11,7 @@ from steepest.cli.options import json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from steepest.app.settings.tree import Settings
     from steepest.log.base import Log, TopicPartition
@@ -36,7 +36,7 @@ shows more.
 @click.argument("job")
 @remote_options
 @click.option("--at", type=click.IntRange(0), metavar="OFFSET", help="Explain what was known before this record.")
-@click.option("--verbose", is_flag=True, help="Show the steps and the alternatives, too.")
+@click.option("--verbose", is_flag=True, help="Show the steps, earlier limits and alternatives too.")
 @json_option
 def explain(job: str, settings: Settings, *, at: int | None, verbose: bool, as_json: bool) -> None:
     """Tell why JOB is where it is: every decision about it, with its reasons."""
@@ -54,14 +54,13 @@ def explain(job: str, settings: Settings, *, at: int | None, verbose: bool, as_j
     if as_json:
         give(msgspec.to_builtins(timeline) | ({"printed": printed} if printed else {}))
         return
-    for entry in timeline.entries:
-        if entry.step and not verbose:
-            continue
+    shown = timeline.entries if verbose else list(_in_short(timeline.entries))
+    for entry in shown:
         tell(f"{_clock(entry.at_ms)}  {entry.sentence}")
         for line in (*entry.details, *(_alternatives(entry) if verbose else ())):
             tell((f"{'':10}{one_line(line)}", {"dim": True}))
-    if steps := sum(entry.step for entry in timeline.entries if not verbose):
-        tell((f"{'':10}{count(steps, 'step')} left out: see them with --verbose", {"dim": True}))
+    if hidden := len(timeline.entries) - len(shown):
+        tell((f"{'':10}{count(hidden, 'step')} left out: see them with --verbose", {"dim": True}))
     if timeline.left_out:
         tell(f"{'left out':<10}{timeline.left_out:,} of its loss records: more than is taken of one job")
     tell((f"{'now':<10}", {"bold": True}), one_line(timeline.now))
@@ -79,6 +78,14 @@ def _of_gateway(settings: Settings, job: str, at: int | None) -> tuple[JobTimeli
     refuse_without_client(settings)
     with client_of(settings) as gateway:
         return gateway.explain(job, pool=settings.pool, at=at), ""
+
+
+def _in_short(entries: Sequence[TimelineEntry]) -> Iterator[TimelineEntry]:
+    """The decisions and outcomes, with the newest limit alone: a policy may change it every second."""
+    newest = max((one.offset for one in entries if one.type == "LimitsPlanned"), default=0)
+    for one in entries:
+        if not one.step and (one.offset >= newest or one.type not in {"LimitsPlanned", "LimitsApplied"}):
+            yield one
 
 
 def _alternatives(entry: TimelineEntry) -> Iterator[str]:

@@ -61,9 +61,9 @@ def _take(found: dict[str, NewestReport], event: LossReported | LossDiverged) ->
     if before is not None and event.incarnation < before.incarnation:
         return
     if before is None or event.incarnation > before.incarnation:
-        before = NewestReport(incarnation=event.incarnation, step=event.step, loss=None)
+        before = NewestReport(incarnation=event.incarnation, step=event.step, epoch=None, loss=None)
         found[event.job] = before
     if isinstance(event, LossReported) and event.split == "train":
-        before.step, before.loss = event.step, event.value
+        before.step, before.epoch, before.loss = event.step, event.epoch, event.value
     elif isinstance(event, LossDiverged):
         before.step, before.loss = event.step, None
