@@ -337,7 +337,7 @@ def _planned(view: ClusterView, plan: Plan) -> str:
 
 def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     if not job.admitted:
-        return ["it is not admitted yet, which a running system does"]
+        return ["it is not admitted yet: the system does that once it runs"]
     hold = job.not_before_counted_ms - view.counted_ms
     if hold > 0:
         return [f"its next try is in {span(hold)}, after: {job.stop_reason or 'a failure'}"]

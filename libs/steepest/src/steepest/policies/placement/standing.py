@@ -95,7 +95,7 @@ def _why(
     hold = job.not_before_counted_ms - view.counted_ms
     blocked = before.get(None) or before.get(job.spec.queue)
     for applies, waits_for, reason in (
-        (not job.admitted, Waits.ADMISSION, "it is not admitted yet, which a running system does"),
+        (not job.admitted, Waits.ADMISSION, "it is not admitted yet: the system does that once it runs"),
         (job.hold is not Hold.NONE, Waits.HOLD, _why_held(view, job)),
         (hold > 0, Waits.RETRY, f"its next try is held back, after: {job.stop_reason or 'a failure'}"),
         (not slots.free, Waits.NODES, _why_no_node(view, wish_of(job).rule)),
