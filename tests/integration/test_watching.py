@@ -237,13 +237,13 @@ import time
 step = 0
 while True:
     step += 1
-    until = time.thread_time() + 0.02
+    until = time.thread_time() + 0.005
     while time.thread_time() < until:
         pass
     print(f"step {step}/1000000 loss {1 / step:.6f}", flush=True)
 """
 
-PACES = 40
+PACES = 30
 """Reports of steps from which a job's pace is known."""
 
 
@@ -252,7 +252,7 @@ PACES = 40
 @pytest.mark.timeout(1800)
 def test_a_node_that_is_throttled_to_three_fifths_is_found_as_the_cause(tmp_path: Path) -> None:
     """By the quota of its control group, of which Steepest knows nothing: both of its jobs say that it is the node."""
-    running = RunningSystem(tmp_path / "state", "--policy", "spread", "--node", "n1=0.4:1Gi", "--interval", "1s")
+    running = RunningSystem(tmp_path / "state", "--policy", "spread", "--node", "n1=0.12:1Gi", "--heartbeat", "2s")
     running.start()
     try:
         for job in ("one", "two"):
@@ -263,7 +263,7 @@ def test_a_node_that_is_throttled_to_three_fifths_is_found_as_the_cause(tmp_path
         group = KernelGroup(pid).folder.parent
         if group.name != "node-n1":
             pytest.skip("no control groups: this user may not create groups with CPU control")
-        cap(group, 240, 400)
+        cap(group, 72, 120)
         for job in ("one", "two"):
             found = running.look_for(opened(FindingKind.SLOWED, job), since=before, patience_s=PATIENCE_S)
             assert found is not None
