@@ -14,26 +14,34 @@ class KernelGroup:
         lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
         self._paths = {controller: path for _, names, path in lines for controller in names.split(",")}
 
+    @property
+    def folder(self) -> Path:
+        """Where its CPU control is."""
+        return GROUPS / "cpu" / self._paths["cpu"].lstrip("/") if "cpu" in self._paths else self._whole
+
+    @property
+    def _whole(self) -> Path:
+        return GROUPS / self._paths[""].lstrip("/")
+
     def cpu_m(self) -> int | None:
         """The CPU cap in millicores; None: none."""
         if "cpu" in self._paths:
-            folder = GROUPS / "cpu" / self._paths["cpu"].lstrip("/")
-            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-            period = (folder / "cpu.cfs_period_us").read_text()
+            quota = (self.folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (self.folder / "cpu.cfs_period_us").read_text()
         else:
-            quota, period = (GROUPS / self._paths[""].lstrip("/") / "cpu.max").read_text().split()
+            quota, period = (self.folder / "cpu.max").read_text().split()
         return None if quota in {"-1", "max"} else int(quota) * 1000 // int(period)
 
     def cpu_weight(self) -> float:
         """The weight for CPU, relative to that which a group has by default."""
         if "cpu" in self._paths:
-            return int((GROUPS / "cpu" / self._paths["cpu"].lstrip("/") / "cpu.shares").read_text()) / 1024
-        return int((GROUPS / self._paths[""].lstrip("/") / "cpu.weight").read_text()) / 100
+            return int((self.folder / "cpu.shares").read_text()) / 1024
+        return int((self.folder / "cpu.weight").read_text()) / 100
 
     def memory_mib(self) -> int | None:
         """The memory cap; None: none that is less than a tebibyte."""
         if "memory" in self._paths:
             text = (GROUPS / "memory" / self._paths["memory"].lstrip("/") / "memory.limit_in_bytes").read_text()
         else:
-            text = (GROUPS / self._paths[""].lstrip("/") / "memory.max").read_text()
+            text = (self._whole / "memory.max").read_text()
         return None if text.strip() == "max" or int(text) >= 1 << 40 else int(text) >> 20

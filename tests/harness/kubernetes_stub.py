@@ -99,6 +99,7 @@ class KubernetesStub:
         self.paths.append(request.path_qs)
         kind = next((each for each in KINDS if each in request.path.split("/")), "")
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
+        name = name.removesuffix("/status")
         if not kind or "/" in name:
             return web.Response(text="") if name.endswith("/log") else web.json_response({}, status=404)
         place = _namespace(request.path)
@@ -296,6 +297,11 @@ def _merge(into: Object, change: Object) -> None:
         elif key == "schedulingGates":
             gone = [one["name"] for one in value if one.get("$patch") == "delete"]
             into[key] = [one for one in into.get(key, []) if one["name"] not in gone]
+        elif key == "conditions":
+            kept = {one["type"]: one for one in into.get(key, [])}
+            for one in value:
+                kept[one["type"]] = {**kept.get(one["type"], {}), **one}
+            into[key] = [one for one in kept.values() if "$patch" not in one]
         elif value is None:
             into.pop(key, None)
         else:

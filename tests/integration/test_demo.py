@@ -207,13 +207,13 @@ def test_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1_800)
 def test_trainings_with_faults_are_found_and_dealt_with(tmp_path: Path) -> None:
     """What hangs and what diverges is restarted and finishes; what idles is suspended. A message says each of them."""
     pytest.importorskip("apprise", reason="make dev")
     state = tmp_path / "state"
-    process = demo(state, "--faults", "--json", "--length", "0.5", "--jobs", "1")
-    printed, complaints = process.communicate(timeout=800)
+    process = demo(state, "--faults", "--json", "--length", "0.25", "--jobs", "1")
+    printed, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
     figures = json.loads(printed)
     log = [record.event for record in events(Path(figures["recording"]))]

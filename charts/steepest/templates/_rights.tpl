@@ -33,6 +33,7 @@ migrator:
     - { apiGroups: [batch], resources: [jobs], verbs: [get, list, watch, create, patch, delete] }
     - { apiGroups: [""], resources: [services], verbs: [create, delete] }
     - { apiGroups: [events.k8s.io], resources: [events], verbs: [create] }
+    - { apiGroups: [batch], resources: [jobs/status], verbs: [patch] }
     {{- if .Values.optIn.enabled }}
     # A pod that a user's own template makes has no limit yet.
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
@@ -45,6 +46,7 @@ migrator:
     {{- end }}
     - { apiGroups: [batch], resources: [jobs], verbs: [list, watch, patch] }
     - { apiGroups: [events.k8s.io], resources: [events], verbs: [create] }
+    - { apiGroups: [batch], resources: [jobs/status], verbs: [patch] }
     - { apiGroups: [""], resources: [pods/resize], verbs: [patch] }
     {{- include "steepest.rightsOfKinds" . | nindent 4 }}
   cluster: &nodes

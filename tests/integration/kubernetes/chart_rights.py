@@ -17,6 +17,7 @@ RIGHTS: dict[str, set[tuple[str, str]]] = {
         *((verb, "batch/jobs") for verb in ("get", "list", "watch", "create", "patch", "delete")),
         *((verb, "services") for verb in ("create", "delete")),
         ("create", "events.k8s.io/events"),
+        ("patch", "batch/jobs/status"),
         ("patch", "pods/resize"),
         *((verb, "jobset.x-k8s.io/jobsets") for verb in ("get", "list", "watch", "patch")),
         *((verb, "kubeflow.org/pytorchjobs") for verb in ("list", "watch", "patch")),

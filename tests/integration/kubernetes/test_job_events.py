@@ -20,8 +20,8 @@ from tests.integration.kubernetes.moving_system import events_about, events_once
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.folders.folder_label import label_of
-from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.job_events import CONTROLLER, JobSubject, Notice, post_event
+from steepest.cluster.kubernetes.api import AnswerError, KubernetesApi
+from steepest.cluster.kubernetes.job_events import CONTROLLER, JobSubject, Notice, post_event, set_conditions
 from steepest.cluster.kubernetes.manifest import JobSettings, name_of
 from steepest.cluster.port import ReplicaId
 from steepest.describe import sentence
@@ -112,6 +112,28 @@ async def test_any_words_and_times_are_taken(
     (event,) = events_about(lab, job.uid)
     assert HOSTILE.startswith(event["message"])
     assert len(event["message"].encode()) > 1_000
+
+
+async def test_a_condition_is_there_until_it_is_removed(
+    api: KubernetesApi, lab: KubernetesLab, job: JobSubject
+) -> None:
+    """The Job controller keeps it, and its own stay; kubectl waits for it. A Job of another UID is left alone."""
+    lab.kubectl("-n", NAMESPACE, "wait", "--for=condition=Suspended", f"job/{NAME}", "--timeout=60s")
+    hung = Notice(reason="FindingOpened", message=HOSTILE, at_ms=10**12)
+    await set_conditions(api, SETTINGS, job, {"steepest.dev/Hung": hung, "steepest.dev/Idle": None})
+    lab.kubectl("-n", NAMESPACE, "wait", "--for=condition=steepest.dev/Hung", f"job/{NAME}", "--timeout=10s")
+    lab.kubectl("-n", NAMESPACE, "patch", "job", NAME, "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    lab.kubectl("-n", NAMESPACE, "wait", "--for=condition=Suspended=false", f"job/{NAME}", "--timeout=60s")
+    assert set(_conditions(lab)) >= {"Suspended", "steepest.dev/Hung"}
+    with pytest.raises(AnswerError):
+        await set_conditions(api, SETTINGS, JobSubject(NAME, "another"), {"steepest.dev/Hung": None})
+    await set_conditions(api, SETTINGS, job, {"steepest.dev/Hung": None})
+    assert "steepest.dev/Hung" not in _conditions(lab)
+
+
+def _conditions(lab: KubernetesLab) -> list[str]:
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", NAME, "-o", "json"))
+    return [one["type"] for one in found["status"]["conditions"]]
 
 
 async def test_no_event_is_written_in_another_namespace(api: KubernetesApi, job: JobSubject) -> None:

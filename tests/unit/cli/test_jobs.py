@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from click.testing import CliRunner
 from tests.unit.cli.conftest import Holding
 
 from steepest.cli.commands.jobs import jobs
-from steepest.cli.printing.event_printer import EventPrinter
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.events.growth import FindingKind
 from steepest.events.parameters import PoolParameters
 from steepest.events.received import Received
 from steepest.read_models.job_timeline import TimelineCollector
@@ -54,13 +53,14 @@ MUTE: tuple[c.ClusterEvent, ...] = (
 
 
 def test_a_job_whose_losses_cannot_be_read_says_so(holding: Holding) -> None:
-    """Its category is a question mark, a line below tells what to do, and programs get the fact."""
-    folder = holding(*MUTE, c.Tick(counted_ms=120_000))
+    """Its category is a question mark, its finding tells what to do, and programs get the fact."""
+    unread = c.FindingOpened(job="mute", incarnation=1, kind=FindingKind.UNREAD, why="`submit --tty`")
+    folder = holding(*MUTE, c.Tick(counted_ms=120_000), unread)
     shown = CliRunner().invoke(jobs, ["--state", str(folder.root)], catch_exceptions=False)
     (listed,) = json.loads(CliRunner().invoke(jobs, ["--state", str(folder.root), "--json"]).stdout)
 
     assert "?" in shown.stdout
-    assert "mute has printed nothing yet" in shown.stderr
+    assert "unread: `submit --tty`" in shown.stdout
     assert listed["unknown"] is True
 
 
@@ -70,20 +70,17 @@ def test_a_job_that_has_just_begun_is_not_unknown_yet(holding: Holding) -> None:
     shown = CliRunner().invoke(jobs, ["--state", str(folder.root)], catch_exceptions=False)
 
     assert "?" not in shown.stdout
-    assert "no loss" not in shown.stderr
 
 
-def test_the_warning_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """By ``steepest up``, at the record at which the growth becomes unknown; ``explain`` says it for as long as it is so."""
-    view, printer, timeline = ClusterView(), EventPrinter(lambda *_: []), TimelineCollector("mute")
+def test_explain_says_that_a_growth_is_unknown() -> None:
+    """For as long as it is so."""
+    view, timeline = ClusterView(), TimelineCollector("mute")
     events = (*MUTE, c.Tick(counted_ms=120_000), c.Tick(counted_ms=121_000))
     for offset, event in enumerate(events):
         record: Received[c.ClusterEvent] = Received(
             event=event, topic="cluster", partition=0, offset=offset, at_ms=offset, headers={}
         )
         accepted = view.fold(record)
-        printer.observe(view, record, accepted=accepted)
         timeline.hear(view, record, accepted=accepted)
 
-    assert capsys.readouterr().out.count("mute: no loss was read in 4 intervals") == 1
     assert "(growth unknown: no loss was read in 4 intervals)" in timeline.timeline(view).now

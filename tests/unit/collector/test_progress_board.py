@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steepest.collector.progress import ProgressBoard, ReadProgress
-from steepest.events.common import LARGEST, Resources
+from steepest.events.common import LARGEST, Activity, Resources
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.registry import HEARTBEATS, encode
 from steepest.training_logs.records import LossRecord
@@ -84,3 +84,23 @@ def test_anything_that_was_read_can_be_sent(step: Any, total: Any, epoch: Any, v
 
 def _int(number: Any) -> int | None:
     return number if isinstance(number, int) and abs(number) < 2**900 else None
+
+
+@pytest.mark.parametrize(
+    ("output", "activity"),
+    [
+        (b"step 7 loss 0.5 latest 0.4\n", Activity.OTHER),
+        (b"step 7 loss 0.5\nEvaluating on the validation set\n", Activity.EVALUATION),
+        (b"Saving model checkpoint to /ckpt\r\n\r\n", Activity.SAVING),
+        (b"compiling ...\rloading weights 10%\r", Activity.LOADING),
+        (b"torch.compile: autotuning", Activity.COMPILATION),
+        (b"eval\n" + b"x" * 100_000, Activity.OTHER),
+        (b" \n\r\n", None),
+        (b"\xff\x00\x1b[2J\n", Activity.OTHER),
+    ],
+)
+def test_the_last_line_says_what_a_job_is_doing(output: bytes, activity: Activity | None) -> None:
+    """Only its beginning is looked at, whatever is in it; the heartbeat says it, by a word of ours."""
+    board = ProgressBoard()
+    board.begin("a", 2).hear(output)
+    assert board.completed(beat(report())) == beat(report(activity=activity))

@@ -45,9 +45,7 @@ def test_it_is_unknown_after_four_intervals() -> None:
 
     assert counted(pool) == ([1, 0, 0], 1, 3.5)
     assert (pool.node("w1").growing, pool.node("w1").count) == (1, 2)
-    assert [job.name for job in pool.view.newly_unknown] == ["mute"]
-    pool.tick()
-    assert pool.view.newly_unknown == ()
+    assert pool.job("mute").unknown
 
 
 @pytest.mark.parametrize("first", [grown("mute"), category("mute", c.Category.WATCHED)])

@@ -12,7 +12,7 @@ from tests.harness.scenarios.folded_pool import checkpoint, placement, submitted
 from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources
+from steepest.events.common import Activity, CheckpointMode, Resources
 from steepest.events.growth import FindingKind, Reaction, Reactions
 from steepest.events.parameters import PoolParameters, WatchParameters
 from steepest.events.requests import Hold
@@ -43,6 +43,11 @@ class Pool(DeciderDriver):
             found = c.ReplicaProgress(job="a", incarnation=self.job("a").incarnation, step=self.steps, total=total)
             self.uses(cpu_m, found)
         return self.found_since(before)
+
+    def says(self, activity: Activity) -> None:
+        """It prints a line about that."""
+        found = c.ReplicaProgress(job="a", incarnation=1, step=self.steps or None, activity=activity)
+        self.uses(900, found)
 
     def passes(self, seconds: float, cpu_m: int) -> list[c.ClusterEvent]:
         """Time in which it makes no step."""
@@ -78,6 +83,17 @@ def test_a_job_that_stands_still_is_hung_after_its_own_longest_silence() -> None
     assert pool.job("a").findings == {}
 
 
+def test_a_report_of_several_steps_shows_as_many_gaps() -> None:
+    """A node that reports rarely knows a job's rhythm as soon as another does, after some reports: no gap was longer."""
+    for reports, is_found in ((6, True), (4, False)):
+        pool = Pool()
+        for _ in range(reports):
+            pool.steps += 20
+            pool.trains(8.0)
+        found = [event for event in pool.passes(500, cpu_m=0) if isinstance(event, c.FindingOpened)]
+        assert [event.kind for event in found] == [FindingKind.HUNG] * is_found
+
+
 def test_a_job_that_is_busy_is_given_half_an_hour() -> None:
     """A deadlock that spins looks like work, and so does an evaluation."""
     pool = Pool()
@@ -108,10 +124,60 @@ def test_a_limit_slows_the_clock() -> None:
     assert pool.passes(1_500, cpu_m=18) == []
 
 
+def test_a_phase_that_the_output_names_has_silences_of_its_own() -> None:
+    """The first evaluation is given an hour; a later one, three times as long as the longest; the steps are as they were."""
+    pool = Pool()
+    pool.trains(*[1.0] * 40)
+    pool.says(Activity.EVALUATION)
+    assert pool.passes(1_000, cpu_m=0) == []
+    pool.trains(*[1.0] * 5)
+    pool.says(Activity.EVALUATION)
+    assert pool.passes(2_900, cpu_m=0) == []
+    (found,) = pool.passes(200, cpu_m=0)
+    assert isinstance(found, c.FindingOpened)
+    assert "after a line about evaluation" in found.why
+    pool.trains(*[1.0] * 5)
+    (found,) = pool.passes(70, cpu_m=0)
+    assert isinstance(found, c.FindingOpened)
+
+
+def test_what_a_job_was_silent_for_counts_for_the_next_of_its_model() -> None:
+    """Also before its first step, which was never seen of the first job; a job without a model teaches nothing."""
+    for model in ("bert", ""):
+        pool = Pool(model=model)
+        pool.trains(100.0, *[1.0] * 40, 200.0, *[1.0] * 5)
+        pool.fold(pool.stopped("a", exit_status=0))
+        pool.fold(c.JobEnded(job="a", outcome=c.Outcome.FINISHED))
+        pool.fold(submitted("b", model=model))
+        pool.carry_out("b")
+        hung_after_s = []
+        for seconds in range(0, 400, 5):
+            pool.fold(c.NodeUsage(node="w1", used=Resources(), jobs={"b": 0}))
+            hung_after_s += [seconds] if FindingKind.HUNG in pool.job("b").findings else []
+            pool.tick(5_000)
+        assert hung_after_s[:1] == ([290] if model else [])
+
+
+def test_a_job_whose_output_is_not_understood_is_unread_until_it_is() -> None:
+    """It says how to mend that: by what it has printed. A job that rests meanwhile is still unread."""
+    for activity, mend in ((None, "submit --tty"), (Activity.OTHER, "steepest parse")):
+        pool = Pool()
+        if activity is not None:
+            pool.says(activity)
+        assert pool.passes(110, cpu_m=500) == []
+        (found,) = pool.passes(20, cpu_m=500)
+        assert isinstance(found, c.FindingOpened)
+        assert (found.kind, mend in found.why) == (FindingKind.UNREAD, True)
+        assert pool.passes(60, cpu_m=0) == []
+        (over,) = pool.trains(1.0, 1.0)
+        assert isinstance(over, c.FindingEnded)
+
+
 def test_a_job_that_was_never_seen_to_train_is_not_hung() -> None:
     """Its output may be unreadable; without any use it is idle, and once it uses something it is not."""
     pool = Pool()
-    assert pool.passes(7_200, cpu_m=500) == []
+    assert [type(event) for event in pool.passes(7_200, cpu_m=500)] == [c.FindingOpened]
+    assert list(pool.job("a").findings) == [FindingKind.UNREAD]
     (found,) = pool.passes(310, cpu_m=0)
     assert isinstance(found, c.FindingOpened)
     assert found.kind is FindingKind.IDLE
@@ -300,6 +366,21 @@ def test_a_replica_that_computes_longer_than_its_peers_is_named() -> None:
     (said,) = [event for event in pool.decided if isinstance(event, c.FindingOpened)]
     assert (said.kind, said.figures["replica"]) == (FindingKind.STRAGGLER, 2.0)
     assert "replica 2 on w1 computes 2.9 times as long" in said.why
+
+
+def test_a_gang_is_in_the_phase_that_its_chief_names() -> None:
+    """Only the chief's output is read: that another replica uses CPU is no sign of the training."""
+    pool = DeciderDriver(Watcher(), w1=4_000)
+    pool.feed(submitted("g", replicas=2), placement("g", "w1", "w1"))
+    pool.carry_out("g")
+    for second in range(1, 120):
+        pool.tick(1_000)
+        found = [
+            c.ReplicaProgress(job="g", incarnation=1, step=min(second, 40), activity=Activity.OTHER),
+            c.ReplicaProgress(job="g", incarnation=1, replica=1, cpu_ms=second),
+        ]
+        pool.fold(c.NodeUsage(node="w1", used=Resources(), jobs={"g": 0}, progress=tuple(found)))
+    assert FindingKind.HUNG in pool.job("g").findings
 
 
 @pytest.mark.parametrize("events", [[], [Reaction.NOTIFY]])

@@ -20,8 +20,8 @@ AFTER = 0.5
 """Share of the steps after which it hangs or diverges."""
 
 _WAIT_S = 0.5
-WAITS = 600
-"""Of half a second, for which it stays: five minutes."""
+WAITS = 3_600
+"""Of half a second, for which it stays: half an hour, so that a busy machine finds it as well."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Shows the users of a Kubernetes cluster what is decided about their jobs, as Events about their Jobs.
+"""Shows the users of a Kubernetes cluster what is decided about their jobs: by Events and conditions of their Jobs.
 
 It owns which events of the log become one, and by which word. It must never send a request. What happened before the service
 started is not shown again.
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import msgspec
 
 from steepest.cluster.kubernetes.job_events import JobSubject, Notice
-from steepest.cluster.kubernetes.kinds.known import referred
+from steepest.cluster.kubernetes.kinds.known import JOB, referred
 from steepest.cluster.kubernetes.manifest import JobSettings, name_of
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB, is_of
 from steepest.cluster.port import ReplicaId
 from steepest.collector.notice_writer import NoticeWriter
-from steepest.describe import sentence
+from steepest.describe import one_line, sentence
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.runtime.effector import Effector, Send
@@ -52,6 +52,10 @@ WARNINGS: Mapping[type[msgspec.Struct], str] = {
 
 _ROUTINE = (c.LimitsApplied, c.LimitsRefused, c.FindingOpened, c.FindingEnded)
 """A policy that limits plans for each job at each interval, and a loss may spike without end: the others go first."""
+
+
+CONDITIONS: Mapping[c.FindingKind, str] = {kind: f"steepest.dev/{kind.value.capitalize()}" for kind in c.FindingKind}
+"""The type of the condition that a Job has while there is such a finding."""
 
 
 def notice_of(event: c.ClusterEvent, at_ms: int) -> Notice | None:
@@ -91,11 +95,13 @@ class JobNotices(Effector):
         self._writer = writer
         self._settings = settings
         self._users: dict[str, JobSubject] = {}
+        self._found: dict[str, None] = {}
 
     def caught_up(self, view: ClusterView) -> None:
         """Remember the objects of users: of a job that is over, the view has forgotten which it was."""
         found = ((job.name, users_job(job, self._settings)) for job in view.jobs)
         self._users = {name: users for name, users in found if users is not None}
+        self._found = {job.name: None for job in view.jobs if job.findings}
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
         """Note what will be written."""
@@ -107,8 +113,25 @@ class JobNotices(Effector):
             self._users[job.name] = users
         if (notice := notice_of(event, received.at_ms)) is not None:
             self._writer.put(self._subject(job), notice, may_wait=isinstance(event, _ROUTINE))
+        self._show_findings(job, received)
         if isinstance(event, c.JobEnded | c.JobRejected):
             self._users.pop(job.name, None)
+
+    def _show_findings(self, job: Job, received: Received[c.ClusterEvent]) -> None:
+        """A finding is a condition until it ends, or the job's process; another object than a Job has no such conditions."""
+        subject, event = self._subject(job), received.event
+        changes: dict[str, Notice | None] = {}
+        if isinstance(event, c.FindingOpened | c.FindingEnded):
+            self._found[job.name] = None
+            changes[CONDITIONS[event.kind]] = None
+            if isinstance(event, c.FindingOpened):
+                said = Notice(reason="FindingOpened", message=one_line(event.why), at_ms=received.at_ms)
+                changes[CONDITIONS[event.kind]] = said
+        elif isinstance(event, c.JobPlaced | c.JobEnded | c.JobRejected) and job.name in self._found:
+            del self._found[job.name]
+            changes.update(dict.fromkeys(CONDITIONS.values()))
+        if changes and subject.kind is JOB:
+            self._writer.put_conditions(subject, changes)
 
     def _subject(self, job: Job) -> JobSubject:
         """The Job of a job; of a gang, that of replica 0."""

@@ -221,6 +221,7 @@ class LossCollector(Effector):
         metric = None if follow.spec.metric == DEFAULT_METRIC else follow.spec.metric
         cursors = self._folder / follow.job / str(follow.incarnation)
         make = partial(Source, stop=stop, clock=self._clock, below=files.below, metric=metric, turns=self._turns)
+        read = self._board.begin(follow.job, follow.incarnation)
         reports = make(files.reports, cursors / "reports", log_format=SDK_FORMAT)
         output = make(
             files.output,
@@ -228,8 +229,8 @@ class LossCollector(Effector):
             log_format=follow.spec.log_format or AUTO,
             pattern=follow.spec.pattern,
             epochs=follow.spec.epochs,
+            hear=read.hear,
         )
-        read = self._board.begin(follow.job, follow.incarnation)
         feed = Feed(follow, self._pool, lambda: self._configured, self._clock, send, progress=read)
         carrying = [feed.carry_reports(reports), feed.carry_output(output, reports)]
         if (place := await self._metrics_of(follow)) is not None:

@@ -1,4 +1,4 @@
-"""Writes Events of Kubernetes about Jobs, as many as the API server has time for.
+"""Writes Events of Kubernetes about Jobs, and their conditions, as many as the API server has time for.
 
 It owns the budget: how many wait, which of them are dropped, and the pauses between requests. It is a courtesy: ``put``
 never waits, what cannot be written is dropped, and no failure reaches those who act on jobs. It must never know the log.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
 from steepest.clock import Clock
 from steepest.cluster.kubernetes.api import NOT_FOUND, TOO_MANY, AnswerError, KubernetesApi
-from steepest.cluster.kubernetes.job_events import JobSubject, Notice, post_event
+from steepest.cluster.kubernetes.job_events import JobSubject, Notice, post_event, set_conditions
 from steepest.cluster.kubernetes.manifest import CLUSTER, JobSettings
 from steepest.cluster.kubernetes.objects import ClusterObject
 from steepest.describe import one_line
-from steepest.errors import SteepestError, UncertainError
+from steepest.errors import RefusedError, SteepestError, UncertainError
 from steepest.logger import Logger
 
 _log = Logger()
@@ -58,6 +59,8 @@ class NoticeWriter:
         self._clock = clock
         self._first: deque[_Waiting] = deque(maxlen=WAITING)
         self._later: deque[_Waiting] = deque(maxlen=WAITING)
+        self._conditions: dict[JobSubject, dict[str, Notice | None]] = {}
+        self._may_set = True
         self._more = asyncio.Event()
 
     def put(self, job: JobSubject, notice: Notice, *, may_wait: bool = False) -> None:
@@ -71,6 +74,13 @@ class NoticeWriter:
         said = msgspec.structs.replace(notice, message=one_line(notice.message))
         self._enqueue(_Waiting(job=job, notice=said, may_wait=may_wait))
 
+    def put_conditions(self, job: JobSubject, changes: Mapping[str, Notice | None]) -> None:
+        """Set conditions of a Job by their types, or remove those that are None. Only the newest of each is written."""
+        if not self._may_set or (job not in self._conditions and len(self._conditions) >= WAITING):
+            return
+        self._conditions[job] = {**self._conditions.get(job, {}), **changes}
+        self._more.set()
+
     def _enqueue(self, one: _Waiting) -> None:
         (self._later if one.may_wait else self._first).append(one)
         self._more.set()
@@ -79,10 +89,13 @@ class NoticeWriter:
         """Write until cancelled."""
         try:
             while True:
-                while not (self._first or self._later):
+                while not (self._first or self._conditions or self._later):
                     self._more.clear()
                     await self._more.wait()
-                await self._write((self._first or self._later).popleft())
+                if self._conditions and not self._first:
+                    await self._set(job := next(iter(self._conditions)), self._conditions.pop(job))
+                else:
+                    await self._write((self._first or self._later).popleft())
                 await asyncio.sleep(PAUSE_S)
         finally:
             await self._api.close()
@@ -100,6 +113,18 @@ class NoticeWriter:
                 break
             await asyncio.sleep(pause_s)
         _log.info("an Event was not written", job=one.job.name, reason=one.notice.reason, why=why)
+
+    async def _set(self, job: JobSubject, changes: dict[str, Notice | None]) -> None:
+        """Set conditions, or drop them; without the right to it, all of them from now on."""
+        try:
+            if (found := job if job.uid else await self._own(job.name)) is not None:
+                await set_conditions(self._api, self._settings, found, changes)
+        except SteepestError as error:
+            _log.info("conditions of a Job were not set", job=job.name, why=str(error))
+            self._may_set = not isinstance(error, RefusedError)
+            if _may_pass(error):
+                self.put_conditions(job, {**changes, **self._conditions.get(job, {})})
+                await asyncio.sleep(PAUSES_S[1])
 
     async def _failure(self, one: _Waiting) -> SteepestError | None:
         """Try to write one; None: it is written, or there is no Job yet, or no longer, that it could be about."""

@@ -6,18 +6,32 @@ It owns the newest of what was read. It must never know files, nor how often hea
 from __future__ import annotations
 
 import math
+import re
 from typing import TypeVar
 
 import msgspec
 
-from steepest.events.common import LARGEST
+from steepest.events.common import LARGEST, Activity
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport
 from steepest.training_logs.records import LossRecord
 
-T = TypeVar("T", int, float)
+T = TypeVar("T")
 
 CHIEF = 0
 """The replica whose reports and output are read."""
+
+LINE_BYTES = 300
+
+ACTIVITIES = tuple(
+    (what, re.compile(rb"(?<![a-z])(" + words + rb")"))
+    for what, words in (
+        (Activity.SAVING, rb"sav(e|ing)|checkpoint|ckpt"),
+        (Activity.EVALUATION, rb"eval|valid|val(?![a-z])|test"),
+        (Activity.COMPILATION, rb"compil|autotun|tracing"),
+        (Activity.LOADING, rb"load|download|tokeniz|cach|prepar|shuffl"),
+    )
+)
+"""Words that say in a line what the job does next. A wrong guess names a phase wrongly; its silences are still learned."""
 
 
 class ReadProgress(msgspec.Struct):
@@ -28,6 +42,7 @@ class ReadProgress(msgspec.Struct):
     epoch: float | None = None
     epochs: float | None = None
     loss: float | None = None
+    activity: Activity | None = None
 
     def take(self, record: LossRecord, judged: str) -> None:
         """Take in a record. Only training says how far a job is; a step that was counted is not one of the training."""
@@ -40,6 +55,11 @@ class ReadProgress(msgspec.Struct):
         self.epochs = _newer(self.epochs, _number(record.epochs))
         if record.metric == judged and math.isfinite(record.value):
             self.loss = record.value
+
+    def hear(self, output: bytes) -> None:
+        """Take in output. Its last line says what the job does until it prints again."""
+        if line := output.replace(b"\r", b"\n").rstrip().rpartition(b"\n")[2][:LINE_BYTES].lower():
+            self.activity = next((what for what, words in ACTIVITIES if words.search(line)), Activity.OTHER)
 
 
 class ProgressBoard:
@@ -75,6 +95,7 @@ class ProgressBoard:
             epoch=_newer(read.epoch, report.epoch),
             epochs=_newer(read.epochs, report.epochs),
             loss=_newer(report.loss, read.loss),
+            activity=_newer(report.activity, read.activity),
         )
 
 

@@ -7,7 +7,7 @@ stored only after the records before it are in the log: after a crash some recor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -73,10 +73,12 @@ class Source:
         pattern: str = "",
         epochs: int | None = None,
         turns: Turns | None = None,
+        hear: Callable[[bytes], None] | None = None,
     ) -> None:
         """Read ``path`` from the cursor stored in ``kept``; no folder below ``below`` is trusted.
 
         ``epochs`` are those that its user announced, ``turns`` those of all sources that are read by the same event loop.
+        ``hear`` is given all that is read.
 
         Raises:
             OSError: No cursor can be stored there.
@@ -93,6 +95,7 @@ class Source:
         self._offset = self._cursor.tail.offset if self._cursor.tail else 0
         self._allowed = Allowance(BYTES_S, BYTES_BURST, clock)
         self._turns = turns or Turns(clock)
+        self._hear = hear
         self._moved = asyncio.Event()
         self._ended = False
 
@@ -128,6 +131,8 @@ class Source:
             if chunk.begins:
                 yield self._reader.begin_source()  # the last line of the previous file, with that file's number
                 self._cursor.files_before += 1
+            if self._hear:
+                self._hear(chunk.data)
             for begin in range(0, len(chunk.data), PIECE_BYTES):
                 piece = chunk.data[begin : begin + PIECE_BYTES]
                 yield await self._turns.take(partial(self._reader.feed, piece))

@@ -19,7 +19,6 @@ from steepest.describe.units import count as count
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
-from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.nodes import format_resources
 
 ROUTINE = (c.Tick, c.NodeUsage, c.GrowthMeasured, c.EpochMeasured)
@@ -65,14 +64,6 @@ def ending(status: int | None) -> str:
     if status is None:
         return "its exit was not seen"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-
-
-def unknown_growth(job: str) -> str:
-    """The warning about a job whose growth is unknown."""
-    return (
-        f"{job}: no loss was read in {GRACE_INTERVALS} intervals, so its growth is unknown and it is not moved; "
-        f"`steepest logs {job} | steepest parse -` shows how its lines are read, and suggests a --pattern"
-    )
 
 
 def node_seen(node: c.NodeScore) -> str:

@@ -15,6 +15,7 @@ FOUND: Mapping[c.FindingKind, str] = {
     c.FindingKind.SPIKE: "has a spike",
     c.FindingKind.HUNG: "hangs",
     c.FindingKind.IDLE: "is idle",
+    c.FindingKind.UNREAD: "cannot be read",
     c.FindingKind.SLOWED: "is slower than before",
     c.FindingKind.STRAGGLER: "waits for a replica",
 }

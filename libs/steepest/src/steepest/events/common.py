@@ -175,6 +175,16 @@ class CheckpointMode(enum.StrEnum):
     AUTO = "auto"  # as it declares, else by a keeper; only a user says so
 
 
+class Activity(enum.StrEnum):
+    """What a line that a job prints is about: until its next line it probably does that."""
+
+    LOADING = "loading"
+    COMPILATION = "compilation"
+    EVALUATION = "evaluation"
+    SAVING = "saving"
+    OTHER = "other"
+
+
 KEPT = frozenset({CheckpointMode.SYSTEM, CheckpointMode.AUTO})
 """What a user says of a job that a keeper runs: whether it can be saved is seen once it runs."""
 

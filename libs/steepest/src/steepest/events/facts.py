@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from steepest.events.common import (
+    Activity,
     CheckpointMode,
     CheckpointRef,
     Count,
@@ -87,6 +88,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         cpu_ms: CPU time that the incarnation has used on this node; None where it is not measured.
         loss: The newest value of its evaluation function; None where none is known, or it is not finite.
         read_bytes: Bytes that the incarnation has read from the storage, as the network shows; None where unknown.
+        activity: What its newest line is about; None where it has printed none.
     """
 
     job: Name
@@ -99,6 +101,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     cpu_ms: Count | None = None
     loss: float | None = None
     read_bytes: Count | None = None
+    activity: Activity | None = None
 
 
 class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

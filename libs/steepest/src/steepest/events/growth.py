@@ -91,6 +91,7 @@ class FindingKind(enum.StrEnum):
     SPIKE = "spike"  # its loss is far above its own scale
     HUNG = "hung"  # it makes no step for much longer than it ever took
     IDLE = "idle"  # it holds its place and uses nothing
+    UNREAD = "unread"  # it works, and nothing that it prints says how far it is
     SLOWED = "slowed"  # its steps take longer than they did
     STRAGGLER = "straggler"  # a replica of it computes longer than its peers, which wait for it
 

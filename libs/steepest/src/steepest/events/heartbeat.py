@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from steepest.events.common import (
+    Activity,
     CheckpointMode,
     CheckpointRef,
     Count,
@@ -46,6 +47,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         loss: The newest finite value of its evaluation function.
         read_bytes: Bytes that the incarnation has read from the storage since its start, as the network shows, never as the
             process says; None where they are not counted. A counter that was lost begins again at 0.
+        activity: What its newest line is about; None where it has printed none.
         checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
         mode_reason: Why its keeper cannot save it, or what was lost when it was restored.
         checkpoint: The newest verified checkpoint on the job's volume.
@@ -68,6 +70,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cpu_ms: Count | None = None
     loss: float | None = None
     read_bytes: Count | None = None
+    activity: Activity | None = None
     checkpoint_mode: CheckpointMode | None = None
     mode_reason: Text = ""
     checkpoint: CheckpointRef | None = None

@@ -79,7 +79,6 @@ class ClusterView(Projection):
             refuse_unknown_version(event.reads, event.flags)
         self.state.position = received.offset + 1
         self.touched = self.refused = self.decision = None
-        self.newly_unknown = ()
         if self.newly_due:
             self.newly_due = []
         self.repeated = ID in received.headers and not self._is_new(received)
@@ -94,7 +93,6 @@ class ClusterView(Projection):
         """Pass over a record that cannot be read."""
         self.state.position = offset + 1
         self.touched = self.refused = self.decision = None
-        self.newly_unknown = ()
         self.newly_due = []
         self.repeated = False
 

@@ -6,8 +6,6 @@ them in the log's order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from steepest.events.parameters import PoolParameters
 from steepest.view.jobs import Jobs
 from steepest.view.nodes import Nodes
@@ -27,7 +25,6 @@ class Projection:
         newly_due: Plans that wait no longer since the newest record.
         over: The plans that are over or void and still remembered, oldest first.
         touched: The job that the newest record was about, if any.
-        newly_unknown: The jobs whose growth became unknown at the newest record.
         refused: Why the newest record is a void plan; None where it is none.
     """
 
@@ -43,7 +40,6 @@ class Projection:
         self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
         self.touched: Job | None = None
         self.refused: Refusal | None = None
-        self.newly_unknown: Sequence[Job] = ()
 
     @property
     def counted_ms(self) -> int:

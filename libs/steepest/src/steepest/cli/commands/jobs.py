@@ -109,7 +109,7 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
         give(rows)
         return
     _show(rows)
-    _show_notes(pool, shown, progress)
+    _show_notes(pool, shown)
 
 
 def _of_gateway(settings: Settings, *, show_all: bool, as_json: bool) -> None:
@@ -144,34 +144,16 @@ def _standing(pool: StoredPool) -> Mapping[str, Standing]:
     return standings(pool.view)
 
 
-def _show_notes(pool: StoredPool, shown: Sequence[Job], progress: Mapping[str, NewestReport]) -> None:
+def _show_notes(pool: StoredPool, shown: Sequence[Job]) -> None:
     from steepest.describe import count
 
     left_out = len(pool.view.jobs) - len(shown)
     if not shown:
         tell("no jobs" if not left_out else "no job waits or runs")
-    for job in shown:
-        if job.outcome is None and job.unknown:
-            tell(_unread(pool, job, progress.get(job.name)), err=True)
     if left_out:
         tell(f"{count(left_out, 'ended job')} left out: see `steepest jobs --all`", err=True)
     if pool.note:
         tell(pool.note, err=True)
-
-
-def _unread(pool: StoredPool, job: Job, report: NewestReport | None) -> str:
-    """Why nothing is known of a job's growth, and what mends it."""
-    from steepest.cli.jobs.job_output import printed_last
-    from steepest.describe import unknown_growth
-
-    if report is not None:
-        return (
-            f"{job.name}: its losses are read, and none has come for some intervals: it prints rarely, or stands still"
-        )
-    in_containers = pool.installation.in_containers(pool.name)
-    if not in_containers and not any(printed_last(pool.folder, job.name, 0)):
-        return f"{job.name} has printed nothing yet; a progress bar that needs a terminal prints with `submit --tty`"
-    return unknown_growth(job.name)
 
 
 def _refuse_without_terminal(*, as_json: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import click
 
 from steepest.cli.printing.output import tell
-from steepest.describe import count, sentence, unknown_growth
+from steepest.describe import count, sentence
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.read_models.job_timeline import why_void
@@ -79,7 +79,7 @@ class EventPrinter(Effector):
             say(self._label + standing(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
-        """Print an accepted event, a plan that is void with the reason, and a job whose growth is unknown."""
+        """Print an accepted event, and a plan that is void with the reason."""
         event = received.event
         refused = (
             isinstance(event, c.JobRejected) and not view.repeated
@@ -89,8 +89,6 @@ class EventPrinter(Effector):
             self._show_failure(view, event)
         elif not accepted and (void := why_void(view, received)):
             say(f"{self._label}{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
-        for job in view.newly_unknown:
-            say(self._label + unknown_growth(job.name), "yellow", received.at_ms)
 
     def _show_failure(self, view: ClusterView, event: c.ClusterEvent) -> None:
         if isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED:

@@ -42,6 +42,7 @@ def newer_progress(
         cpu_ms=report.cpu_ms,
         loss=report.loss,
         read_bytes=report.read_bytes,
+        activity=report.activity,
     )
     known = _nothing(report) if before is None else before.progress
     return None if progress == known else ReportedProgress(beat.at_ms, progress)

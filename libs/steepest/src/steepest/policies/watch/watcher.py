@@ -15,7 +15,7 @@ from steepest.events.parameters import WatchParameters
 from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
 from steepest.policies.watch.pace import GangPace, Pace
-from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm
+from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm, Silences
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.progress import total_steps
@@ -31,23 +31,24 @@ CAUSES = {
 FULL = 0.9
 """A node of whose CPU this share is used is full: its jobs take some from each other."""
 
-RHYTHMS_KEPT = 20_000
-"""Jobs that are remembered; beyond, the one that was heard of first goes."""
+RHYTHMS_KEPT, MODELS_KEPT = 20_000, 2_000
+"""Jobs and models that are remembered; beyond, the one that was heard of first goes."""
 
 
 class WatcherState(AwaitsDecisions):
-    """What is known of each job that runs or has run, by name: its rhythm, its pace, and the paces of a gang's replicas."""
+    """What is known of each job, by name: its rhythm, its pace, the paces of a gang's replicas; the silences by model."""
 
     rhythms: dict[str, JobRhythm] = msgspec.field(default_factory=dict)
     paces: dict[str, Pace] = msgspec.field(default_factory=dict)
     gangs: dict[str, GangPace] = msgspec.field(default_factory=dict)
+    models: dict[str, Silences] = msgspec.field(default_factory=dict)
 
 
 class Watcher:
     """Answers ``NodeUsage`` with what is found of the jobs on the node, and with reactions."""
 
     name = "watcher"
-    logic = 2
+    logic = 3
     reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded, c.JobRejected})
     state_type = WatcherState
 
@@ -61,6 +62,7 @@ class Watcher:
         """Judge the jobs of a node. Work: O(1) for each of them."""
         match received.event:
             case c.JobEnded(job=name) | c.JobRejected(job=name) if view.jobs.is_over(name):
+                self._learn(name, view.jobs.get(name))
                 self._forget(name)
             case c.NodeUsage() as usage:
                 return list(self._judge(view, usage))
@@ -83,7 +85,8 @@ class Watcher:
         for found in usage.progress:
             known = self.state.rhythms.get(found.job)
             if known is not None and known.incarnation == found.incarnation:
-                known.hear(found.step, (found.epoch, found.loss))
+                activity = known.activity if found.replica else found.activity  # only the chief's output is read
+                known.hear(found.step, (found.epoch, found.loss), activity)
                 if found.replica or found.job in self.state.gangs:
                     self._hear_replica(found)
         for job, rhythm in watched:
@@ -141,6 +144,16 @@ class Watcher:
         ):
             yield c.NodeDrainRequested(node=node, request=f"slow-{offset}-{node}", drained=True)
 
+    def _learn(self, name: str, job: Job | None) -> None:
+        """Keep the silences of a job that is over for the next one of its model."""
+        rhythm, models = self.state.rhythms.get(name), self.state.models
+        if rhythm is None or job is None or not job.spec.model or not rhythm.gaps.count:
+            return
+        learned = models.pop(job.spec.model, Silences()).and_those_of(rhythm)
+        if len(models) >= MODELS_KEPT:
+            models.pop(next(iter(models)))
+        models[job.spec.model] = learned
+
     def _forget(self, name: str) -> None:
         for known in (self.state.rhythms, self.state.paces, self.state.gangs):
             known.pop(name, None)
@@ -151,7 +164,9 @@ class Watcher:
         if rhythm is None:
             if len(rhythms) >= RHYTHMS_KEPT:
                 self._forget(next(iter(rhythms)))
-            rhythm = rhythms[job.name] = JobRhythm(incarnation=job.incarnation, at_ms=now_ms, busy_ms=now_ms)
+            earlier = self.state.models.get(job.spec.model, Silences())
+            rhythm = JobRhythm(incarnation=job.incarnation, at_ms=now_ms, busy_ms=now_ms, earlier=earlier)
+            rhythms[job.name] = rhythm
         elif rhythm.incarnation != job.incarnation:
             rhythm.restart(job.incarnation, now_ms)
         return rhythm
@@ -177,6 +192,7 @@ def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator
             yield c.FindingEnded(job=job.name, incarnation=job.incarnation, kind=kind, why=over)
         elif why:
             yield from _reaction(job, job.findings[kind], parameters)
+    yield from _changed(job, c.FindingKind.UNREAD, _unread(job, rhythm), "its steps are read", {})
     if (diverged := job.findings.get(c.FindingKind.DIVERGED)) is not None:
         yield from _reaction(job, diverged, parameters)
 
@@ -196,8 +212,21 @@ def _hung(rhythm: JobRhythm) -> str:
         return ""
     silent, allowed = rhythm.silent_ms / 1_000, rhythm.allowed_ms / 1_000
     uses = "it uses no CPU" if rhythm.unused_ms else "it uses CPU"
-    longest = f"; its longest silence was {rhythm.gaps.longest / 1_000:.0f} s" if rhythm.gaps.count else ""
-    return f"no step for {silent:.0f} s, and {allowed:.0f} s would be usual; {uses}{longest}"
+    after = f" after a line about {rhythm.phase}" if rhythm.phase else ""
+    longest = f"; its longest silence was {rhythm.longest_ms / 1_000:.0f} s" if rhythm.longest_ms else ""
+    return f"no step for {silent:.0f} s{after}, and {allowed:.0f} s would be usual; {uses}{longest}"
+
+
+def _unread(job: Job, rhythm: JobRhythm) -> str:
+    """Nothing says how far it is. It stays so, also while it rests, until something does."""
+    if not (rhythm.is_unread or (c.FindingKind.UNREAD in job.findings and not rhythm.begun)):
+        return ""
+    seconds = rhythm.silent_ms / 1_000
+    if rhythm.activity is None:
+        mend = "`python -u` makes Python print without delay, and `submit --tty` a progress bar"
+        return f"it has printed nothing for {seconds:.0f} s; {mend}"
+    mend = f"`steepest logs {job.name} | steepest parse -` shows how its lines are read, and suggests a `--pattern`"
+    return f"no step and no loss was read for {seconds:.0f} s; {mend}"
 
 
 def _idle(rhythm: JobRhythm, *, is_done: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from steepest.events import cluster as c
@@ -11,7 +10,6 @@ from steepest.events.received import Received
 from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
 from steepest.view.projection import Projection
-from steepest.view.state import Job
 
 PERIODS_COUNTED = 2
 """Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
@@ -42,16 +40,10 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     view.state.counted_ms = counted_ms
     view.jobs.queue.advance(counted_ms)
     view.nodes.forget_gone(counted_ms - GONE_MS)
-    view.newly_unknown = tuple(_become_unknown(view))
-    return True
-
-
-def _become_unknown(view: Projection) -> Iterator[Job]:
-    """The running jobs of which no growth was measured for so long that nothing is known of it."""
     while (job := view.jobs.silent_for_long(view.counted_ms, view.parameters.specon.interval_ms)) is not None:
         view.nodes.set_unknown(job, unknown=True)
         view.jobs.update(job)
-        yield job
+    return True
 
 
 def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
