@@ -84,8 +84,8 @@ def _examine_machine(*, as_json: bool) -> NoReturn:
     import tempfile
 
     from steepest.cli.printing.output import tell
+    from steepest.cluster.keepers import find_programs, round_trip, why_unable
     from steepest.cluster.local.groups import find_groups
-    from steepest.cluster.local.keepers import find_programs, round_trip, why_unable
 
     programs = find_programs()
     if isinstance(programs, str):

@@ -1,6 +1,6 @@
-"""Keepers of this machine's jobs: whether there can be any, and the order to one.
+"""Keepers of jobs: whether there can be any, and the order to one on this machine.
 
-It owns where CRIU is found, and what this machine must have for it. It must never know phases, nor what an image holds. Its
+It owns where CRIU is found, and what a machine must have for it. It must never know phases, nor what an image holds. Its
 calls block: finding out takes a tenth of a second, a round trip one.
 """
 
@@ -20,7 +20,9 @@ from pathlib import Path
 import msgspec
 
 import steepest.keeper
-from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder
+from steepest.cluster.port import ReplicaSpec
+from steepest.errors import RefusedError
 from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.keeper.images import FACTS
 from steepest.keeper.order import KeeperOrder
@@ -28,7 +30,7 @@ from steepest.untrusted import files
 from steepest.untrusted.json import read_json
 
 HOME = "STEEPEST_CRIU_HOME"
-_CHECKOUT = Path(__file__).parents[6]
+_CHECKOUT = Path(__file__).parents[5]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
 _ANSWER_BYTES_MOST = 1 << 16
@@ -55,10 +57,21 @@ class KeeperPlace(msgspec.Struct, frozen=True, kw_only=True):
     most_bytes: int | None = None
 
 
+def _homes() -> list[Path]:
+    return [Path(home).absolute() for home in (os.environ.get(HOME) or ".criu", _CHECKOUT / ".criu")]
+
+
+def find_whole() -> Path | str:
+    """The folder of ``make criu`` with CRIU, Python and their loader, which run in any container; else why there is none."""
+    for home in _homes():
+        if (home / "root/usr/bin/python3").exists() and (home / "loader").exists():
+            return home.resolve()
+    return "there is no CRIU for containers on this machine; get it with: make criu"
+
+
 def find_programs() -> KeeperPrograms | str:
     """CRIU and zstd: of ``make criu``, or this machine's; else why there are none."""
-    homes = [os.environ.get(HOME) or ".criu", str(_CHECKOUT / ".criu")]
-    places = os.pathsep.join([*(str(Path(home).absolute()) for home in homes), os.environ.get("PATH", "")])
+    places = os.pathsep.join([*map(str, _homes()), os.environ.get("PATH", "")])
     criu, zstd = (shutil.which(name, path=places) for name in ("criu", "zstd"))
     if criu is None or zstd is None:
         return f"there is no {'criu' if criu is None else 'zstd'} on this machine; get it with: make criu"
@@ -161,6 +174,26 @@ def is_image(state: AdapterFolder, job: str, restore: CheckpointRef) -> bool:
     return (state.checkpoints(job) / restore.name / FACTS).is_file()
 
 
+def refuse_image(state: AdapterFolder, job: str, restore: CheckpointRef | None, why: str) -> None:
+    """Refuse to start a job without a keeper, where only a keeper can restore what it starts from.
+
+    Raises:
+        RefusedError: ``checkpoint-refused``.
+    """
+    if restore is not None and is_image(state, job, restore):
+        raise RefusedError(f"{restore.name} cannot be restored here: {why}", code="checkpoint-refused")
+
+
+def declare_none(folder: IncarnationFolder, spec: ReplicaSpec, unable: str) -> None:
+    """Say why a job whose user wants a keeper has none; ``unable``: empty where it has one.
+
+    Raises:
+        OSError: It was not written.
+    """
+    if unable and spec.checkpoint_mode is CheckpointMode.SYSTEM:
+        folder.write(folder.hello, Hello(checkpoint_mode=CheckpointMode.NONE, kept=True, reason=f"no-keeper: {unable}"))
+
+
 def write_order(
     state: AdapterFolder,
     folder: IncarnationFolder,
@@ -200,7 +233,6 @@ def write_order(
         restore=(restore.name, restore.digest) if restore is not None else None,
         cgroup=str(cgroup),
         keeper_cgroup=str(place.group),
-        orders=str(folder.orders),
         most_bytes=place.most_bytes,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)
