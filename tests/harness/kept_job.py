@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.harness.waiting import until
@@ -75,7 +76,7 @@ class KeptJob:
         make: Callable[[Path], Cluster] = emulated,
         nodes: Sequence[str] = NODES,
         folder: Path | None = None,
-        **more: str,
+        env: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.state = state
         self._make = make
@@ -84,7 +85,7 @@ class KeptJob:
         self.spec = ReplicaSpec(
             command=tuple(command),
             working_dir=str(self.folder),
-            env={**ENV, **more},
+            env={**ENV, **env},
             requests=Resources(cpu_m=100),
             checkpoint_mode=mode,
         )
@@ -165,7 +166,7 @@ async def kept(
     """A job that runs, on a cluster that is closed in the end; the test is skipped where no job can be kept."""
     if why := missing(state):
         pytest.skip(why)
-    async with running(KeptJob(state, command, mode, **env)) as job:
+    async with running(KeptJob(state, command, mode, env=env)) as job:
         yield job
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from steepest.app.settings.tree import ClusterSettings, Settings
@@ -155,7 +156,7 @@ def test_containers_have_a_right_once_they_are_let(tmp_path: Path, right: str) -
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
     kept = []
     for asked in (None, True, None, False):
-        let_jobs_have(folder, ClusterSettings(**{right: asked}))
+        let_jobs_have(folder, msgspec.convert({right: asked}, ClusterSettings))
         kept.append(getattr(folder.read(), right))
 
     assert kept == [False, True, True, False]

@@ -16,7 +16,7 @@ from tests.harness.waiting import until
 from tests.integration.kept import cases
 
 from steepest.cluster.docker import Allowed
-from steepest.cluster.keepers import find_whole
+from steepest.cluster.keepers import HOME, find_whole
 from steepest.cluster.port import Cluster, ReplicaPhase
 from steepest.errors import RefusedError
 from steepest.events.common import CheckpointMode
@@ -62,7 +62,7 @@ def make(harness: DockerHarness, tmp_path: Path) -> Make:
             return harness.cluster
 
         state, mode = harness.state.path, CheckpointMode.SYSTEM
-        return KeptJob(state, command, mode, make=cluster, nodes=ENGINES, folder=work, **env)
+        return KeptJob(state, command, mode, make=cluster, nodes=ENGINES, folder=work, env=env)
 
     return made
 
@@ -158,6 +158,20 @@ async def test_an_image_is_restored_only_onto_the_files_that_it_was_saved_from(
         await job.start()
         assert await job.end() == 0
         assert job.output == unmoved(engines["large"], job.folder, ("python3", "plain.py", "200", "0"), {})
+
+
+async def test_no_job_is_kept_by_programs_that_jobs_can_change(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies in a folder of jobs is theirs, and would run with the rights of a keeper."""
+    job = make("python3", "plain.py", "20", "0.05")
+    theirs = job.folder / "criu"
+    (theirs / "root/usr/bin").mkdir(parents=True)
+    for name in ("loader", "root/usr/bin/python3"):
+        (theirs / name).touch()
+    monkeypatch.setenv(HOME, str(theirs))
+    async with running(job):
+        report = await job.declared(CheckpointMode.NONE)
+        assert report.mode_reason.startswith(f"no-keeper: jobs may change {theirs}")
+        assert await job.end() == 0
 
 
 RIGHTS = """

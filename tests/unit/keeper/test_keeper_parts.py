@@ -91,7 +91,7 @@ def test_files_that_a_process_writes_to_are_known_by_size(tmp_path: Path) -> Non
         assert written_files([os.getpid()]).rewritten
 
 
-HERE = {"machine": "x86_64", "kernel": "6.1", "cpu": ["avx", "sse"], "criu": [4, 2], "files": "sha"}
+HERE = {"machine": "x86_64", "kernel": "6.1", "cpu": ["avx", "sse"], "criu": [4, 2], "files": "sha", "clock_s": 50.0}
 
 
 @pytest.mark.parametrize(
@@ -101,13 +101,14 @@ HERE = {"machine": "x86_64", "kernel": "6.1", "cpu": ["avx", "sse"], "criu": [4,
         ("kernel", "6.12", "other-kernel"),
         ("files", "other", "other-image"),
         ("cpu", ["avx", "avx512f", "sse"], "other-cpu"),
+        ("clock_s", 51.0, "other-clock"),
         ("criu", [4, 3], "old-criu"),
     ],
 )
 def test_an_image_is_refused_where_it_could_not_run_on(field: str, value: object, code: str) -> None:
     """What its own place had and this one lacks is found before CRIU is tried."""
     refuse_other_place(HERE, HERE)
-    refuse_other_place({**HERE, "cpu": ["sse"], "criu": [4, 1]}, HERE)
+    refuse_other_place({**HERE, "cpu": ["sse"], "criu": [4, 1], "clock_s": 49.0}, HERE)
     with pytest.raises(CannotBeSaved) as refused:
         refuse_other_place({**HERE, field: value}, HERE)
     assert refused.value.code == code

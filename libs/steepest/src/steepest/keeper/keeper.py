@@ -272,8 +272,15 @@ class Keeper:
 
     def _place(self) -> dict[str, Any]:
         """What another place must have for an image of here, as far as that shows before it is tried."""
-        system = {"machine": platform.machine(), "kernel": ".".join(platform.release().split(".")[:2])}
-        return {**system, "cpu": processes.cpu_features(), "criu": self._criu.version(), "files": self._order.files}
+        return {
+            "machine": platform.machine(),
+            "kernel": ".".join(platform.release().split(".")[:2]),
+            "cpu": processes.cpu_features(),
+            "criu": self._criu.version(),
+            "files": self._order.files,
+            # On a machine, CRIU gives the job a clock of its own.
+            "clock_s": time.monotonic() if self._order.user is not None else 0.0,
+        }
 
     def _continue_after(self, hold: HeldImage) -> None:
         """The stop did not come. An image whose files change from now on would be restored onto other ones."""
@@ -362,7 +369,8 @@ def _environment(*, auto: bool) -> dict[str, str]:
     """The job's environment. In a container the keeper has none of what the user says: that could change what it runs."""
     env = dict(os.environ)
     if JOBS_ENVIRONMENT in env:
-        env = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env["PATH"], **json.loads(env[JOBS_ENVIRONMENT])}
+        own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
+        env = {**own, **json.loads(env[JOBS_ENVIRONMENT])}
     return {name: value for name, value in env.items() if auto or not name.startswith("STEEPEST_")}
 
 
@@ -386,10 +394,10 @@ def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
 
     Args:
         there: Where it was made.
-        here: Where it is to be restored.
+        here: Where it would be restored.
 
     Raises:
-        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu`` or ``old-criu``.
+        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``old-criu``.
     """
     if (there["machine"], there["kernel"]) != (here["machine"], here["kernel"]):
         raise CannotBeSaved("other-kernel", f"it was saved on {there['machine']}, Linux {there['kernel']}")
@@ -397,6 +405,8 @@ def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
         raise CannotBeSaved("other-image", "it was saved in a container of another image")
     if lacking := [name for name in there["cpu"] if name not in here["cpu"]]:  # libraries have chosen code by them
         raise CannotBeSaved("other-cpu", f"the CPU has no {', '.join(lacking[:10])}")
+    if there["clock_s"] > here["clock_s"]:
+        raise CannotBeSaved("other-clock", "this machine started later, and what the job waits for would be far ahead")
     if there["criu"] > here["criu"]:
         raise CannotBeSaved("old-criu", f"it was saved by CRIU {'.'.join(map(str, there['criu']))}")
 

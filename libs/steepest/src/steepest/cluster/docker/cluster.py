@@ -26,7 +26,7 @@ from steepest.cluster.docker.addresses import peer_hosts
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
-from steepest.cluster.docker.kept import ContainerKeeper
+from steepest.cluster.docker.kept import KEEPER, ContainerKeeper
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
 from steepest.cluster.docker.observe import observe
 from steepest.cluster.fence import is_made
@@ -131,7 +131,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         try:
             host = self._hosts[node]
             if restore is None or not await host.run(lambda: self._is_known_locked(folder, node)):
-                keeper = self._keeper(folder.replica.job, spec)
+                keeper = await asyncio.to_thread(self._keeper, folder.replica.job, spec)
                 is_kept = isinstance(keeper, ContainerKeeper)
                 # A keeper verifies its image itself, and knows an older one where the newest is damaged.
                 await self._check(background, folder, spec, None if is_kept else restore)
@@ -142,7 +142,10 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 background.track(folder, spec_record(node, spec))  # even after a failure: it may run
 
     def _keeper(self, job: str, spec: ReplicaSpec) -> ContainerKeeper | str:
-        """How a job is kept, or why it is not. Only those of which its user says so: an SDK's must write to its folders."""
+        """How a job is kept, or why it is not: only if its user says so, because a job with the SDK writes to its folders.
+
+        It blocks.
+        """
         if spec.checkpoint_mode is not CheckpointMode.SYSTEM:
             return "its user does not want it"
         if not self._system_checkpoints:
@@ -152,6 +155,12 @@ class DockerCluster(FolderCluster[DockerBackground]):
         home = keepers.find_whole()
         if isinstance(home, str):
             return home
+        for place in (home, KEEPER):  # jobs run as the owner of their allowed folder
+            found = self._allowed.find(str(place))
+            if found is not None and found.folder.stat().st_uid != 0:
+                return (
+                    f"jobs may change {place}, which would have their keeper's rights: let them have another --folder"
+                )
         most = self._retention.checkpoints_gib * GIB or None
         return ContainerKeeper(home, temporary=self._state.job(job) / "tmp", most_bytes=most)
 

@@ -27,6 +27,9 @@ from steepest.keeper.kernel import CAPABILITIES, GROUP
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 from steepest.untrusted import files
 
+KEEPER = Path(steepest.keeper.__file__).parent
+"""The keeper's program on this machine."""
+
 _HOME = "/steepest/criu"
 _PROGRAM = "/steepest/program/steepest/keeper"
 _ORDER = "/steepest/order.json"
@@ -110,7 +113,7 @@ def kept(
     words = [*_called("usr/bin/python3"), "-I", "-S", _PROGRAM, _ORDER]
     of_image = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
     unset = {name: "" for name in of_image if name.startswith(_LOADER_PREFIX)}
-    given = {_HOME: keeper.home, _PROGRAM: Path(steepest.keeper.__file__).parent, _ORDER: folder.keeping}
+    given = {_HOME: keeper.home, _PROGRAM: KEEPER, _ORDER: folder.keeping}
     binds = [Mount(to, str(at), type="bind", read_only=True) for to, at in given.items()]
     host = asked["host_config"]
     if all(each["Target"] != _TEMPORARY for each in host["Mounts"]):
