@@ -136,28 +136,32 @@ async def test_an_image_is_restored_only_onto_the_files_that_it_was_saved_from(
 ) -> None:
     """A container of another image refuses it before CRIU is tried; the job goes on where it came from."""
     job = make("python3", "plain.py", "200", "0.02")
-    with contextlib.closing(engines["small"].client()) as client:
-        made = client.create_container(images.BASE, ["touch", "/other"], network_disabled=True)
-        client.start(made)
-        client.wait(made)
-        client.commit(made, repository=images.BASE, tag="other")
-        client.remove_container(made)
+    for engine in engines.values():
+        _make_other_image(engine)
     async with running(job):
         await job.printed(20)
         job.saved = await job.save()
         await job.cluster.stop(JOB, 1, grace_s=10.0)
         job.spec = msgspec.structs.replace(job.spec, image=f"{images.BASE}:other")
-        await job.start()
-        await until(lambda: job.is_over, within_s=60)
-        status = await job.status()
-        assert (status.phase, status.reason.split(";")[0]) == (
-            ReplicaPhase.GONE,
-            "its image was not restored: other-image: it was saved in a container of another image",
-        )
+        for _ in range(2):  # again: no node that differs is a reason to begin at the first step
+            await job.start()
+            await until(lambda: job.is_over, within_s=60)
+            status = await job.status()
+            assert status.phase is ReplicaPhase.GONE
+            assert status.reason.startswith("its image was not restored: other-image: ")
         job.spec = msgspec.structs.replace(job.spec, image="")
         await job.start()
         assert await job.end() == 0
         assert job.output == unmoved(engines["large"], job.folder, ("python3", "plain.py", "200", "0"), {})
+
+
+def _make_other_image(engine: DockerEngine) -> None:
+    with contextlib.closing(engine.client()) as client:
+        made = client.create_container(images.BASE, ["touch", "/other"], network_disabled=True)
+        client.start(made)
+        client.wait(made)
+        client.commit(made, repository=images.BASE, tag="other")
+        client.remove_container(made)
 
 
 async def test_no_job_is_kept_by_programs_that_jobs_can_change(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

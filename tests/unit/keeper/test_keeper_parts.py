@@ -102,7 +102,7 @@ HERE = {"machine": "x86_64", "kernel": "6.1", "cpu": ["avx", "sse"], "criu": [4,
         ("files", "other", "other-image"),
         ("cpu", ["avx", "avx512f", "sse"], "other-cpu"),
         ("clock_s", 51.0, "other-clock"),
-        ("criu", [4, 3], "old-criu"),
+        ("criu", [4, 3], "other-criu"),
     ],
 )
 def test_an_image_is_refused_where_it_could_not_run_on(field: str, value: object, code: str) -> None:

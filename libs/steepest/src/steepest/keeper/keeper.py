@@ -29,6 +29,7 @@ _LOOK_S = 0.1  # how often the control folder is read
 _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
 _TRIES = 3  # of a passing reason
+_PLACES = 5  # that may differ from an image's own before an older one is restored
 _DEATH_S = 10.0
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
 _HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
@@ -327,13 +328,18 @@ class Keeper:
             except CannotBeSaved as why:
                 self._kill_all()
                 lost = lost or str(why)
-                if name == wanted and why.code != "damaged" and self._images.failures(name, str(why)) == 1:
+                if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
                 reason = f"restored-older: {lost}" if lost else ""
                 self._control.declare("system", reason=reason, restored=name, step=facts["step"])
                 return ""
         return lost
+
+    def _may_go_elsewhere(self, name: str, why: CannotBeSaved) -> bool:
+        """Whether another place may have what this one lacks: the image is whole, and was not refused too often."""
+        most = _PLACES if why.code.startswith("other-") else 1
+        return why.code != "damaged" and self._images.failures(name, str(why)) <= most
 
     def _restore(self, name: str, digest: str | None) -> dict[str, Any]:
         facts = self._images.facts(name, digest)
@@ -397,7 +403,7 @@ def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
         here: Where it would be restored.
 
     Raises:
-        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``old-criu``.
+        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``other-criu``.
     """
     if (there["machine"], there["kernel"]) != (here["machine"], here["kernel"]):
         raise CannotBeSaved("other-kernel", f"it was saved on {there['machine']}, Linux {there['kernel']}")
@@ -408,7 +414,7 @@ def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
     if there["clock_s"] > here["clock_s"]:
         raise CannotBeSaved("other-clock", "this machine started later, and what the job waits for would be far ahead")
     if there["criu"] > here["criu"]:
-        raise CannotBeSaved("old-criu", f"it was saved by CRIU {'.'.join(map(str, there['criu']))}")
+        raise CannotBeSaved("other-criu", f"it was saved by CRIU {'.'.join(map(str, there['criu']))}")
 
 
 def _kill(pids: Iterable[int]) -> None:
