@@ -1,20 +1,17 @@
 """Keepers of jobs: whether there can be any, and the order to one on this machine.
 
 It owns where CRIU is found, and what a machine must have for it. It must never know phases, nor what an image holds. Its
-calls block: finding out takes a tenth of a second, a round trip one.
+calls block, for a tenth of a second.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import msgspec
@@ -27,13 +24,11 @@ from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.keeper.images import FACTS
 from steepest.keeper.order import KeeperOrder
 from steepest.untrusted import files
-from steepest.untrusted.json import read_json
 
 HOME = "STEEPEST_CRIU_HOME"
 _CHECKOUT = Path(__file__).parents[5]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
-_ANSWER_BYTES_MOST = 1 << 16
 
 
 class KeeperPrograms(msgspec.Struct, frozen=True):
@@ -80,7 +75,7 @@ def find_programs() -> KeeperPrograms | str:
 
 @functools.lru_cache(maxsize=8)
 def why_unable(programs: KeeperPrograms, *, has_groups: bool) -> str:
-    """Why this process cannot keep jobs; empty if it can, as far as that shows without a round trip."""
+    """Why this process cannot keep jobs; empty if it can, as far as that shows without a trial."""
     if not sys.platform.startswith("linux"):
         return "only Linux has what CRIU needs"
     if os.geteuid() != 0:
@@ -97,67 +92,6 @@ def why_unable(programs: KeeperPrograms, *, has_groups: bool) -> str:
             f"CRIU 4.1 or newer is needed, and {programs.criu[0]} is {version[0] if version else 'unknown'}; make criu"
         )
     return ""
-
-
-def round_trip(programs: KeeperPrograms) -> str:
-    """Save and restore a process by a keeper; why that failed, or empty. Only this proves that the kernel allows it."""
-    with tempfile.TemporaryDirectory(prefix="steepest-criu-") as name:
-        base = Path(name)
-        first = _trial_order(base, 1, programs, None)
-        answer = b'{"request": "trial", "hold_s": 60}'
-        (Path(first.control) / "checkpoint-request.json").write_bytes(answer)
-        with _started(first, base) as keeper:
-            saved = _read(Path(first.control) / "checkpoint-ack.json", keeper)
-            keeper.terminate()
-            keeper.wait(_TIMEOUT_S)
-        if "digest" not in saved:
-            return f"a process could not be saved: {saved.get('refused') or keeper.returncode}"
-        again = _trial_order(base, 2, programs, (str(saved["name"]), str(saved["digest"])))
-        with _started(again, base) as keeper:
-            restored = _read(Path(again.control) / "hello.json", keeper)
-            keeper.kill()
-        return "" if restored.get("restored") else f"a process could not be restored: {restored.get('reason')}"
-
-
-def _trial_order(base: Path, number: int, programs: KeeperPrograms, restore: tuple[str, str] | None) -> KeeperOrder:
-    folders = {each: base / f"{each}{number}" for each in ("control", "scratch")}
-    for folder in (*folders.values(), base / "checkpoints"):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return KeeperOrder(
-        program=str(shutil.which("sleep")),
-        command=["sleep", "60"],
-        working_dir=os.sep,
-        job="trial",
-        incarnation=number,
-        control=str(folders["control"]),
-        checkpoints=str(base / "checkpoints"),
-        scratch=str(folders["scratch"]),
-        criu=list(programs.criu),
-        zstd=list(programs.zstd),
-        auto=True,
-        restore=restore,
-    )
-
-
-def _started(order: KeeperOrder, base: Path) -> subprocess.Popen[bytes]:
-    path = base / f"order{order.incarnation}.json"
-    path.write_bytes(order.dump())
-    return subprocess.Popen(
-        command(path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
-def _read(path: Path, keeper: subprocess.Popen[bytes]) -> dict[str, object]:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while not path.exists() and keeper.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    with contextlib.suppress(FileNotFoundError):
-        return read_json(path, dict[str, object], below=path.parent, most=_ANSWER_BYTES_MOST)
-    return {}
 
 
 def _run(words: list[str]) -> str:
