@@ -88,6 +88,7 @@ class DockerHarness(ClusterHarness):
         *,
         soft_limits: bool = False,
         host_network: bool = True,
+        system_checkpoints: bool = False,
     ) -> DockerCluster:
         """An adapter."""
         nodes = [
@@ -102,6 +103,7 @@ class DockerHarness(ClusterHarness):
             allowed=self.allowed,
             soft_limits=soft_limits,
             host_network=host_network,
+            system_checkpoints=system_checkpoints,
             heartbeat_s=0.5,
         )
 

@@ -1,4 +1,4 @@
-"""Unmodified jobs on two emulated nodes, kept by CRIU: started, moved, and compared with a run that was not moved."""
+"""Unmodified jobs on two nodes, kept by CRIU: started, moved, and compared with a run that was not moved."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.harness.waiting import until
 
+from steepest.cluster.keepers import find_programs, why_unable
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.groups import find_groups
-from steepest.cluster.local.keepers import find_programs, why_unable
-from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
+from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.heartbeat import ReplicaReport
 from steepest_lab import jobs
@@ -51,20 +52,40 @@ def unmoved(command: Sequence[str]) -> str:
     return subprocess.run(command, env=ENV, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
 
 
+def emulated(state: Path) -> LocalCluster:
+    """Two nodes on this machine."""
+    nodes = [LocalNode(name, Resources(cpu_m=2000, memory_mib=4096)) for name in NODES]
+    return LocalCluster(state, nodes, "pool", heartbeat_s=0.1)
+
+
 class KeptJob:
     """One job on a cluster of two nodes that have room for it.
 
     Attributes:
+        folder: Where it runs.
         incarnation: The newest one.
         saved: The newest checkpoint.
     """
 
-    def __init__(self, state: Path, command: Sequence[str], mode: CheckpointMode, **more: str) -> None:
+    def __init__(
+        self,
+        state: Path,
+        command: Sequence[str],
+        mode: CheckpointMode,
+        *,
+        make: Callable[[Path], Cluster] = emulated,
+        nodes: Sequence[str] = NODES,
+        folder: Path | None = None,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.state = state
+        self._make = make
+        self._nodes = nodes
+        self.folder = folder or state.parent
         self.spec = ReplicaSpec(
             command=tuple(command),
-            working_dir=str(state.parent),
-            env={**ENV, **more},
+            working_dir=str(self.folder),
+            env={**ENV, **env},
             requests=Resources(cpu_m=100),
             checkpoint_mode=mode,
         )
@@ -74,13 +95,12 @@ class KeptJob:
 
     def open(self) -> None:
         """A new adapter on the same folder."""
-        nodes = [LocalNode(name, Resources(cpu_m=2000, memory_mib=4096)) for name in NODES]
-        self.cluster = LocalCluster(self.state, nodes, "pool", heartbeat_s=0.1)
+        self.cluster = self._make(self.state)
 
     @property
     def node(self) -> str:
         """The node of the newest incarnation."""
-        return NODES[(self.incarnation - 1) % 2]
+        return self._nodes[(self.incarnation - 1) % 2]
 
     async def start(self) -> None:
         """Start its next incarnation, on the other node, from its newest checkpoint."""
@@ -146,12 +166,25 @@ async def kept(
     """A job that runs, on a cluster that is closed in the end; the test is skipped where no job can be kept."""
     if why := missing(state):
         pytest.skip(why)
-    job = KeptJob(state, command, mode, **env)
+    async with running(KeptJob(state, command, mode, env=env)) as job:
+        yield job
+
+
+@contextlib.asynccontextmanager
+async def running(job: KeptJob) -> AsyncIterator[KeptJob]:
+    """It is started, and stopped in the end. What a container prints is copied while heartbeats are followed."""
+    listening = asyncio.create_task(_listen(job.cluster))
     try:
         await job.start()
         yield job
     finally:
+        listening.cancel()
         status = await job.cluster.lookup(JOB, verify=False)
         if status is not None and not status.has_ended:
             await job.cluster.stop(JOB, status.incarnation, grace_s=0.0)
         await job.cluster.close()
+
+
+async def _listen(cluster: Cluster) -> None:
+    async for _ in cluster.heartbeats():
+        pass

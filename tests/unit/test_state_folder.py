@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from steepest.app.settings.tree import ClusterSettings, Settings
@@ -108,7 +109,8 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
     assert first == second == (str(tmp_path),)
     assert folder.read().folders == ("/data", str(tmp_path))
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
-    for asked in (ClusterSettings(folders=(str(tmp_path),)), ClusterSettings(host_network=True)):
+    rights = (ClusterSettings(host_network=True), ClusterSettings(system_checkpoints=True))
+    for asked in (ClusterSettings(folders=(str(tmp_path),)), *rights):
         with pytest.raises(InputError, match="for Docker engines"):
             let_jobs_have(folder, asked)
 
@@ -147,14 +149,15 @@ def test_further_namespaces_stay_until_others_are_named(tmp_path: Path) -> None:
         let_jobs_have(folder, ClusterSettings(namespaces=("team-a",)))
 
 
-def test_gangs_on_engines_get_the_network_once_they_are_let(tmp_path: Path) -> None:
+@pytest.mark.parametrize("right", ["host_network", "system_checkpoints"])
+def test_containers_have_a_right_once_they_are_let(tmp_path: Path, right: str) -> None:
     """The folder keeps what `up` said last; what is not said stays."""
     folder = StateFolder(tmp_path / "state")
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000), engine="unix:///nowhere"),)))
     kept = []
     for asked in (None, True, None, False):
-        let_jobs_have(folder, ClusterSettings(host_network=asked))
-        kept.append(folder.read().host_network)
+        let_jobs_have(folder, msgspec.convert({right: asked}, ClusterSettings))
+        kept.append(getattr(folder.read(), right))
 
     assert kept == [False, True, True, False]
 

@@ -179,7 +179,7 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/cli/jobs/callers_environment.py": "it is what the user hands to a job",
     "libs/steepest/src/steepest/cluster/docker/addresses.py": "DOCKER_HOST and its like are those of Docker's own client",
     "libs/steepest/src/steepest/cluster/kubernetes/contexts.py": "KUBECONFIG is that of kubectl",
-    "libs/steepest/src/steepest/cluster/local/keepers.py": "looks for CRIU on PATH",
+    "libs/steepest/src/steepest/cluster/keepers.py": "looks for CRIU on PATH",
     "libs/steepest/src/steepest/cluster/local/launch.py": "a job inherits PATH and the like",
     "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
     "libs/steepest/src/steepest/keeper/keeper.py": "its environment is the job's, which it passes on",

@@ -1,5 +1,5 @@
 #!/bin/sh
-# install.sh FOLDER: CRIU and zstd with a loader and libraries of their own, from the archive that this machine's apt uses.
+# install.sh FOLDER: CRIU, zstd and Python with a loader and libraries of their own, from the archive that this machine's apt uses.
 #
 # The machine's packages stay as they are. CRIU below 4.2 cannot save network sockets on a new kernel, and one below 4.1 nothing; a
 # stable release may have no newer one. So a newer suite is read, with a state of apt's own in which nothing is installed.
@@ -18,18 +18,19 @@ fetch() { # SUITE
   set -- -q -q -o Dir::State="$apt/state" -o Dir::State::status="$apt/state/status" -o Dir::Cache="$apt/cache" \
     -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null -o Dir::Etc::preferencesparts=/dev/null \
     -o APT::Install-Recommends=0 -o APT::Sandbox::User=root -o Acquire::Languages=none
-  apt-get "$@" update && apt-get "$@" --yes --download-only install criu zstd > /dev/null
+  apt-get "$@" update && apt-get "$@" --yes --download-only install criu zstd python3 > /dev/null
 }
 
 fetch sid || fetch trixie
 rm -rf "$folder/root" && mkdir "$folder/root"
 for package in "$folder"/apt/cache/archives/*.deb; do dpkg -x "$package" "$folder/root"; done
 rm -rf "$folder/apt" "$folder/root/usr/share"
-lib=$(dirname "$(find "$folder/root/usr/lib" -name 'ld-linux*' | head -1)")
-lib=${lib#"$folder/"} loader=$(basename "$(ls "$folder/$lib"/ld-linux* | head -1)")
+cd "$folder"
+ln -sfn "$(dirname "$(find root/usr/lib -name 'ld-linux*' | head -1)")" lib
+ln -sfn "$(ls lib/ld-linux* | head -1)" loader
 for program in usr/sbin/criu usr/bin/zstd; do
-  printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec "$here/%s/%s" --library-path "$here/%s" "$here/root/%s" "$@"\n' \
-    "$lib" "$loader" "$lib" "$program" > "$folder/$(basename $program)"
-  chmod 755 "$folder/$(basename $program)"
+  printf '#!/bin/sh\nhere=$(dirname "$(readlink -f "$0")")\nexec "$here/loader" --library-path "$here/lib" "$here/root/%s" "$@"\n' \
+    "$program" > "$(basename $program)"
+  chmod 755 "$(basename $program)"
 done
-"$folder/criu" --version
+./criu --version

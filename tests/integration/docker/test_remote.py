@@ -71,7 +71,9 @@ class RemoteHarness(DockerHarness):
         super().__init__(state_dir, {self._node.name: engine})
         self.nodes = {self._node.name: self._node.capacity, "elsewhere": self._node.capacity}  # a stage has two
 
-    def make(self, *_: object, soft_limits: bool = False, host_network: bool = True) -> DockerCluster:
+    def make(
+        self, *_: object, soft_limits: bool = False, host_network: bool = True, system_checkpoints: bool = False
+    ) -> DockerCluster:
         """An adapter."""
         return DockerCluster(
             self.state.path,
@@ -81,6 +83,7 @@ class RemoteHarness(DockerHarness):
             allowed=self.allowed,
             soft_limits=soft_limits,
             host_network=host_network,
+            system_checkpoints=system_checkpoints,
             heartbeat_s=0.5,
         )
 

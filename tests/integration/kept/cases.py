@@ -196,6 +196,31 @@ def tcp_listener() -> Case:
     assert client.recv(1) == b"x"
 
 
+def own_connection() -> Case:
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    other = server.accept()[0]
+    client.sendall(b"sent before")
+    yield
+    assert other.recv(11, socket.MSG_WAITALL) == b"sent before"
+    other.sendall(b"x" * 100_000)
+    assert len(client.recv(100_000, socket.MSG_WAITALL)) == 100_000
+
+
+def connection_of_two_versions() -> Case:
+    server = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    pid = os.fork()
+    if pid == 0:
+        with socket.create_connection(("127.0.0.1", server.getsockname()[1])) as client:
+            client.sendall(client.recv(1))
+        os._exit(0)
+    other = server.accept()[0]
+    yield
+    other.sendall(b"x")
+    assert other.recv(1) == b"x"
+    os.waitpid(pid, 0)
+
+
 def datagrams() -> Case:
     one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     one.bind(("127.0.0.1", 0))
@@ -417,6 +442,15 @@ def traced_child() -> Case:
 def sandbox() -> Case:
     assert libc.unshare(0x20000) == 0
     yield
+
+
+def connections_in_and_out() -> Case:
+    server = socket.create_server(("127.0.0.1", 0))
+    held = [socket.create_connection(server.getsockname()), server.accept()[0]]
+    held.append(socket.create_connection(("127.0.0.1", int(os.environ["OUTSIDE_PORT"]))))
+    yield
+    held[0].sendall(b"x")
+    assert held[1].recv(1) == b"x"
 
 
 def daemon() -> Case:

@@ -26,6 +26,7 @@ REFUSED = {
     "old_shared_memory": "shared-memory",
     "traced_child": "traced",
     "sandbox": "namespace",
+    "connections_in_and_out": "connections",
     "daemon": "left-tree",
     "expired_timer": "timer",
 }
@@ -37,7 +38,15 @@ MOVES = [
     for name, value in vars(cases).items()
     if callable(value) and value.__module__ == cases.__name__ and name not in HELPERS | REFUSED.keys()
 ]
-FEW = {"unlinked_file", "spawned_worker", "many_threads", "database", "connection_out"}
+FEW = {
+    "unlinked_file",
+    "spawned_worker",
+    "many_threads",
+    "database",
+    "connection_out",
+    "own_connection",
+    "connection_of_two_versions",
+}
 """Those that every form of a run moves."""
 
 

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.harness.kept_job import JOB, kept, training, unmoved
+from tests.harness.kept_job import JOB, kept, missing, training, unmoved
 
-from steepest.events.common import CheckpointMode
+from steepest.cluster.local import LocalCluster, LocalNode
+from steepest.cluster.trial_move import trial_move
+from steepest.events.common import CheckpointMode, Resources
 
 STEPS = 400
 
@@ -90,3 +92,22 @@ async def test_the_stop_of_a_job_that_was_not_saved_is_its_own(tmp_path: Path) -
     async with kept(tmp_path / "state", (sys.executable, "-c", words)) as job:
         await job.printed(1)
         assert (await job.cluster.stop(JOB, 1, grace_s=30.0)).exit_status == 7
+
+
+@pytest.mark.end_to_end
+async def test_a_trial_move_shows_whether_nodes_can_keep_jobs(tmp_path: Path) -> None:
+    """Where they can, nothing is found and nothing is left; where jobs are throttled by signals, it says that."""
+    if why := missing(tmp_path):
+        pytest.skip(why)
+    nodes = [LocalNode(name, Resources(cpu_m=1000)) for name in ("here", "there")]
+    for name, cpu, found in (
+        ("able", "auto", ""),
+        ("unable", "duty-cycle", "no-keeper: there are no CPU control groups"),
+    ):
+        cluster = LocalCluster(tmp_path / name, nodes, "pool", heartbeat_s=0.1, cpu=cpu)  # type: ignore[arg-type]
+        try:
+            why = await trial_move(cluster, "here", "there")
+            assert why.startswith(found) if found else why == ""
+            assert list((tmp_path / name / "jobs").iterdir()) == []
+        finally:
+            await cluster.close()

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.observation import recorded_end
+from steepest.cluster.port import ReplicaId, ReplicaPhase
 from steepest.events.common import CheckpointMode, known_mode
 from steepest.keeper import criu
 from steepest.keeper.control import Control
 from steepest.keeper.criu import Criu
 from steepest.keeper.images import Images
+from steepest.keeper.keeper import refuse_other_place
 from steepest.keeper.order import KeeperOrder
-from steepest.keeper.processes import CannotBeSaved, NamespaceProcess, left_tree, stopped, written_files
+from steepest.keeper.processes import (
+    CannotBeSaved,
+    NamespaceProcess,
+    are_connected,
+    left_tree,
+    stopped,
+    written_files,
+)
 
 LINES = {
     "(00.1) Error (criu/files-ext.c:99): Can't dump file 5 of that type [600] (anon_inode:[io_uring])": "io-uring",
@@ -73,6 +89,71 @@ def test_files_that_a_process_writes_to_are_known_by_size(tmp_path: Path) -> Non
         assert written.sizes[str(tmp_path / "log")] == 5
     with (tmp_path / "data").open("w+b"):
         assert written_files([os.getpid()]).rewritten
+
+
+HERE = {"machine": "x86_64", "kernel": "6.1", "cpu": ["avx", "sse"], "criu": [4, 2], "files": "sha", "clock_s": 50.0}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "code"),
+    [
+        ("machine", "aarch64", "other-kernel"),
+        ("kernel", "6.12", "other-kernel"),
+        ("files", "other", "other-image"),
+        ("cpu", ["avx", "avx512f", "sse"], "other-cpu"),
+        ("clock_s", 51.0, "other-clock"),
+        ("criu", [4, 3], "other-criu"),
+    ],
+)
+def test_an_image_is_refused_where_it_could_not_run_on(field: str, value: object, code: str) -> None:
+    """What its own place had and this one lacks is found before CRIU is tried."""
+    refuse_other_place(HERE, HERE)
+    refuse_other_place({**HERE, "cpu": ["sse"], "criu": [4, 1], "clock_s": 49.0}, HERE)
+    with pytest.raises(CannotBeSaved) as refused:
+        refuse_other_place({**HERE, field: value}, HERE)
+    assert refused.value.code == code
+
+
+def test_connections_of_a_job_s_own_are_told_from_those_to_others() -> None:
+    """Both ends in the tree: they continue. One end: it is closed. Both kinds cannot be saved."""
+    own = [os.getpid()]
+    with running_elsewhere() as port, contextlib.ExitStack() as stack:
+        assert not are_connected(own)
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        out = socket.create_connection(("127.0.0.1", port))
+        assert not are_connected(own)
+        stack.enter_context(socket.create_connection(server.getsockname()))
+        stack.enter_context(server.accept()[0])
+        with out, pytest.raises(CannotBeSaved, match="connections"):
+            are_connected(own)
+        assert are_connected(own)
+
+
+@contextlib.contextmanager
+def running_elsewhere() -> Iterator[int]:
+    """The port of another process, which accepts one connection and holds it."""
+    words = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1]); c = s.accept(); input()"
+    )
+    with subprocess.Popen([sys.executable, "-u", "-c", words], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdout is not None
+        yield int(process.stdout.readline())
+
+
+def test_the_word_of_a_keeper_counts_only_where_there_is_one(tmp_path: Path) -> None:
+    """It says why an end is not the job's own, once; a job that has none and writes the same file has failed."""
+    folder = AdapterFolder(tmp_path).incarnation(ReplicaId("job"), 1)
+    folder.control.mkdir(parents=True)
+    Control(str(folder.control)).lose("its image was not restored")
+    Control(str(folder.control)).lose("another reason")
+    folder.exit.write_text('{"status": 86}')
+    found = recorded_end(folder)
+    assert found is not None
+    assert found.exit_status == 86
+    folder.keeping.write_text("{}")
+    found = recorded_end(folder)
+    assert found is not None
+    assert (found.phase, found.reason.split(";")[0]) == (ReplicaPhase.GONE, "its image was not restored")
 
 
 def test_a_job_cannot_mislead_its_keeper_by_what_it_puts_into_the_folder(tmp_path: Path) -> None:

@@ -166,6 +166,7 @@ VALUES = {
     "cluster.nodes": st.lists(st.sampled_from(["n1=0.5", "n2=1:2Gi"])).map(tuple),
     "cluster.soft_limits": st.booleans(),
     "cluster.host_network": st.booleans(),
+    "cluster.system_checkpoints": st.booleans(),
     "cluster.link_mbit": st.integers(1, 10**6),
     "parameters.alpha": st.floats(1e-9, 1e9),
     "parameters.interval_ms": st.integers(1, 10**12),

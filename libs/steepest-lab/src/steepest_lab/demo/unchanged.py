@@ -11,8 +11,8 @@ from pathlib import Path
 
 from steepest.app.settings.tree import Settings
 from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.keepers import find_programs, why_unable
 from steepest.cluster.local.groups import find_groups
-from steepest.cluster.local.keepers import find_programs, why_unable
 from steepest.cluster.port import ReplicaId
 from steepest.errors import InputError
 from steepest.events.cluster import JobSpec

@@ -57,10 +57,16 @@ def end(status: int | None, why: str = "", *, place: str = "") -> Observation:
     return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=why[:_REASON_MOST])
 
 
+def lost(folder: IncarnationFolder) -> str:
+    """Why its end is not the job's own, by its keeper; empty: it is, or it has none."""
+    said = folder.read(folder.lost, GoneRecord) if folder.keeping.exists() else None
+    return said.reason if said is not None else ""
+
+
 def recorded_end(folder: IncarnationFolder) -> Observation | None:
     """How it ended; None if that is not recorded."""
     if (exited := folder.read(folder.exit, ExitRecord)) is not None:
-        return end(exited.status, exited.reason, place=exited.place)
+        return end(exited.status, exited.reason, place=exited.place or lost(folder))
     if (gone := folder.read(folder.gone, GoneRecord)) is not None:
         return end(None, gone.reason)
     return None

@@ -50,6 +50,11 @@ class Control:
         """Answer a request."""
         self._write("checkpoint-ack.json", {"request": request, **content})
 
+    def lose(self, why: str) -> None:
+        """Say, first of all, that the end of this incarnation is not the job's own."""
+        if self._read("lost.json") is None:
+            self._write("lost.json", {"reason": why[:400]})
+
     def _read(self, name: str) -> dict[str, Any] | None:
         with contextlib.suppress(OSError, ValueError):
             descriptor = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -10,7 +10,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from steepest.keeper.processes import CannotBeSaved
@@ -22,10 +22,10 @@ RESTORE_S = 300
 
 _COMMON = ("-v2", "--manage-cgroups=ignore", "--file-locks")
 _DUMP = (
-    *("--leave-stopped", "--tcp-established", "--network-lock", "skip"),
+    *("--leave-stopped", "--network-lock", "skip"),
     *("--ghost-limit", "4G", "--link-remap", "--timeout", str(FREEZE_S)),
 )
-_RESTORE = ("--restore-detached", "--leave-stopped", "--tcp-close")
+_RESTORE = ("--restore-detached", "--leave-stopped", "--network-lock", "skip")
 
 _REASONS = (
     (r"io_uring", "io-uring"),
@@ -42,7 +42,7 @@ _REASONS = (
     (r"mount|nsid|namespace", "namespace"),
     (r"Can't dump file|chrdev|tty|unsupported type|Unknown shit", "device"),
     (r"get rlimit|creds", "rights"),
-    (r"Timeout reached", "busy"),
+    (r"Timeout reached|In-flight connection", "busy"),
 )
 _HARMLESS = ("Can't setup RLIMIT_NOFILE",)
 
@@ -55,10 +55,13 @@ class Criu:
 
     Args:
         command: How it is called.
+        contained: It runs in a container, with few of root's rights: it does without namespaces, and looks at no connection.
     """
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], *, contained: bool = False) -> None:
         self._command = command
+        self._common = (*_COMMON, "--unprivileged") if contained else _COMMON
+        self._connections = "--tcp-close" if contained else "--tcp-established"
 
     def dump(self, root: int, into: Path) -> None:
         """Save a process and its descendants; they are left stopped.
@@ -66,33 +69,44 @@ class Criu:
         Raises:
             CannotBeSaved: Nothing of use was saved; the processes may be stopped.
         """
-        done = self._run("dump", "--tree", str(root), "--images-dir", str(into), "--log-file", "dump.log", *_DUMP)
+        done = self._run(
+            "dump", "--tree", str(root), "--images-dir", str(into), "--log-file", "dump.log", *_DUMP, self._connections
+        )
         if done:
             raise _refusal(done, into / "dump.log")
 
-    def restore(self, image: Path, work: Path, pipes: Sequence[str]) -> int:
+    def restore(self, image: Path, work: Path, pipes: Mapping[str, int], *, connected: bool) -> int:
         """Restore the processes, stopped; return the id of the first one.
 
         Args:
             image: What ``dump`` has saved.
             work: An empty folder for its log.
-            pipes: What the job printed to, as ``pipe:[INODE]``: now this process's standard output and standard error.
+            pipes: What the job printed to, as ``pipe:[INODE]``, and which descriptor of this process that is now.
+            connected: Whether it has connections, all of which are among its own processes; else they are closed.
 
         Raises:
             CannotBeSaved: Nothing runs that is known; the caller kills what was restored so far.
         """
-        inherited = [word for link in pipes for word in ("--inherit-fd", f"fd[1]:{link}")]
+        connections = "--tcp-established" if connected else "--tcp-close"
+        inherited = [word for link, number in pipes.items() for word in ("--inherit-fd", f"fd[{number}]:{link}")]
         folders = ("--images-dir", str(image), "--work-dir", str(work), "--log-file", "restore.log")
-        done = self._run("restore", *folders, "--pidfile", "root.pid", *inherited, *_RESTORE, limit_s=RESTORE_S)
+        done = self._run(
+            "restore", *folders, "--pidfile", "root.pid", *inherited, *_RESTORE, connections, limit_s=RESTORE_S
+        )
         if done:
             raise _refusal(done, work / "restore.log")
         return int((work / "root.pid").read_text(encoding="ascii"))
+
+    def version(self) -> list[int]:
+        """Its version, as 4 and 2."""
+        said = subprocess.run([*self._command, "--version"], capture_output=True, text=True, check=False).stdout
+        return [int(number) for number in re.findall(r"\d+", said)[:2]]
 
     def _run(self, verb: str, *arguments: str, limit_s: float | None = None) -> int:
         """Its exit status. Processes that it leaves when it is killed go with its session."""
         # Not its output: what it says is in its log, and standard output is the job's.
         running = subprocess.Popen(
-            [*self._command, verb, *arguments, *_COMMON],
+            [*self._command, verb, *arguments, *self._common],
             stdin=subprocess.DEVNULL,
             stdout=1 if verb == "restore" else subprocess.DEVNULL,
             stderr=2 if verb == "restore" else subprocess.DEVNULL,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import platform
+import pwd
 import select
 import shutil
 import signal
@@ -17,7 +19,7 @@ from steepest.keeper import kernel, processes
 from steepest.keeper.control import Control
 from steepest.keeper.criu import PASSING, Criu
 from steepest.keeper.images import Images
-from steepest.keeper.order import KeeperOrder
+from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 from steepest.keeper.processes import CannotBeSaved
 
 LEFT = 85
@@ -27,6 +29,7 @@ _LOOK_S = 0.1  # how often the control folder is read
 _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
 _TRIES = 3  # of a passing reason
+_PLACES = 5  # that may differ from an image's own before an older one is restored
 _DEATH_S = 10.0
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
 _HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
@@ -68,11 +71,12 @@ class Keeper:
         self._umask = os.umask(0o077)
         self._control = Control(order.control)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd)
-        self._criu = Criu(order.criu)
+        self._criu = Criu(order.criu, contained=order.user is not None)
         self._root = 0
         self._stopped: list[int] = []
         self._ran_s, self._since = 0.0, time.monotonic()
         self._step = -1
+        self._began_s = time.time()
         self._hold: HeldImage | None = None
         self._answered = ""
         self._look_at: float | None = None  # when to try, or to declare again, whether it can be saved
@@ -130,10 +134,12 @@ class Keeper:
             for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            hidden = () if self._order.auto else tuple(name for name in os.environ if name.startswith("STEEPEST_"))
-            env = {name: value for name, value in os.environ.items() if name not in hidden}
-            os.chdir(self._order.working_dir)
-            os.execve(self._order.program, self._order.command, env)  # noqa: S606 - no shell on purpose
+            if self._order.user is not None:
+                kernel.give_up_rights()
+            if self._order.working_dir is not None:
+                os.chdir(self._order.working_dir)
+            env = _environment(auto=self._order.auto)
+            os.execvpe(self._order.program, self._order.command, env)  # noqa: S606 - no shell on purpose
         except OSError as error:
             os.write(2, f"steepest: {error}\n".encode())
         finally:
@@ -170,7 +176,7 @@ class Keeper:
         self._look_at = None
         try:
             if self._order.auto or self._failed:
-                processes.refuse_unsavable(self._pids())
+                self._refuse_unsavable(self._pids())
             else:
                 self._try()
         except CannotBeSaved as why:
@@ -236,23 +242,45 @@ class Keeper:
         pids = [each.pid for each in found if each.state != "Z"]
         if outside := processes.left_tree(self._root, found):
             raise CannotBeSaved("left-tree", f"{processes.names(outside)} left the job's tree")
-        processes.refuse_unsavable(pids)
+        self._refuse_unsavable(pids)
         self._images.refuse_without_room(processes.memory_bytes(pids), self._order.most_bytes)
         self._stopped = processes.stopped(found)
         self._ran_s, self._since = self._ran_s + time.monotonic() - self._since, time.monotonic()
         self._criu.dump(self._root, raw)
         processes.refuse_dead_timer(pids)
         written = processes.written_files(pids)
-        printing = {link for descriptor, link in processes.links(os.getpid()) if descriptor in {1, 2}}
+        printing = {link: descriptor for descriptor, link in processes.links(os.getpid()) if descriptor in {1, 2}}
         used = {link for pid in pids for _, link in processes.links(pid)}
         return {
-            "pipes": sorted(printing & used),
+            "pipes": {link: descriptor for link, descriptor in printing.items() if link in used},
+            "connected": processes.are_connected(pids),
             "stopped": self._stopped,
             "sizes": written.sizes,
             "rewritten": written.rewritten,
             "last_pid": max(each.pid for each in found),
+            "place": self._place(),
+        }
+
+    def _refuse_unsavable(self, pids: list[int]) -> None:
+        processes.refuse_unsavable(pids)
+        connected = processes.are_connected(pids)
+        if self._order.user is not None:
+            processes.refuse_own_files(pids, self._began_s)
+            if connected:
+                raise CannotBeSaved(
+                    "connections", "its processes have TCP connections among themselves, in a container"
+                )
+
+    def _place(self) -> dict[str, Any]:
+        """What another place must have for an image of here, as far as that shows before it is tried."""
+        return {
             "machine": platform.machine(),
-            "kernel": platform.release(),
+            "kernel": ".".join(platform.release().split(".")[:2]),
+            "cpu": processes.cpu_features(),
+            "criu": self._criu.version(),
+            "files": self._order.files,
+            # On a machine, CRIU gives the job a clock of its own.
+            "clock_s": time.monotonic() if self._order.user is not None else 0.0,
         }
 
     def _continue_after(self, hold: HeldImage) -> None:
@@ -300,7 +328,7 @@ class Keeper:
             except CannotBeSaved as why:
                 self._kill_all()
                 lost = lost or str(why)
-                if name == wanted and why.code != "damaged" and self._images.failures(name, str(why)) == 1:
+                if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
                 reason = f"restored-older: {lost}" if lost else ""
@@ -308,9 +336,14 @@ class Keeper:
                 return ""
         return lost
 
+    def _may_go_elsewhere(self, name: str, why: CannotBeSaved) -> bool:
+        """Whether another place may have what this one lacks: the image is whole, and was not refused too often."""
+        most = _PLACES if why.code.startswith("other-") else 1
+        return why.code != "damaged" and self._images.failures(name, str(why)) <= most
+
     def _restore(self, name: str, digest: str | None) -> dict[str, Any]:
         facts = self._images.facts(name, digest)
-        _refuse_other_machine(facts)
+        refuse_other_place(facts["place"], self._place())
         scratch = Path(self._order.scratch)
         shutil.rmtree(scratch, ignore_errors=True)
         for folder in (scratch / "raw", scratch / "work"):
@@ -319,7 +352,9 @@ class Keeper:
             self._images.unpack(name, scratch / "raw")
             if not facts["rewritten"]:
                 _truncate(facts["sizes"])
-            self._root = self._criu.restore(scratch / "raw", scratch / "work", facts["pipes"])
+            self._root = self._criu.restore(
+                scratch / "raw", scratch / "work", facts["pipes"], connected=facts["connected"]
+            )
         except CannotBeSaved:
             self._root = 0
             raise
@@ -336,6 +371,22 @@ class Keeper:
         return facts
 
 
+def _environment(*, auto: bool) -> dict[str, str]:
+    """The job's environment. In a container the keeper has none of what the user says: that could change what it runs."""
+    env = dict(os.environ)
+    if JOBS_ENVIRONMENT in env:
+        own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
+        env = {**own, **json.loads(env[JOBS_ENVIRONMENT])}
+    return {name: value for name, value in env.items() if auto or not name.startswith("STEEPEST_")}
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return os.sep
+
+
 def _truncate(sizes: dict[str, int]) -> None:
     """What a job has written behind its image's moment, it writes again."""
     for path, size in sizes.items():
@@ -344,11 +395,26 @@ def _truncate(sizes: dict[str, int]) -> None:
                 os.truncate(path, size)
 
 
-def _refuse_other_machine(facts: dict[str, Any]) -> None:
-    here = (platform.machine(), platform.release().split(".")[:2])
-    there = (facts["machine"], facts["kernel"].split(".")[:2])
-    if here != there:
-        raise CannotBeSaved("other-kernel", f"it was saved on {there[0]}, Linux {'.'.join(there[1])}")
+def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Refuse to restore an image where it could not run on.
+
+    Args:
+        there: Where it was made.
+        here: Where it would be restored.
+
+    Raises:
+        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``other-criu``.
+    """
+    if (there["machine"], there["kernel"]) != (here["machine"], here["kernel"]):
+        raise CannotBeSaved("other-kernel", f"it was saved on {there['machine']}, Linux {there['kernel']}")
+    if there["files"] != here["files"]:
+        raise CannotBeSaved("other-image", "it was saved in a container of another image")
+    if lacking := [name for name in there["cpu"] if name not in here["cpu"]]:  # libraries have chosen code by them
+        raise CannotBeSaved("other-cpu", f"the CPU has no {', '.join(lacking[:10])}")
+    if there["clock_s"] > here["clock_s"]:
+        raise CannotBeSaved("other-clock", "this machine started later, and what the job waits for would be far ahead")
+    if there["criu"] > here["criu"]:
+        raise CannotBeSaved("other-criu", f"it was saved by CRIU {'.'.join(map(str, there['criu']))}")
 
 
 def _kill(pids: Iterable[int]) -> None:

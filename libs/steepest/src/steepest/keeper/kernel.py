@@ -1,6 +1,6 @@
-"""The system calls that Python has no names for: namespaces, mounts, the next process id.
+"""The system calls that Python has no names for: namespaces, mounts, capabilities, the next process id.
 
-Sources: the manual pages unshare(2), mount(2), prctl(2), and the kernel's document on ``ns_last_pid``.
+Sources: the manual pages unshare(2), mount(2), prctl(2), capabilities(7), and the kernel's document on ``ns_last_pid``.
 """
 
 from __future__ import annotations
@@ -10,13 +10,22 @@ import os
 import signal
 from pathlib import Path
 
+CAPABILITIES = ("CHECKPOINT_RESTORE", "SYS_PTRACE", "SETPCAP", "SETGID", "SETUID", "CHOWN")
+"""What a keeper in a container needs: the first four for CRIU, the last two only until it has its user."""
+
+GROUP = 65_533
+"""The group of keepers in containers: only they may write what they restore. The job, which has their user, is not in it."""
+
 FIRST_PID = 300
 """The job's lowest process id. The keeper and CRIU have lower ones, so no restored process wants the id of one of them."""
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_PIDS = 0x20000, 0x8000000, 0x20000000
 _RECURSIVE_SLAVE = 0x4000 | 0x80000
 _NOSUID_NODEV_NOEXEC = 2 | 4 | 8
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 8, 24, 47
+_AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
+_CAPABILITIES_3 = 0x20080522
+_KEPT = (40, 21, 19, 8, 6)  # CHECKPOINT_RESTORE, SYS_ADMIN, SYS_PTRACE, SETPCAP, SETGID
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -46,13 +55,59 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def become_user(user: int, group: int) -> None:
+    """Become a user who has what CRIU needs of root's rights, and so do the programs that it runs.
+
+    CRIU must have the job's user: to ask for the limits of another one's process needs one more right. Where the output goes
+    belongs to that user too, because CRIU opens it again.
+
+    Raises:
+        OSError: This process may not.
+    """
+    for descriptor in (1, 2):
+        os.fchown(descriptor, user, group)
+    has = int(
+        next(line for line in Path("/proc/self/status").read_text().splitlines() if "CapEff" in line).split()[1], 16
+    )
+    _prctl(_PR_SET_KEEPCAPS, 1)
+    os.setgroups([GROUP])
+    os.setresgid(group, group, group)
+    os.setresuid(user, user, user)
+    kept = [number for number in _KEPT if has >> number & 1]
+    _set_capabilities(sum(1 << number for number in kept))
+    for number in kept:
+        _prctl(_PR_CAP_AMBIENT, _AMBIENT_RAISE, number)
+
+
+def give_up_rights() -> None:
+    """What this process runs has its user's rights alone, as long as it may not get new ones."""
+    os.setgroups([])
+    _prctl(_PR_CAP_AMBIENT, _AMBIENT_CLEAR_ALL)
+    for number in range(64):
+        _prctl(_PR_CAPBSET_DROP, number)
+    _set_capabilities(0)
+
+
+def _prctl(*words: int) -> None:
+    _libc.prctl(*(ctypes.c_ulong(word) for word in (*words, 0, 0, 0, 0)[:5]))
+
+
+def _set_capabilities(wanted: int) -> None:
+    low, high = wanted & 0xFFFFFFFF, wanted >> 32
+    header, data = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0), (ctypes.c_uint32 * 6)(*[low] * 3, *[high] * 3)
+    _call(_libc.capset(header, data))
+
+
 def begin_pids_at(least: int) -> None:
-    """The next process gets an id of at least ``least``. Where ``/proc/sys`` is read-only, the lower ids are used up."""
+    """The next process gets an id of at least ``least``.
+
+    Where ``/proc/sys`` is read-only, as in a container, the ids below ``FIRST_PID`` are used up, and no more of them.
+    """
     try:
         Path("/proc/sys/kernel/ns_last_pid").write_text(str(least - 1), encoding="ascii")
     except OSError:
         pid = 0
-        while pid < least - 1:
+        while pid < FIRST_PID - 1:
             pid = os.fork()
             if pid == 0:
                 os._exit(0)

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
+JOBS_ENVIRONMENT = "STEEPEST_JOBS_ENVIRONMENT"
+"""The variable of a container that has the job's whole environment, as JSON."""
+
 
 class KeeperOrder(NamedTuple):
     """What to run, and where everything is.
@@ -13,7 +16,7 @@ class KeeperOrder(NamedTuple):
     Attributes:
         program: The absolute path of the job's program.
         command: Its arguments, the first one included.
-        working_dir: Where it runs.
+        working_dir: Where it runs; None: where the keeper does.
         job: The job's name.
         incarnation: The incarnation.
         control: The control folder of this incarnation.
@@ -25,13 +28,15 @@ class KeeperOrder(NamedTuple):
         restore: The checkpoint to restore, and its digest; None: begin.
         cgroup: The control group that the job runs in; None: the keeper's own.
         keeper_cgroup: The one of the keeper and of CRIU.
-        orders: The supervisor's pipe; None: there is none.
         most_bytes: The most memory that may be saved; None: what the disk has room for.
+        user: The job's user and group in a container, of which the keeper is the first process and begins as root; None: the
+            keeper makes namespaces, and the job has its user.
+        files: What the files of the container's image are; two that differ hold other files.
     """
 
     program: str
     command: list[str]
-    working_dir: str
+    working_dir: str | None
     job: str
     incarnation: int
     control: str
@@ -43,8 +48,9 @@ class KeeperOrder(NamedTuple):
     restore: tuple[str, str] | None = None
     cgroup: str | None = None
     keeper_cgroup: str | None = None
-    orders: str | None = None
     most_bytes: int | None = None
+    user: tuple[int, int] | None = None
+    files: str = ""
 
     def dump(self) -> bytes:
         """The file's content."""

@@ -147,6 +147,53 @@ def links(pid: int) -> Iterator[tuple[int, str]]:
                 yield int(name), str(Path(f"/proc/{pid}/fd/{name}").readlink())
 
 
+def refuse_own_files(pids: Iterable[int], since_s: float) -> None:
+    """Refuse what processes use and their container alone has: another one, of the same image, has it not.
+
+    Args:
+        pids: The processes.
+        since_s: When the container began, in seconds since 1970.
+
+    Raises:
+        CannotBeSaved: ``own-file``.
+    """
+    mounts = [line.split()[1] for line in _lines("/proc/self/mounts")]
+    for pid in pids:
+        sockets = dict(each.split()[6:8] for each in _lines(f"/proc/{pid}/net/unix") if "/" in each)
+        paths = [sockets.get(link[8:-1], link) for _, link in links(pid)]
+        paths += ["/" + line.partition("/")[2] for line in _lines(f"/proc/{pid}/maps") if "/" in line]
+        for path in dict.fromkeys(path for path in paths if path.startswith("/")):
+            inside = max((each for each in mounts if f"{path}/".startswith(each.rstrip("/") + "/")), key=len)
+            with contextlib.suppress(OSError):
+                if inside in _OWN_MOUNTS and os.lstat(path).st_ctime >= since_s:
+                    raise CannotBeSaved("own-file", f"{_name(pid)} uses {path}, which only its container has")
+
+
+_OWN_MOUNTS = ("/", "/dev/shm")  # noqa: S108 - not for a file of this process
+
+
+def are_connected(pids: Iterable[int]) -> bool:
+    """Whether these processes have TCP connections among themselves; such are restored, and others are closed.
+
+    Raises:
+        CannotBeSaved: ``connections``: they have both, and CRIU restores all or none.
+    """
+    held = {link[8:-1] for pid in pids for _, link in links(pid) if link.startswith("socket:[")}
+    ours = set()
+    for line in (line for table in ("tcp", "tcp6") for line in _lines(f"/proc/self/net/{table}")[1:]):
+        words = line.split()
+        if words[9] in held and words[3] != _LISTENING:
+            ours.add((words[1].removeprefix(_MAPPED), words[2].removeprefix(_MAPPED)))
+    inner = {(here, there) for here, there in ours if (there, here) in ours}
+    if inner and inner != ours:
+        raise CannotBeSaved("connections", "it has TCP connections among its own processes and to others")
+    return bool(inner)
+
+
+_LISTENING = "0A"
+_MAPPED = "0000000000000000FFFF0000"  # an address of version 4 in the table of version 6
+
+
 class WrittenFiles(NamedTuple):
     """The files that stopped processes have open for writing.
 
@@ -175,6 +222,12 @@ def written_files(pids: Iterable[int]) -> WrittenFiles:
     return WrittenFiles(sizes, rewritten)
 
 
+def cpu_features() -> list[str]:
+    """What this machine's processor can do, in the kernel's words."""
+    fields = _fields("/proc/cpuinfo")
+    return sorted((fields.get("flags") or fields.get("Features", "")).split())
+
+
 def refuse_dead_timer(pids: Iterable[int]) -> None:
     """A periodic timer that has expired and was not read yet would never expire again, and its job would hang silently.
 
@@ -199,7 +252,7 @@ def names(pids: Iterable[int]) -> str:
 
 
 def _fields(path: str) -> dict[str, str]:
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in _lines(path))}
+    return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in _lines(path))}
 
 
 def _lines(path: str) -> list[str]:

@@ -66,6 +66,7 @@ EXAMPLES: dict[str, object] = {
     "mqtt.device": "edge-1",
     "cluster.heartbeat_ms": 500,
     "cluster.host_network": False,
+    "cluster.system_checkpoints": False,
     "cluster.link_mbit": 100,
     "parameters.alpha": 0.01,
     "parameters.interval_ms": 30_000,

@@ -135,6 +135,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         bool | None,
         means("On Docker engines: let jobs of several replicas have their machine's network.", flag="--host-network"),
     ] = None
+    system_checkpoints: Annotated[
+        bool | None,
+        means("On Docker engines: let jobs have keepers, which save unchanged programs.", flag="--system-checkpoints"),
+    ] = None
     storage: Annotated[
         str,
         means(

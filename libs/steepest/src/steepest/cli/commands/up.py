@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from steepest.cli.options import (
-    KINDS,
-    REACTIONS,
-    SPAN,
-    NodeType,
-    config_option,
-    policy_option,
-    state_option,
-)
+from steepest.cli.options import KINDS, REACTIONS, SPAN, NodeType, config_option, policy_option, state_option
 from steepest.cli.printing.output import tell
 from steepest.cli.system.node_selection import (
     IMAGE,
@@ -37,6 +29,7 @@ if TYPE_CHECKING:
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 
 LIMIT = "QUEUE:replicas=N:cpu=N:gpus=N"
+_RIGHTS = ("host_network", "system_checkpoints")  # of containers; what was said before counts until something else is
 
 EPILOG = """\b
 Examples:
@@ -115,11 +108,8 @@ AS_NAMED = ("placement", "queueing", "blocking", "preempt", "on_hung", "on_diver
 )
 @click.option("--emulate", is_flag=True, help="Give a new folder four uneven nodes that share this machine's cores.")
 @click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
-@click.option(
-    "--host-network/--no-host-network",
-    default=None,
-    help="Let gangs on Docker engines use their machine's network (no).",
-)
+@click.option("--host-network/--no-host-network", default=None, help="Give gangs on Docker their host's network (no).")
+@click.option("--system-checkpoints/--no-system-checkpoints", default=None, help="Let Docker's jobs have keepers (no).")
 @click.option(
     "--storage",
     metavar="URL",
@@ -219,6 +209,7 @@ def flags_of(
         "cluster.image": options["image"],
         "cluster.soft_limits": soft_limits or None,
         "cluster.host_network": options["host_network"],
+        "cluster.system_checkpoints": options["system_checkpoints"],
         "cluster.storage": options["storage"],
         "cluster.folders": options["folders"],
         "cluster.kinds": options["kinds"],
@@ -376,7 +367,7 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     there = folder.read()
     _refuse_users_objects(there.kubernetes(there.pool), asked)
     if not any(node.engine for node in there.nodes):
-        for given, flag in ((asked.folders, "--folder"), (asked.host_network, "--host-network")):
+        for flag, given in _of_containers(asked).items():
             if given:
                 raise InputError(f"{flag} is for Docker engines", hint="leave it out, or name --cluster")
         return
@@ -384,16 +375,21 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     if not there.kubernetes(there.pool):
         allowed = Allowed.named(map(Path, asked.folders or named or (".",)), folder.root)
         named = tuple(map(str, allowed.folders))
-    network = there.host_network if asked.host_network is None else asked.host_network
+    rights = {name: getattr(there if getattr(asked, name) is None else asked, name) for name in _RIGHTS}
     wanted = msgspec.structs.replace(
         there,
         folders=named,
-        host_network=network,
+        **rights,
         kinds=asked.kinds or there.kinds,
         namespaces=asked.namespaces or there.namespaces,
     )
     if wanted != there:
         folder.create(wanted)
+
+
+def _of_containers(asked: ClusterSettings) -> dict[str, object]:
+    """What only Docker engines have, by its flag."""
+    return {f"--{name.replace('_', '-')}": getattr(asked, name) for name in _RIGHTS} | {"--folder": asked.folders}
 
 
 def _refuse_users_objects(cluster: str, asked: ClusterSettings) -> None:
@@ -423,12 +419,7 @@ def _refuse_on_kubernetes(asked: ClusterSettings) -> None:
     """
     from steepest.errors import InputError
 
-    given = {
-        "--soft-limits": asked.soft_limits,
-        "--host-network": asked.host_network,
-        "--folder": asked.folders,
-        "--storage": asked.storage,
-    }
+    given = {"--soft-limits": asked.soft_limits, "--storage": asked.storage, **_of_containers(asked)}
     if (asked.adapter or "").startswith("kubernetes="):
         for flag, value in given.items():
             if value:

@@ -7,15 +7,18 @@ every engine's machine mounts at the same path. It creates, stops and removes on
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import requests
 from docker.errors import APIError, DockerException, NotFound
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
+from steepest.cluster import keepers
 from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.container_paths import metrics_in_checkpoints
 from steepest.cluster.data_source import DataSource
@@ -23,13 +26,14 @@ from steepest.cluster.docker.addresses import peer_hosts
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
+from steepest.cluster.docker.kept import KEEPER, ContainerKeeper
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
 from steepest.cluster.docker.observe import observe
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
-from steepest.cluster.folders.ended_jobs import Retention
+from steepest.cluster.folders.ended_jobs import GIB, Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.folders.folder_watch import wait
@@ -40,11 +44,12 @@ from steepest.cluster.gang_variables import GangAddresses
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, MetricsPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
-from steepest.events.common import CheckpointRef, Resources
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
 _RETRY_S = 1.0
 _CONFLICT = 409
+_NOT_ITS_KEEPERS = ("no-such-image", "node-lost", "still-running")
 
 
 class DockerCluster(FolderCluster[DockerBackground]):
@@ -58,6 +63,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         allowed: The folders of the machine that containers may use.
         soft_limits: A CPU limit is a weight among the node's containers instead of a cap, so that no CPU stays idle.
         host_network: Whether replicas of gangs may have their machine's network; without it no gang starts.
+        system_checkpoints: Whether jobs may have keepers, which need capabilities and no filter of system calls.
         heartbeat_s: The heartbeats' period in seconds. Engines measure once per second.
         data: Where jobs read their data; None: there is no storage. With it, what a container receives over a network of
             its own counts as what it reads.
@@ -76,6 +82,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         allowed: Allowed,
         soft_limits: bool = False,
         host_network: bool = False,
+        system_checkpoints: bool = False,
         heartbeat_s: float = 1.0,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
@@ -88,6 +95,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         self._allowed = allowed
         self._soft = soft_limits
         self._host_network = host_network
+        self._system_checkpoints = system_checkpoints
         self._label = label_of(self._state)
         self._ports = PortTable(self._state)
         self._gpus = GpuTable(self._state, {node.name: range(node.capacity.gpus) for node in nodes})
@@ -123,23 +131,56 @@ class DockerCluster(FolderCluster[DockerBackground]):
         try:
             host = self._hosts[node]
             if restore is None or not await host.run(lambda: self._is_known_locked(folder, node)):
-                await self._check(background, folder, spec, restore)
-                await host.run(lambda: self._start_locked(folder, node, spec, restore))
+                keeper = await asyncio.to_thread(self._keeper, folder.replica.job, spec)
+                is_kept = isinstance(keeper, ContainerKeeper)
+                # A keeper verifies its image itself, and knows an older one where the newest is damaged.
+                await self._check(background, folder, spec, None if is_kept else restore)
+                unable = await host.run(lambda: self._start_locked(folder, node, spec, restore, keeper))
+                await asyncio.to_thread(keepers.declare_none, folder, spec, unable)
         finally:
             if await asyncio.to_thread(folder.path.exists):
                 background.track(folder, spec_record(node, spec))  # even after a failure: it may run
+
+    def _keeper(self, job: str, spec: ReplicaSpec) -> ContainerKeeper | str:
+        """How a job is kept, or why it is not: only if its user says so, because a job with the SDK writes to its folders.
+
+        It blocks.
+        """
+        if spec.checkpoint_mode is not CheckpointMode.SYSTEM:
+            return "its user does not want it"
+        if not self._system_checkpoints:
+            return "containers may have none here; allow it: steepest up --system-checkpoints"
+        if os.geteuid() != 0:
+            return "only root may close the folders of a job to it"
+        home = keepers.find_whole()
+        if isinstance(home, str):
+            return home
+        for place in (home, KEEPER):  # jobs run as the owner of their allowed folder
+            found = self._allowed.find(str(place))
+            if found is not None and found.folder.stat().st_uid != 0:
+                return (
+                    f"jobs may change {place}, which would have their keeper's rights: let them have another --folder"
+                )
+        most = self._retention.checkpoints_gib * GIB or None
+        return ContainerKeeper(home, temporary=self._state.job(job) / "tmp", most_bytes=most)
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
             return self._is_known(folder, node)
 
     def _start_locked(
-        self, folder: IncarnationFolder, node: str, spec: ReplicaSpec, restore: CheckpointRef | None
-    ) -> None:
+        self,
+        folder: IncarnationFolder,
+        node: str,
+        spec: ReplicaSpec,
+        restore: CheckpointRef | None,
+        keeper: ContainerKeeper | str,
+    ) -> str:
+        """Start it, with its keeper if the engine lets it have one; return why it has none, or empty."""
         job, host = folder.replica.job, self._hosts[node]
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / job):
             if self._is_known(folder, node):
-                return
+                return ""
             try:
                 engine = host.info()
             except UncertainError as error:
@@ -157,9 +198,21 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 addresses=self._addresses(folder, spec.gang) if spec.gang is not None else None,
                 gpus=self._gpus.assign(folder, node, spec.requests),
                 data=self._data,
+                closed=self._system_checkpoints and spec.checkpoint_mode is CheckpointMode.SYSTEM and not os.geteuid(),
             )
             with self._gpus.released_unless_started(folder):
+                if isinstance(keeper, ContainerKeeper):
+                    try:
+                        launch(host, self._state, folder, msgspec.structs.replace(order, keeper=keeper))
+                    except ClusterError as error:
+                        if not error.definite or error.code in _NOT_ITS_KEEPERS:
+                            raise
+                        keeper = str(error)
+                    else:
+                        return ""
+                keepers.refuse_image(self._state, job, restore, keeper)
                 launch(host, self._state, folder, order)
+                return keeper
 
     def _addresses(self, folder: IncarnationFolder, gang: GangPlace) -> GangAddresses:
         """Where a gang listens. It blocks.

@@ -63,12 +63,14 @@ class EngineInfo(msgspec.Struct, frozen=True):
         capacity: The machine's resources.
         has_bridge: Whether it has the default bridge network.
         has_gpu_runtime: Whether it can give containers NVIDIA's GPUs.
+        version: Its major version; 0: it does not say.
     """
 
     id: str
     capacity: Resources
     has_bridge: bool
     has_gpu_runtime: bool = False
+    version: int = 0
 
 
 class Host:
@@ -138,11 +140,13 @@ class Host:
                 client = self.client(LOOK_S)
                 info = client.info()
                 memory_mib = int(info["MemTotal"]) >> 20
+                major = str(info.get("ServerVersion")).partition(".")[0]
                 self._info = EngineInfo(
                     id=str(info["ID"]),
                     capacity=Resources(cpu_m=int(info["NCPU"]) * 1000, memory_mib=memory_mib),
                     has_bridge=bool(client.networks(names=["bridge"])),
                     has_gpu_runtime=_NVIDIA in (info.get("Runtimes") or {}),
+                    version=int(major) if major.isdecimal() else 0,
                 )
         return self._info
 

@@ -25,6 +25,7 @@ from steepest.cluster.allowed_folders import Allowed
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.container import NO_PROGRAM, ContainerRecord, creation, name_of, ours, record_of
 from steepest.cluster.docker.host import EngineInfo, Host, status_of
+from steepest.cluster.docker.kept import ContainerKeeper, close_folders, kept
 from steepest.cluster.docker.mounts import mounts_of, set_owner
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
@@ -52,6 +53,8 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
         addresses: Where its gang listens; None: it has none.
         gpus: The GPUs that it may use, by their ids; None: its node has none.
         data: Where it reads its data; None: the pool has no storage.
+        keeper: How it is kept; None: it runs without a keeper.
+        closed: Its own folders are its keeper's, in this incarnation or in another one.
     """
 
     node: str
@@ -66,6 +69,8 @@ class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
     addresses: GangAddresses | None = None
     gpus: tuple[int, ...] | None = None
     data: DataSource | None = None
+    keeper: ContainerKeeper | None = None
+    closed: bool = False
 
     @property
     def network(self) -> str | None:
@@ -93,7 +98,10 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
     mounts = mounts_of(state, folder, order.spec, order.allowed)
     fence.make(state, folder, order.node, order.spec)
     try:
-        set_owner(state, folder, mounts)
+        if order.closed:
+            close_folders(state, folder)
+        else:
+            set_owner(state, folder, mounts)
         client = host.client()
         asked = creation(
             client,
@@ -142,10 +150,24 @@ def remove(host: Host, container: str, label: str) -> None:
 
 
 def _create(
-    host: Host, client: docker.APIClient, folder: IncarnationFolder, order: ContainerLaunch, asked: Mapping[str, Any]
+    host: Host,
+    client: docker.APIClient,
+    folder: IncarnationFolder,
+    order: ContainerLaunch,
+    asked: Mapping[str, Any],
 ) -> str:
     with host.acting(f"{folder} did not start"):
         try:
+            if order.keeper is not None:
+                asked = kept(
+                    client,
+                    asked,
+                    order.keeper,
+                    folder,
+                    spec=order.spec,
+                    restore=order.restore,
+                    version=order.engine.version,
+                )
             return str(client.create_container(**asked)["Id"])
         except ImageNotFound as error:
             raise RefusedError(

@@ -130,6 +130,7 @@ class IncarnationFolder:
         self.ack = self.control / "checkpoint-ack.json"
         self.release = self.control / "release.json"
         self.keep = self.control / "keep.json"
+        self.lost = self.control / "lost.json"  # its keeper says there why its end is not the job's own
 
     def __str__(self) -> str:
         return f"{self.replica}/{self.incarnation}"

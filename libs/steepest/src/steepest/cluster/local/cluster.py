@@ -17,20 +17,20 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
+from steepest.cluster import keepers
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite
-from steepest.cluster.folders.adapter_folder import Hello, IncarnationFolder, LimitRecord, spec_record
+from steepest.cluster.folders.adapter_folder import IncarnationFolder, LimitRecord, spec_record
 from steepest.cluster.folders.ended_jobs import GIB, Retention
 from steepest.cluster.folders.folder_cluster import STEP_POLL_S, FolderCluster
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.folders.gang_ports import PortTable
 from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.gang_variables import GangAddresses
-from steepest.cluster.local import keepers
+from steepest.cluster.keepers import KeeperPlace
 from steepest.cluster.local.duty_cycles import send_order
 from steepest.cluster.local.groups import Groups, cap, find_groups, keeper_group
-from steepest.cluster.local.keepers import KeeperPlace
 from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.local_background import LocalBackground
@@ -40,7 +40,7 @@ from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
-from steepest.events.common import KEPT, CheckpointMode, CheckpointRef, Name, Resources
+from steepest.events.common import KEPT, CheckpointRef, Name, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
 _LOOPBACK = "127.0.0.1"
@@ -140,9 +140,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 # A keeper verifies its image itself, and knows an older one where the newest is damaged.
                 await self._check(background, folder, spec, None if kept else restore)
                 await asyncio.to_thread(self._start_locked, folder, order, background.groups, kept=kept)
-                if unable and spec.checkpoint_mode is CheckpointMode.SYSTEM:
-                    hello = Hello(checkpoint_mode=CheckpointMode.NONE, kept=True, reason=f"no-keeper: {unable}")
-                    await asyncio.to_thread(folder.write, folder.hello, hello)
+                await asyncio.to_thread(keepers.declare_none, folder, spec, unable)
         finally:
             if await asyncio.to_thread(folder.path.exists):
                 background.track(folder, spec_record(node, spec))  # even after a failure: it may run
@@ -160,8 +158,8 @@ class LocalCluster(FolderCluster[LocalBackground]):
         found = keepers.find_programs()
         unable = found if isinstance(found, str) else keepers.why_unable(found, has_groups=groups is not None)
         unable = unable or ("it reads its data through a relay of its own" if self._data is not None else "")
-        if unable and restore is not None and keepers.is_image(self._state, folder.replica.job, restore):
-            raise RefusedError(f"{restore.name} cannot be restored here: {unable}", code="checkpoint-refused")
+        if unable:
+            keepers.refuse_image(self._state, folder.replica.job, restore, unable)
         return unable
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:

@@ -23,13 +23,13 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster import fence
+from steepest.cluster import fence, keepers
 from steepest.cluster.data_source import VARIABLE, DataSource
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
-from steepest.cluster.local import data_relay, keepers, supervisor
-from steepest.cluster.local.keepers import KeeperPlace
+from steepest.cluster.keepers import KeeperPlace
+from steepest.cluster.local import data_relay, supervisor
 from steepest.cluster.local.phases import observe
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec

@@ -9,8 +9,8 @@ that it starts fast and stays small.
 * ``exit.json`` is written after the last descendant is dead; with ``place`` where a SIGTERM came too, as in a shutdown.
 * The job's output comes through a pipe, and is kept in ``output.log`` and ``output.log.1``: a job that prints endlessly is
   slowed down and does not fill the disk, and a job continues when the disk is full.
-* Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>``, ``share <‰ of the wall clock>``, and
-  ``lost <why>`` from a keeper whose end says nothing of its job.
+* Orders come through the pipe ``orders``, one per line: ``stop <grace in seconds>`` and
+  ``share <‰ of the wall clock>``.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class Supervisor:
         self._pending = b""
         self._kill_at: float | None = None
         self._killed = False
-        self._shut_down, self._lost = False, ""
+        self._shut_down = False
 
     def run(self) -> tuple[int, str, str]:
         """Supervise to the end; return the exit status, a reason if that is not enough, and how its place ended, if so."""
@@ -199,7 +199,7 @@ class Supervisor:
         self._kill_rest()
         self._output.close()
         self._hear(within_s=SHUTDOWN_HEARD_S if status != 0 and self._kill_at is None else 0.0)
-        return status, KILLED if self._killed else "", SHUT_DOWN if self._shut_down else self._lost
+        return status, KILLED if self._killed else "", SHUT_DOWN if self._shut_down else ""
 
     def stop(self, grace_s: float) -> None:
         """Send SIGTERM once, and set the time of SIGKILL; a second order can only make it earlier."""
@@ -245,8 +245,6 @@ class Supervisor:
             word, number = line.split()
             if word == b"stop":
                 self.stop(float(number))
-            elif word == b"lost":
-                self._lost = number.decode("utf-8", "replace").replace("_", " ")
             elif word == b"share" and self._kill_at is None:
                 self._throttle.set(int(number))
         except ValueError:

@@ -1,37 +1,34 @@
-"""Keepers of this machine's jobs: whether there can be any, and the order to one.
+"""Keepers of jobs: whether there can be any, and the order to one on this machine.
 
-It owns where CRIU is found, and what this machine must have for it. It must never know phases, nor what an image holds. Its
-calls block: finding out takes a tenth of a second, a round trip one.
+It owns where CRIU is found, and what a machine must have for it. It must never know phases, nor what an image holds. Its
+calls block, for a tenth of a second.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import msgspec
 
 import steepest.keeper
-from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder
+from steepest.cluster.port import ReplicaSpec
+from steepest.errors import RefusedError
 from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.keeper.images import FACTS
 from steepest.keeper.order import KeeperOrder
 from steepest.untrusted import files
-from steepest.untrusted.json import read_json
 
 HOME = "STEEPEST_CRIU_HOME"
-_CHECKOUT = Path(__file__).parents[6]
+_CHECKOUT = Path(__file__).parents[5]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
-_ANSWER_BYTES_MOST = 1 << 16
 
 
 class KeeperPrograms(msgspec.Struct, frozen=True):
@@ -55,10 +52,21 @@ class KeeperPlace(msgspec.Struct, frozen=True, kw_only=True):
     most_bytes: int | None = None
 
 
+def _homes() -> list[Path]:
+    return [Path(home).absolute() for home in (os.environ.get(HOME) or ".criu", _CHECKOUT / ".criu")]
+
+
+def find_whole() -> Path | str:
+    """The folder of ``make criu`` with CRIU, Python and their loader, which run in any container; else why there is none."""
+    for home in _homes():
+        if (home / "root/usr/bin/python3").exists() and (home / "loader").exists():
+            return home.resolve()
+    return "there is no CRIU for containers on this machine; get it with: make criu"
+
+
 def find_programs() -> KeeperPrograms | str:
     """CRIU and zstd: of ``make criu``, or this machine's; else why there are none."""
-    homes = [os.environ.get(HOME) or ".criu", str(_CHECKOUT / ".criu")]
-    places = os.pathsep.join([*(str(Path(home).absolute()) for home in homes), os.environ.get("PATH", "")])
+    places = os.pathsep.join([*map(str, _homes()), os.environ.get("PATH", "")])
     criu, zstd = (shutil.which(name, path=places) for name in ("criu", "zstd"))
     if criu is None or zstd is None:
         return f"there is no {'criu' if criu is None else 'zstd'} on this machine; get it with: make criu"
@@ -67,7 +75,7 @@ def find_programs() -> KeeperPrograms | str:
 
 @functools.lru_cache(maxsize=8)
 def why_unable(programs: KeeperPrograms, *, has_groups: bool) -> str:
-    """Why this process cannot keep jobs; empty if it can, as far as that shows without a round trip."""
+    """Why this process cannot keep jobs; empty if it can, as far as that shows without a trial."""
     if not sys.platform.startswith("linux"):
         return "only Linux has what CRIU needs"
     if os.geteuid() != 0:
@@ -86,67 +94,6 @@ def why_unable(programs: KeeperPrograms, *, has_groups: bool) -> str:
     return ""
 
 
-def round_trip(programs: KeeperPrograms) -> str:
-    """Save and restore a process by a keeper; why that failed, or empty. Only this proves that the kernel allows it."""
-    with tempfile.TemporaryDirectory(prefix="steepest-criu-") as name:
-        base = Path(name)
-        first = _trial_order(base, 1, programs, None)
-        answer = b'{"request": "trial", "hold_s": 60}'
-        (Path(first.control) / "checkpoint-request.json").write_bytes(answer)
-        with _started(first, base) as keeper:
-            saved = _read(Path(first.control) / "checkpoint-ack.json", keeper)
-            keeper.terminate()
-            keeper.wait(_TIMEOUT_S)
-        if "digest" not in saved:
-            return f"a process could not be saved: {saved.get('refused') or keeper.returncode}"
-        again = _trial_order(base, 2, programs, (str(saved["name"]), str(saved["digest"])))
-        with _started(again, base) as keeper:
-            restored = _read(Path(again.control) / "hello.json", keeper)
-            keeper.kill()
-        return "" if restored.get("restored") else f"a process could not be restored: {restored.get('reason')}"
-
-
-def _trial_order(base: Path, number: int, programs: KeeperPrograms, restore: tuple[str, str] | None) -> KeeperOrder:
-    folders = {each: base / f"{each}{number}" for each in ("control", "scratch")}
-    for folder in (*folders.values(), base / "checkpoints"):
-        folder.mkdir(mode=0o700, exist_ok=True)
-    return KeeperOrder(
-        program=str(shutil.which("sleep")),
-        command=["sleep", "60"],
-        working_dir=os.sep,
-        job="trial",
-        incarnation=number,
-        control=str(folders["control"]),
-        checkpoints=str(base / "checkpoints"),
-        scratch=str(folders["scratch"]),
-        criu=list(programs.criu),
-        zstd=list(programs.zstd),
-        auto=True,
-        restore=restore,
-    )
-
-
-def _started(order: KeeperOrder, base: Path) -> subprocess.Popen[bytes]:
-    path = base / f"order{order.incarnation}.json"
-    path.write_bytes(order.dump())
-    return subprocess.Popen(
-        command(path),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
-def _read(path: Path, keeper: subprocess.Popen[bytes]) -> dict[str, object]:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while not path.exists() and keeper.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    with contextlib.suppress(FileNotFoundError):
-        return read_json(path, dict[str, object], below=path.parent, most=_ANSWER_BYTES_MOST)
-    return {}
-
-
 def _run(words: list[str]) -> str:
     return subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False).stdout
 
@@ -159,6 +106,26 @@ def command(order: Path) -> list[str]:
 def is_image(state: AdapterFolder, job: str, restore: CheckpointRef) -> bool:
     """Whether a checkpoint is what a keeper has saved."""
     return (state.checkpoints(job) / restore.name / FACTS).is_file()
+
+
+def refuse_image(state: AdapterFolder, job: str, restore: CheckpointRef | None, why: str) -> None:
+    """Refuse to start a job without a keeper, where only a keeper can restore what it starts from.
+
+    Raises:
+        RefusedError: ``checkpoint-refused``.
+    """
+    if restore is not None and is_image(state, job, restore):
+        raise RefusedError(f"{restore.name} cannot be restored here: {why}", code="checkpoint-refused")
+
+
+def declare_none(folder: IncarnationFolder, spec: ReplicaSpec, unable: str) -> None:
+    """Say why a job whose user wants a keeper has none; ``unable``: empty where it has one.
+
+    Raises:
+        OSError: It was not written.
+    """
+    if unable and spec.checkpoint_mode is CheckpointMode.SYSTEM:
+        folder.write(folder.hello, Hello(checkpoint_mode=CheckpointMode.NONE, kept=True, reason=f"no-keeper: {unable}"))
 
 
 def write_order(
@@ -200,7 +167,6 @@ def write_order(
         restore=(restore.name, restore.digest) if restore is not None else None,
         cgroup=str(cgroup),
         keeper_cgroup=str(place.group),
-        orders=str(folder.orders),
         most_bytes=place.most_bytes,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)

@@ -1,0 +1,205 @@
+"""Unmodified programs are moved between two engines by a keeper that is the first process of their containers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.harness.docker_harness import DockerHarness
+from tests.harness.kept_job import JOB, KeptJob, running
+from tests.harness.waiting import until
+from tests.integration.kept import cases
+
+from steepest.cluster.docker import Allowed
+from steepest.cluster.keepers import HOME, find_whole
+from steepest.cluster.port import Cluster, ReplicaPhase
+from steepest.errors import RefusedError
+from steepest.events.common import CheckpointMode
+from steepest_lab import jobs
+from steepest_lab.docker_engines import images
+from steepest_lab.docker_engines.engine_daemon import DockerEngine
+
+pytestmark = pytest.mark.end_to_end
+ENGINES = ("large", "small")
+PLAIN = """
+import hashlib, subprocess, sys, time
+digest = hashlib.sha256()
+with subprocess.Popen(["cat"], stdin=-1, stdout=-1) as child:
+    for number in range(int(sys.argv[1])):
+        child.stdin.write(b"%d\\n" % number)
+        child.stdin.flush()
+        digest.update(child.stdout.readline())
+        print(number, digest.hexdigest(), flush=True)
+        time.sleep(float(sys.argv[2]))
+"""
+"""A program without NumPy, with a child and pipes."""
+
+Make = Callable[..., KeptJob]
+
+
+@pytest.fixture
+def make(harness: DockerHarness, tmp_path: Path) -> Make:
+    """Make a job in containers; skipped where there is nothing to keep it."""
+    if isinstance(why := find_whole(), str):
+        pytest.skip(why)
+    work = tmp_path / "work"
+    work.mkdir()
+    shutil.copy(Path(str(jobs.__file__)).with_name("unchanged.py"), work)
+    shutil.copy(str(cases.__file__), work)
+    (work / "plain.py").write_text(PLAIN)
+    for path in (work, *work.iterdir()):
+        shutil.chown(path, 65_534, 65_534)
+    harness.allowed = Allowed.named([work], harness.state.path)
+
+    def made(*command: str, allowed: bool = True, **env: str) -> KeptJob:
+        def cluster(_: Path) -> Cluster:
+            harness.cluster = harness.make(system_checkpoints=allowed)
+            return harness.cluster
+
+        state, mode = harness.state.path, CheckpointMode.SYSTEM
+        return KeptJob(state, command, mode, make=cluster, nodes=ENGINES, folder=work, env=env)
+
+    return made
+
+
+def unmoved(engine: DockerEngine, work: Path, command: Sequence[str], env: Mapping[str, str]) -> str:
+    """What a command prints in a container that nothing moves."""
+    with contextlib.closing(engine.client()) as client:
+        host = client.create_host_config(binds=[f"{work}:{work}:ro"], network_mode="none")
+        made = client.create_container(
+            images.BASE, list(command), host_config=host, working_dir=str(work), environment=dict(env)
+        )
+        client.start(made)
+        assert client.wait(made)["StatusCode"] == 0
+        printed: bytes = client.logs(made)
+        client.remove_container(made)
+    return printed.decode()
+
+
+@pytest.mark.parametrize("program", ["unchanged.py --steps=300 --pause=", "plain.py 300 "])
+async def test_a_program_that_is_moved_between_engines_prints_what_an_unmoved_one_does(
+    make: Make, engines: dict[str, DockerEngine], program: str
+) -> None:
+    """There and back again, into a new container each time: no line differs, none is missing, and none is twice."""
+    job = make(*f"python3 {program}0.02".split())
+    async with running(job):
+        for lines in (50, 150):
+            await job.printed(lines)
+            await job.move()
+        assert await job.end() == 0, job.output
+        assert job.output == unmoved(engines["large"], job.folder, f"python3 {program}0".split(), job.spec.env)
+
+
+async def test_a_job_that_cannot_be_saved_in_a_container_runs_on(make: Make) -> None:
+    """The save is refused with the reason, which is declared, and the job goes on to its own end."""
+    job = make("python3", "cases.py", "ring")
+    async with running(job):
+        await job.printed(1)
+        with pytest.raises(RefusedError, match="io-uring") as refused:
+            await job.save()
+        assert refused.value.code == "checkpoint-refused"
+        report = await job.declared(CheckpointMode.NONE)
+        assert report.mode_reason.startswith("io-uring: ")
+        (job.folder / "go").touch()
+        assert await job.end() == 0, job.output
+        assert job.output == "ready\nOK\n"
+
+
+async def test_a_file_that_only_its_container_has_keeps_a_job_where_it_is(make: Make) -> None:
+    """Another container has it not; a temporary file moves with the job."""
+    words = "import sys, time; file = open(sys.argv[1], 'w'); print('ready', flush=True); time.sleep(600)"
+    job = make("python3", "-c", words, "/dev/shm/own")  # noqa: S108 - the container's
+    async with running(job):
+        await job.printed(1)
+        with pytest.raises(RefusedError, match=r"own-file: .*/dev/shm/own"):
+            await job.save()
+        assert (await job.status()).phase is ReplicaPhase.RUNNING
+
+
+async def test_without_the_operator_s_leave_a_job_has_no_keeper_and_says_so(make: Make) -> None:
+    """It runs as any other, without capabilities, and its reason names the flag."""
+    job = make("python3", "plain.py", "100", "0.05", allowed=False)
+    async with running(job):
+        report = await job.declared(CheckpointMode.NONE)
+        assert report.mode_reason.startswith("no-keeper: ")
+        assert "up --system-checkpoints" in report.mode_reason
+        assert await job.end() == 0
+
+
+async def test_an_image_is_restored_only_onto_the_files_that_it_was_saved_from(
+    make: Make, engines: dict[str, DockerEngine]
+) -> None:
+    """A container of another image refuses it before CRIU is tried; the job goes on where it came from."""
+    job = make("python3", "plain.py", "200", "0.02")
+    for engine in engines.values():
+        _make_other_image(engine)
+    async with running(job):
+        await job.printed(20)
+        job.saved = await job.save()
+        await job.cluster.stop(JOB, 1, grace_s=10.0)
+        job.spec = msgspec.structs.replace(job.spec, image=f"{images.BASE}:other")
+        for _ in range(2):  # again: no node that differs is a reason to begin at the first step
+            await job.start()
+            await until(lambda: job.is_over, within_s=60)
+            status = await job.status()
+            assert status.phase is ReplicaPhase.GONE
+            assert status.reason.startswith("its image was not restored: other-image: ")
+        job.spec = msgspec.structs.replace(job.spec, image="")
+        await job.start()
+        assert await job.end() == 0
+        assert job.output == unmoved(engines["large"], job.folder, ("python3", "plain.py", "200", "0"), {})
+
+
+def _make_other_image(engine: DockerEngine) -> None:
+    with contextlib.closing(engine.client()) as client:
+        made = client.create_container(images.BASE, ["touch", "/other"], network_disabled=True)
+        client.start(made)
+        client.wait(made)
+        client.commit(made, repository=images.BASE, tag="other")
+        client.remove_container(made)
+
+
+async def test_no_job_is_kept_by_programs_that_jobs_can_change(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies in a folder of jobs is theirs, and would run with the rights of a keeper."""
+    job = make("python3", "plain.py", "20", "0.05")
+    theirs = job.folder / "criu"
+    (theirs / "root/usr/bin").mkdir(parents=True)
+    for name in ("loader", "root/usr/bin/python3"):
+        (theirs / name).touch()
+    monkeypatch.setenv(HOME, str(theirs))
+    async with running(job):
+        report = await job.declared(CheckpointMode.NONE)
+        assert report.mode_reason.startswith(f"no-keeper: jobs may change {theirs}")
+        assert await job.end() == 0
+
+
+RIGHTS = """
+import json, os
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+seen = {name: status[name].strip() for name in ("CapPrm", "CapBnd", "CapAmb", "NoNewPrivs", "Uid", "Groups")}
+folders = [os.access(each, os.R_OK) for each in ("/steepest/control", "/steepest/checkpoints", "/proc/1/mem")]
+env = {name: value for name, value in os.environ.items() if name in ("LD_PRELOAD", "HOME", "STEEPEST_CONTROL")}
+print(json.dumps({**seen, "folders": folders, "env": env}), flush=True)
+"""
+
+
+async def test_a_kept_job_has_no_rights_of_its_keeper(make: Make, harness: DockerHarness) -> None:
+    """It has no capability and cannot get one, cannot write what is restored, and its variables change no keeper."""
+    job = make("python3", "-c", RIGHTS, LD_PRELOAD="/no/such.so")
+    async with running(job):
+        await until(lambda: job.is_over or bool(harness.containers("large")), within_s=60)
+        with harness.client_of(JOB) as (client, name):
+            host = client.inspect_container(name)["HostConfig"]
+        assert not host["Privileged"]
+        assert sorted(host["CapAdd"]) == ["CHOWN", "SETGID", "SETPCAP", "SETUID", "SYS_ADMIN", "SYS_PTRACE"]
+        assert await job.end() == 0
+        seen = json.loads(job.output.splitlines()[-1])
+    assert {seen[name] for name in ("CapPrm", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert (seen["NoNewPrivs"], seen["Groups"], seen["Uid"].split()) == ("1", "", ["65534"] * 4)
+    assert seen["folders"] == [False] * 3
+    assert seen["env"] == {"LD_PRELOAD": "/no/such.so", "HOME": "/nonexistent"}
