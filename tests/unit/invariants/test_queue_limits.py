@@ -130,6 +130,36 @@ def test_a_gang_that_is_scaled_up_is_judged_by_what_it_gets() -> None:
     holds(QueueLimitsKept, story(*begin, *down, back))
 
 
+def test_what_users_hold_and_have_is_judged_likewise() -> None:
+    """Each one's own: memory beyond the limit, and one job too many; a job that was over when it came is not counted."""
+
+    def of(job: str, user: str) -> c.JobSubmitted:
+        spec = c.JobSpec(command=("x",), requests=Resources(cpu_m=1, memory_mib=600))
+        return c.JobSubmitted(job=job, request=f"r-{job}", spec=spec, user=user)
+
+    def admitted(*jobs: str) -> list[c.ClusterEvent]:
+        return [c.JobAdmitted(job=job, request=f"r-{job}") for job in jobs]
+
+    def limits(**amounts: int) -> c.PoolConfigured:
+        return c.PoolConfigured(
+            parameters=PoolParameters(queueing=QueueParameters(limits=(QueueLimits(user="*", **amounts),)))
+        )
+
+    two = (of("a", "alice"), of("b", "alice"), of("o", "bob"))
+    runs = (*two, planned("a", "n1"), planned("b", "n2"), planned("o", "n2"))
+    starts = (*start("place-a", "a", "n1"), *start("place-o", "o", "n2"))
+    holds(QueueLimitsKept, story(limits(memory_mib=1_000), *runs, *starts))
+    _, message = broken(QueueLimitsKept, story(limits(memory_mib=1_000), *runs, *starts, *start("place-b", "b", "n2")))
+    assert message == "user alice holds 1200 of 1000 (memory_mib) with job b"
+
+    holds(QueueLimitsKept, story(limits(jobs=1), *two, *admitted("a", "o")))
+    _, message = broken(QueueLimitsKept, story(limits(jobs=1), *two, *admitted("a", "o", "b")))
+    assert message == "user alice has 2 jobs of 1 with job b"
+    over = (c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0), *admitted("b"))
+    holds(QueueLimitsKept, story(limits(jobs=1), *two, *admitted("a", "o"), *over))
+    holds(QueueLimitsKept, story(*two, limits(jobs=1), *admitted("a", "b")))
+
+
 def test_a_node_takes_a_limited_number_of_replicas() -> None:
     """More than it takes are too many, however little each asks for."""
     few = c.NodeJoined(node="n3", capacity=Resources(cpu_m=1_000, replicas=2))

@@ -41,7 +41,7 @@ def run(pool: FoldedPool, name: str, *nodes: str, roles: tuple[Role, ...] = ()) 
 
 def held(pool: FoldedPool) -> tuple[int, int]:
     """Replicas and CPU that the queue holds."""
-    use = pool.view.jobs.use.of("paper")
+    use = pool.view.jobs.use.of("queue paper")
     return use.replicas, use.cpu_m
 
 

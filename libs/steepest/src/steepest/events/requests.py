@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text
+from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text, User
 from steepest.events.growth import Reactions
 
 MOST_REPLICAS = 10_000
@@ -220,11 +220,16 @@ class Hold(enum.StrEnum):
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user wants a job to run. The client makes ``request``, so that sending it twice submits once."""
+    """A user wants a job to run. The client makes ``request``, so that sending it twice submits once.
+
+    Attributes:
+        user: Who, as the writer of the event knows it and not as the job's description says; empty: it is not known.
+    """
 
     job: Name
     request: Text
     spec: JobSpec
+    user: User = ""
 
 
 class JobCancelRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -287,8 +287,7 @@ async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: 
     import msgspec
 
     from steepest.app.installation import checked
-    from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request, until_configured
-    from steepest.events.cluster import JobSubmitted
+    from steepest.cli.pool.user_requests import append, asking, elsewhere, submission, until_configured
 
     answers: list[Answer] = []
     async with asking(settings) as (log, opened):
@@ -296,7 +295,7 @@ async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: 
         jobs = [(name, _after_known(pool, spec)) for name, spec in jobs]
         jobs = [(name, checked(pool.installation, pool.name, pool.view, name, spec)) for name, spec in jobs]
         others = await elsewhere(settings, pool, log)
-        events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
+        events = [submission(_free(pool, others, name), spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]
         for event, place in zip(events, places, strict=True):
             answer = await _answer(log, pool, event.job, place, wait=wait, talk=talk)

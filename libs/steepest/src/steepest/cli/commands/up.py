@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from steepest.app.settings.tree import ClusterSettings, Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 
-LIMIT = "QUEUE:replicas=N:cpu=N:gpus=N"
+LIMIT = "jobs=N:replicas=N:cpu=N:memory=SIZE:gpus=N"
 
 EPILOG = """\b
 Examples:
@@ -165,8 +165,16 @@ AS_NAMED = ("placement", "queueing", "blocking", "preempt", "on_hung", "on_diver
 @click.option("--on-diverged", type=click.Choice(REACTIONS), help="Do this about one whose loss diverges (notify).")
 @click.option("--on-idle", type=click.Choice(REACTIONS), help="Do this about one that uses nothing for long (notify).")
 @click.option(
-    "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
+    "--queue-limit",
+    "queue_limits",
+    multiple=True,
+    metavar=f"QUEUE:{LIMIT}",
+    help="Limit what a queue may hold. Repeat it.",
 )
+@click.option(
+    "--user-limit", "user_limits", multiple=True, metavar=f"USER:{LIMIT}", help="Limit a user, or each (*). Repeat it."
+)
+@click.option("--half-life", type=SPAN, help="Let a user's use count half after this, under fair (1d).")
 @click.option("--drain-slow/--no-drain-slow", default=None, help="Close nodes on which jobs are slow for long (no).")
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
 @click.option("--gateway", type=AddressType(), help="Serve the live page and the HTTP API there (on 127.0.0.1).")
@@ -232,6 +240,8 @@ def flags_of(
         "parameters.max_suspensions": options["max_suspensions"],
         **{f"parameters.{name}": options[name] for name in AS_NAMED},
         "parameters.queue_limits": options["queue_limits"],
+        "parameters.user_limits": options["user_limits"],
+        "parameters.half_life_ms": options["half_life"],
         "services.only": options["services"],
         "services.scale": options["scales"],
     }

@@ -32,6 +32,7 @@ def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any])
         name=event.job,
         request=event.request,
         spec=event.spec.counted,
+        user=event.user,
         submitted_ms=received.at_ms,
         submitted_offset=received.offset,
         submitted_counted_ms=view.counted_ms,
