@@ -114,6 +114,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
         time_limit_ms: For how long it may run in all, suspensions not counted; then it is cancelled. None: for any time.
         after: The jobs that must have finished before it starts; it is cancelled if one of them ends otherwise.
+        after_any: Whether it starts once they are over, however they ended; one that was rejected still cancels it.
         array: The name of the array that it belongs to; empty: none.
         array_most: The most jobs of its array that may run or wait for a place at a time; None: all.
         reactions: What to do about findings of it.
@@ -150,6 +151,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deadline_ms: Positive | None = None
     time_limit_ms: Positive | None = None
     after: tuple[Name, ...] = ()
+    after_any: bool = False
     array: Text = ""
     array_most: Positive | None = None
     node_rule: NodeRule | None = None

@@ -50,7 +50,7 @@ class QueueUse:
         if known is None:
             return 0.0
         half_life_ms, held = self._state.parameters.queueing.half_life_ms, self.of(account)
-        decay = 0.5 ** ((self._state.counted_ms - known.counted_ms) / half_life_ms)
+        decay = math.exp2((known.counted_ms - self._state.counted_ms) / half_life_ms)
         cores = (held.cpu_m + GPU_CORES * held.all_gpus_m) / 1000
         return known.core_s * decay + cores * half_life_ms / 1000 / math.log(2) * (1 - decay)
 
