@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { Acts } from "./acts.js";
 import { Curves } from "./curves.js";
 import { Category, Legend, order } from "./parts.js";
-import { category, jobLink, limit, text } from "./words.js";
+import { category, jobLink, limit, span, text } from "./words.js";
 
 const PAGE = 100, BEAT_MS = 500, MOST = 8;
 const RANK = { running: 0, stopped: 1, suspended: 2, waiting: 3 };
@@ -18,7 +18,8 @@ const EVERY_COLUMN = [
   { name: "node", value: (job) => job.nodes.join(", ") },
   { name: "category", value: (job) => category(job), cell: (job) => html`<${Category} job=${job} />` },
   { name: "growth", numeric: true, value: (job) => job.growth, cell: (job) => (job.growth === null ? "" : `${(100 * job.growth).toFixed(2)} %`) },
-  { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => job.steps },
+  { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => html`${job.steps}${job.step !== null && job.steps_total && !job.outcome ? html` <progress aria-label="progress" max=${job.steps_total} value=${job.step} />` : ""}` },
+  { name: "left", numeric: true, value: (job) => job.remaining_ms?.p50 ?? null, cell: (job) => (job.remaining_ms ? span(job.remaining_ms.p50) : "") },
   { name: "loss", numeric: true, value: (job) => job.loss, cell: (job) => (job.loss === null ? "" : String(Number(job.loss.toPrecision(4)))) },
   { name: "limit", value: (job) => limit(job) },
   { name: "moves", numeric: true, value: (job) => job.moves || null },
