@@ -175,12 +175,10 @@ def test_a_name_of_users_objects_is_taken_by_nobody_else(holding: Holding) -> No
 def test_what_runs_at_the_end_is_a_job_of_its_own(holding: Holding) -> None:
     """After any end, where the job runs and with its variables, with little CPU and for a bounded time; of an array once."""
     folder = holding()
-    call(
-        folder, "--name", "a", "--gpus", "1", "--env", "K=v", "--queue", "q", "--on-end", "echo $K >> log", "--", "true"
-    )
+    call(folder, "--name", "a", "--env", "K=v", "--queue", "q", "--on-end", "echo $K >> log", "--", "true")
     end = spec_of(folder, "a-end")
     assert (end.command, end.after, end.after_any) == (("/bin/sh", "-c", "echo $K >> log"), ("a",), True)
-    assert (end.env, end.queue, end.requests, end.time_limit_ms) == ({"K": "v"}, "q", Resources(cpu_m=100), 600_000)
+    assert (end.env, end.queue, end.requests.cpu_m, end.time_limit_ms) == ({"K": "v"}, "q", 100, 600_000)
     assert end.working_dir == spec_of(folder, "a").working_dir
     call(folder, "--name", "s", "--array", "3", "--on-end", "true", "--", "true")
     assert (spec_of(folder, "s-end").after, spec_of(folder, "s-end").env) == (("s-0", "s-1", "s-2"), {})

@@ -99,6 +99,7 @@ def test_a_job_starts_after_those_that_it_names(tmp_path: Path) -> None:
         "first",
         "second",
         "then",
+        "told",
     }
     assert found.ends["never"].outcome is c.Outcome.CANCELLED
     assert found.ends["never"].reason == "bad, which it comes after, has not finished"
@@ -211,7 +212,7 @@ def test_a_job_after_any_end_finds_what_became_of_the_others() -> None:
     """In its variables, once it is let go; a job that was rejected has no end, and cancels it."""
     driver = DeciderDriver(Placer(), w1=1_000)
     driver.fold(submitted("bad", 100, user="alice"))
-    driver.fold(submitted("odd", 100, first_node="nowhere"))
+    driver.fold(c.JobSubmitted(job="odd", request="odd", spec=c.JobSpec(command=())))
     for after in ("bad", "odd"):
         driver.fold(submitted(f"{after}-end", 10, after=(after,), after_any=True))
     driver.carry_out("bad")

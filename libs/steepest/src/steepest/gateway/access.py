@@ -156,7 +156,7 @@ def _is_forwarded(headers: Headers) -> bool:
 
 
 def read_tokens(path: Path) -> dict[str, Grant]:
-    """The tokens of a file: on each line a role, a token and, if its user is to be known, a name; ``#`` begins a comment.
+    """The tokens of a file: on each line a role, a token and perhaps the name of its user; ``#`` begins a comment.
 
     Raises:
         InputError: The file or a line of it cannot be read, or other users may; the message names the line, and no token.

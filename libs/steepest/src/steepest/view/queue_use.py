@@ -18,7 +18,7 @@ from steepest.view.orders.changes import Changes
 from steepest.view.state import CLEARING, Job, Phase, Plan, UserUse, ViewState
 
 GPU_CORES = 16
-"""A second of a GPU counts like so many of a core."""
+"""A second of a GPU counts like this many seconds of a core."""
 
 USERS_KEPT = 1_000
 """Users whose use is remembered; beyond that, the least use of one who holds nothing is forgotten."""

@@ -55,7 +55,7 @@ def new_request() -> str:
 
 
 def submission(job: str, spec: c.JobSpec) -> c.JobSubmitted:
-    """The request for a job of the person who runs this process: whoever may write the log is believed."""
+    """The request for a job of the person who runs this process: a process that may write the log is believed."""
     return c.JobSubmitted(job=job, request=new_request(), spec=spec, user=login_name())
 
 

@@ -38,8 +38,8 @@ class QueueLimitsKept(Checker):
     plan was made, though its processes have ended since. So of the shares of a queue or user, each one and the older ones
     are within the limit that was in force where that one was planned. A limit that is lowered later breaks nothing.
 
-    Nor is a job admitted beside as many earlier ones that are not over as are allowed, both where it was submitted and where
-    it is admitted.
+    Nor is a job admitted while as many earlier ones are not over as are allowed, both where it was submitted and where it is
+    admitted.
     """
 
     name = "queue-limits"

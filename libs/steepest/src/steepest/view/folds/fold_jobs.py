@@ -79,8 +79,8 @@ def _with_outcomes(view: Projection, spec: c.JobSpec) -> c.JobSpec:
             "-" if one is None or one.exit_status is None else str(one.exit_status) for one in before
         ],
     }
-    told = {name: " ".join(words) for name, words in ended.items()}
-    return msgspec.structs.replace(spec, env={**spec.env, **told})
+    variables = {name: " ".join(words) for name, words in ended.items()}
+    return msgspec.structs.replace(spec, env={**spec.env, **variables})
 
 
 def _admitted(view: Projection, event: c.JobAdmitted, _: Received[Any]) -> bool:
