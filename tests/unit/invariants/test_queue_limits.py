@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.harness.scenarios.log_builder import BECAUSE, LogBuilder
@@ -16,7 +18,7 @@ from steepest.invariants.checkers.queue_limits import QueueLimitsKept
 from .test_gangs import start
 
 
-def limited(**limits: int) -> c.PoolConfigured:
+def limited(**limits: Any) -> c.PoolConfigured:
     """The queue ``paper`` has these limits."""
     queueing = QueueParameters(limits=(QueueLimits(queue="paper", **limits),))
     return c.PoolConfigured(parameters=PoolParameters(queueing=queueing))
@@ -140,7 +142,7 @@ def test_what_users_hold_and_have_is_judged_likewise() -> None:
     def admitted(*jobs: str) -> list[c.ClusterEvent]:
         return [c.JobAdmitted(job=job, request=f"r-{job}") for job in jobs]
 
-    def limits(**amounts: int) -> c.PoolConfigured:
+    def limits(**amounts: Any) -> c.PoolConfigured:
         return c.PoolConfigured(
             parameters=PoolParameters(queueing=QueueParameters(limits=(QueueLimits(user="*", **amounts),)))
         )
