@@ -87,10 +87,9 @@ def test_a_restored_view_knows_the_same_use(acts: list[tuple[str, int, int]], da
     restored = pool.view
     for number, (user, cpu_m, wait_ms) in enumerate(acts):
         name = f"j{number}"
-        events = [submitted(name, cpu_m, user=user), placement(name, "w1")]
+        pool.feed(submitted(name, cpu_m, user=user), placement(name, "w1"))
         if data.draw(st.booleans()):
-            events.append(fair(1_000 + wait_ms))
-        pool.feed(*events)
+            pool.fold(fair(1_000 + wait_ms))
         ticks(pool, wait_ms)
         restored = ClusterView.restore(pool.view.snapshot())
         for account in (ALICE, BOB):

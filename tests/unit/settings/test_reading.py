@@ -241,7 +241,7 @@ def test_limits_of_a_user() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["paper", "paper:", "A B:cpu=1", "*:cpu=1", "paper:memory=x", "paper:cpu=-1", "paper:cpu=1:cpu=x"]
+    "text", ["paper", "paper:", "A B:cpu=1", ":cpu=1", "*:cpu=1", "paper:memory=x", "paper:cpu=-1", "paper:cpu=1:cpu=x"]
 )
 def test_what_is_no_limit_is_refused(text: str) -> None:
     """With its setting, and how one is written."""

@@ -232,7 +232,7 @@ class QueueLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """
 
     queue: Name | None = None
-    user: str = ""
+    user: Annotated[str, msgspec.Meta(pattern=r"^(\*|[A-Za-z0-9_][A-Za-z0-9._@+-]{0,62})?$(?!\n)")] = ""
     jobs: Count | None = None
     replicas: Count | None = None
     cpu_m: Count | None = None

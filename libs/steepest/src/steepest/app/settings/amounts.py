@@ -118,8 +118,7 @@ def queue_limits(text: str, of: str = "queue") -> QueueLimits:
     """
     import msgspec  # noqa: PLC0415 - help does without
 
-    from steepest.events.common import Name, User  # noqa: PLC0415 - as above
-    from steepest.events.parameters import EACH_USER, QueueLimits  # noqa: PLC0415 - as above
+    from steepest.events.parameters import QueueLimits  # noqa: PLC0415 - as above
 
     whose, _, rest = text.partition(":")
     amounts = dict(part.partition("=")[::2] for part in rest.split(":"))
@@ -127,11 +126,9 @@ def queue_limits(text: str, of: str = "queue") -> QueueLimits:
     if len(limits) != len(amounts):
         raise ValueError(f"{text!r} is no limit of a {of}; write it like paper:jobs=100:cpu=4:gpus=2")
     try:
-        msgspec.convert(whose, Name if of == "queue" else User)
+        return msgspec.convert({of: whose or "-", **limits}, QueueLimits)
     except msgspec.ValidationError as error:
-        if of == "queue" or whose != EACH_USER:
-            raise ValueError(f"{whose!r} is no name of a {of}: {NAME_RULE}") from error
-    return QueueLimits(**{of: whose}, **limits)
+        raise ValueError(f"{whose!r} is no name of a {of}: {NAME_RULE}") from error
 
 
 _LIMITS: Mapping[str, tuple[str, Quantity]] = {
