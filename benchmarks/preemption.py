@@ -41,7 +41,7 @@ def instance(rng: random.Random) -> tuple[list[Wanted], list[Victim], int]:
         for number in range(rng.randint(2, 6))
     ]
     waiting = [
-        Wanted(f"w{number}", 1000 * rng.lognormvariate(5.5, 1.5), Wish(Resources(gpus=gpus), None, "default"))
+        Wanted(f"w{number}", 1000 * rng.lognormvariate(5.5, 1.5), Wish(Resources(gpus=gpus), None, ("queue default",)))
         for number, gpus in enumerate(rng.choice((1, 1, 2, 2, 4)) for _ in range(rng.randint(1, 3)))
     ]
     free = rng.choice((0, 0, 0, 1))

@@ -6,6 +6,7 @@ They are the reference for the real ones: both must always decide the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from tests.harness.system.driver import AT, DeciderDriver
@@ -19,7 +20,7 @@ from steepest.policies.placement.gangs import GangPlaces, Sizes, choose
 from steepest.policies.placement.placer import Placer, _may_place
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.placement.slots import Slots
-from steepest.policies.queueing.ranks import queue_policy
+from steepest.policies.queueing.ranks import queue_policy, turn
 from steepest.policies.queueing.wish import wish_of
 from steepest.policies.specon.rebalancer import Rebalancer, balance_factor
 from steepest.runtime.decision_stream import MintedDecision
@@ -43,18 +44,24 @@ class NaivePlacer(Placer):
         rules: QueueParameters = view.parameters.queueing
         rank = queue_policy(rules.policy).rank
         waiting = [job for job in view.jobs if job.is_queued]
-        return self._place(sorted(waiting, key=lambda job: (rank(job, rules), job.submitted_offset)), view, offset)
+        return self._place(
+            sorted(waiting, key=lambda job: (turn(view, job.accounts), rank(job, rules), job.submitted_offset)),
+            view,
+            offset,
+        )
 
     def _place(self, jobs: Iterable[Job], view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         no_room: dict[object, None] = {}
         held_back: dict[str, None] = {}
         for job in jobs:
-            if wish_of(job) in no_room or not _may_place(view, job) or self._awaits(job) or job.spec.queue in held_back:
+            if wish_of(job) in no_room or not _may_place(view, job) or self._awaits(job):
+                continue
+            if any(account in held_back for account in job.accounts):
                 continue
             blocks, over = view.parameters.queueing.blocking, self._excess(view, job, job.spec.smallest)
             if over is not None:
                 if blocks and not over.is_alone:
-                    held_back[job.spec.queue] = None
+                    held_back[over.account] = None
                 continue
             found = self._find(view, job)
             if found is not None:
@@ -68,7 +75,7 @@ class NaivePlacer(Placer):
                 return
 
     def _excess(self, view: ClusterView, job: Job, sizes: Sizes) -> Excess | None:
-        return excess(view, job, sizes, self.state.coming(view, job.spec.queue))
+        return excess(view, job, sizes, partial(self.state.coming, view))
 
     def _would_have_room(self, view: ClusterView, job: Job) -> bool:
         """Whether it fits the nodes that it may run on, were they empty."""

@@ -47,7 +47,7 @@ def waiting(draw: st.DrawFn) -> list[Wanted]:
     for number in range(draw(st.integers(1, 4))):
         requests, replicas = Resources(gpus=draw(st.integers(1, 4))), draw(st.integers(1, 3))
         roles = (Role(name="worker", replicas=replicas, requests=requests),) if replicas > 1 else ()
-        wish = Wish(Resources() if roles else requests, None, "default", roles=roles)
+        wish = Wish(Resources() if roles else requests, None, ("queue default",), roles=roles)
         found.append(Wanted(f"w{number}", draw(times) / 10, wish))
     return sorted(found, key=lambda one: one.remaining_ms)
 

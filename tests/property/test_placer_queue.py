@@ -25,8 +25,11 @@ CPU_M = st.sampled_from([100, 300, 500, 900, 1_500])
 ROLES = st.tuples(CPU_M, st.integers(1, 4), st.integers(1, 4))
 URGENCY = st.integers(-1, 1)
 QUEUES = st.sampled_from(["default", "other"])
+USERS = ("", "alice", "bob")
+AMOUNTS = {"replicas": st.none() | st.integers(0, 4), "cpu_m": st.none() | st.integers(0, 900)}
 LIMITS = st.lists(
-    st.builds(QueueLimits, queue=QUEUES, replicas=st.none() | st.integers(0, 4), cpu_m=st.none() | st.integers(0, 900)),
+    st.builds(QueueLimits, queue=QUEUES, **AMOUNTS)
+    | st.builds(QueueLimits, user=st.sampled_from(["alice", "*"]), jobs=st.none() | st.integers(0, 4), **AMOUNTS),
     max_size=2,
 )
 PARAMETERS = st.builds(
@@ -67,20 +70,20 @@ def test_the_queue_is_gone_through_as_if_all_of_it_were(acts: list[tuple[object,
     if remembers_little:
         driver.view.nodes.changes._kept = driver.view.jobs.queue.changes._kept = 2
     for number, (kind, *what) in enumerate(acts):
-        jobs = sorted(job.name for job in driver.active())
+        jobs, user = sorted(job.name for job in driver.active()), USERS[number % len(USERS)]
         match kind, what:
             case "submit", [int() as cpu_m, first_node, retries]:
-                driver.fold(submitted(f"job-{number}", cpu_m, first_node=first_node, retries=retries))
+                driver.fold(submitted(f"job-{number}", cpu_m, first_node=first_node, retries=retries, user=user))
             case (("node" | "terms" | "lost"), [str() as name, *more]):
                 driver.fold(about_node(driver, name, more))
             case "choose", [int() as cpu_m, rule, int() as priority]:
-                driver.fold(submitted(f"job-{number}", cpu_m, node_rule=rule, priority=priority))
+                driver.fold(submitted(f"job-{number}", cpu_m, node_rule=rule, priority=priority, user=user))
             case "tick", [int() as ms]:
                 driver.tick(ms)
             case "lag", [int() as records]:
                 lag[0] = records
             case "gang", [list() as roles, first_node, int() as priority, str() as queue, rule]:
-                spec = {"first_node": first_node, "priority": priority, "queue": queue, "node_rule": rule}
+                spec = {"first_node": first_node, "priority": priority, "queue": queue, "node_rule": rule, "user": user}
                 driver.fold(gang(f"job-{number}", roles, **spec))
             case "parameters", [PoolParameters() as parameters]:
                 driver.fold(configured(parameters))

@@ -1,4 +1,4 @@
-"""Whatever deciders plan, and whoever else does: no record lets the jobs of a queue hold more than its limit."""
+"""Whatever deciders plan, and whoever else does: no record lets the jobs of a queue or user hold more than their limit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ from steepest.view.state import Job, Phase, PlanKind
 
 NODES = ("w1", "w2", "w3")
 QUEUES = ("paper", "course", "free")
+USERS = ("alice", "bob", "")
+ACCOUNTS = (*(f"queue {queue}" for queue in QUEUES), "user alice", "user bob")
+LIMITED: tuple[Any, ...] = ({"queue": "paper"}, {"queue": "course"}, {"user": "alice"}, {"user": "*"})
 RESOURCES = ("replicas", "cpu_m")
-LIMITS = st.tuples(*(st.tuples(st.none() | st.integers(0, 4), st.none() | st.integers(0, 900)) for _ in QUEUES[:2]))
+LIMITS = st.tuples(*(st.tuples(st.none() | st.integers(0, 4), st.none() | st.integers(0, 900)) for _ in LIMITED))
 CONFIGURED = st.tuples(st.sampled_from(sorted(POLICIES)), st.booleans(), st.booleans(), LIMITS)
 SIZES = st.sampled_from([(), (1, 1, 1), (2, 2, 2), (1, 2, 4), (1, 3, 3), (2, 3, 4)])
 ACTS = st.one_of(
@@ -70,21 +73,23 @@ class Watched(DeciderDriver):
 
     def step(self, received: Received[c.ClusterEvent]) -> Any:
         """The engine's step, and what it must not do."""
-        before = {queue: self.held(queue) for queue in QUEUES}
+        before = {account: self.held(account) for account in ACCOUNTS}
         minted = super().step(received)
-        limits = {limits.queue: limits for limits in self.view.parameters.queueing.limits}
-        for queue in QUEUES:
-            held = self.held(queue)
-            use = self.view.jobs.use.of(queue)
-            assert (use.replicas, use.cpu_m) == held, (queue, received.event)
-            for name, now, then in zip(RESOURCES, held, before[queue], strict=True):
-                most = getattr(limits.get(queue), name, None)
-                assert most is None or now <= most or now <= then, (queue, name, received.event)
+        limits = {limits.account: limits for limits in self.view.parameters.queueing.limits}
+        for account in ACCOUNTS:
+            held = self.held(account)
+            use = self.view.jobs.use.of(account)
+            assert (use.replicas, use.cpu_m) == held, (account, received.event)
+            for name, now, then in zip(RESOURCES, held, before[account], strict=True):
+                most = getattr(limits.get("user *" if account == "user bob" else account), name, None)
+                assert most is None or now <= most or now <= then, (account, name, received.event)
         return minted
 
-    def held(self, queue: str) -> tuple[int, int]:
-        """Replicas and CPU that the jobs of a queue hold, or will by their plans."""
-        most = [max(self.sizes(job)) for job in self.view.jobs if job.spec.queue == queue]
+    def held(self, account: str) -> tuple[int, int]:
+        """Replicas and CPU that the jobs of a queue or user hold, or will by their plans."""
+        most = [
+            max(self.sizes(job)) for job in self.view.jobs if account in {f"queue {job.spec.queue}", f"user {job.user}"}
+        ]
         return sum(replicas for replicas, _ in most), sum(cpu_m for _, cpu_m in most)
 
     def sizes(self, job: Job) -> Iterator[tuple[int, int]]:
@@ -100,10 +105,10 @@ class Watched(DeciderDriver):
 
 
 def configured(policy: str, preempt: bool, blocking: bool, limits: Any) -> c.PoolConfigured:  # noqa: FBT001 - drawn
-    """A pool under a policy, whose first queues have limits."""
+    """A pool under a policy, whose first queues and whose users have limits."""
     limited = tuple(
-        QueueLimits(queue=queue, replicas=replicas, cpu_m=cpu_m)
-        for queue, (replicas, cpu_m) in zip(QUEUES, limits, strict=False)
+        QueueLimits(**whose, replicas=replicas, cpu_m=cpu_m)
+        for whose, (replicas, cpu_m) in zip(LIMITED, limits, strict=True)
     )
     queueing = QueueParameters(policy="priority", preempt=preempt, blocking=blocking, limits=limited)
     parameters = PoolParameters(queueing=queueing, preemption=PreemptionLimits(min_run_ms=0), retry_hold_ms=1)
@@ -127,7 +132,8 @@ def play(pool: Watched, kind: str, what: list[Any], number: int) -> None:
     """One act."""
     match kind, what:
         case "submit", [cpu_m, sizes, queue, priority, may_leave]:
-            pool.fold(job_of(f"job-{number}", cpu_m, sizes, queue, priority, may_leave=may_leave))
+            user = USERS[number % len(USERS)]
+            pool.fold(job_of(f"job-{number}", cpu_m, sizes, queue, priority, may_leave=may_leave, user=user))
         case "configure", [parameters]:
             pool.fold(configured(*parameters))
         case "tick", [ms]:
@@ -147,7 +153,7 @@ def play(pool: Watched, kind: str, what: list[Any], number: int) -> None:
 
 
 def job_of(
-    name: str, cpu_m: int, sizes: tuple[int, ...], queue: str, priority: int, *, may_leave: bool
+    name: str, cpu_m: int, sizes: tuple[int, ...], queue: str, priority: int, *, may_leave: bool, user: str
 ) -> c.JobSubmitted:
     """A job of one replica, or a gang that starts with so many, and may run with fewer and more."""
     roles: tuple[Role, ...] = ()
@@ -156,7 +162,7 @@ def job_of(
         requests = Resources(cpu_m=cpu_m)
         roles = (Role(name="w", replicas=replicas, min=fewest, max=most, requests=requests, may_leave=may_leave),)
     success = c.SuccessRule.CHIEF if may_leave else c.SuccessRule.ALL
-    return submitted(name, cpu_m, queue=queue, priority=priority, roles=roles, success=success, retries=9)
+    return submitted(name, cpu_m, queue=queue, priority=priority, roles=roles, success=success, retries=9, user=user)
 
 
 def about(pool: Watched, kind: str, job: Job, more: list[Any], active: list[str]) -> None:

@@ -42,12 +42,13 @@ def submitted(
     cpu_m: int = 100,
     mode: CheckpointMode | None = CheckpointMode.ON_REQUEST,
     request: str = "",
+    user: str = "",
     **spec: Any,
 ) -> c.JobSubmitted:
     """A job that asks for this much CPU; ``spec`` goes to :class:`JobSpec`."""
     requests = spec.pop("requests", Resources(cpu_m=cpu_m))
     asked = c.JobSpec(command=("train",), requests=requests, checkpoint_mode=mode, **spec)
-    return c.JobSubmitted(job=job, request=request or f"request-{job}", spec=asked)
+    return c.JobSubmitted(job=job, request=request or f"request-{job}", spec=asked, user=user)
 
 
 def cancelled(job: str) -> c.JobCancelRequested:

@@ -122,7 +122,7 @@ def _spec(options: dict[str, str]) -> dict[str, Any]:
         "mode": CheckpointMode(options.get("mode", "on-request")),
     }
     spec |= {name: int(options[name]) for name in ("retries", "replicas", "priority", "steps") if name in options}
-    spec |= {name: options[name] for name in ("first_node", "request", "queue") if name in options}
+    spec |= {name: options[name] for name in ("first_node", "request", "queue", "user") if name in options}
     if "min" in options:
         requests = Resources(spec["cpu_m"])
         role = Role(name="worker", replicas=spec.pop("replicas"), min=int(options["min"]), requests=requests)
@@ -160,7 +160,8 @@ def _set(driver: DeciderDriver, _: list[str], options: dict[str, str]) -> None:
 
 
 def _limit(driver: DeciderDriver, words: list[str], options: dict[str, str]) -> None:
-    limits = msgspec.convert({"queue": words[0], **options}, QueueLimits, strict=False)
+    whose = {} if "user" in options else {"queue": words[0]}
+    limits = msgspec.convert({**whose, **options}, QueueLimits, strict=False)
     now = driver.view.parameters
     queueing = msgspec.structs.replace(now.queueing, limits=(limits,))
     parameters = msgspec.structs.replace(now, queueing=queueing)

@@ -257,29 +257,6 @@ async def mispredicting(scene: Scene) -> str:
     return address
 
 
-async def jobs_late(scene: Scene) -> str:
-    """Plans state fair ends that jobs have missed already."""
-    process, address = await scene.system(steepest=SteepestParameters(dwell_ms=0))
-
-    async def end_late() -> None:
-        for number in count():
-            job = f"job-{number}"
-            await scene.run_job(process, job, "--steps", "15", "--step-s", "0.1")
-            fair = c.FairStanding(job=job, cpu_m=10, demand_m=10, fair_end_ms=process.view.jobs[job].submitted_ms + 500)
-            await scene.rig.append(
-                c.LimitsPlanned(
-                    plan=f"limits-{number}",
-                    node="n1",
-                    limits=(c.JobLimit(job, 1),),
-                    because=c.LimitsBecause(rule="a test says so", standing=(fair,)),
-                )
-            )
-            await until(partial(has_ended, process, job), f"{job} to end")
-
-    scene.keep(end_late())
-    return address
-
-
 async def jobs_without_effect(scene: Scene) -> str:
     """A job is found to hang again and again."""
     process, address = await scene.system()
@@ -307,7 +284,6 @@ FAULTS: Mapping[str, Callable[[Scene], Awaitable[str]]] = {
     "SteepestMovesFailing": moves_failing,
     "SteepestPingPong": ping_pong,
     "SteepestMispredicting": mispredicting,
-    "SteepestJobsLate": jobs_late,
     "SteepestJobsWithoutEffect": jobs_without_effect,
 }
 """Alert to the fault that makes it fire."""

@@ -40,6 +40,22 @@ def test_a_reason_that_is_the_outcome_is_not_said_twice(holding: Holding) -> Non
     assert "it exited with status 1" in shown.stdout
 
 
+def test_the_users_are_shown_where_there_are_several(holding: Holding) -> None:
+    """One column more, and one user's jobs alone without it; programs always get the name."""
+    spec = c.JobSpec(command=("train",))
+    mine = [c.JobSubmitted(job=f"a{n}", request=f"r{n}", spec=spec, user="alice") for n in range(2)]
+    folder = holding(*mine, c.JobSubmitted(job="b0", request="r", spec=spec, user="bob"))
+
+    def shown(*options: str) -> str:
+        return CliRunner().invoke(jobs, ["--state", str(folder.root), *options], catch_exceptions=False).stdout
+
+    assert shown().split()[:2] == ["JOB", "USER"]
+    assert [line.split()[:2] for line in shown().splitlines()[1:]] == [["a0", "alice"], ["a1", "alice"], ["b0", "bob"]]
+    assert shown("--user", "alice").split()[1] == "NODE"
+    assert [row["user"] for row in json.loads(shown("--json"))] == ["alice", "alice", "bob"]
+    assert "b0" not in shown("--user", "alice")
+
+
 BECAUSE = c.Because(rule="a test says so")
 MUTE: tuple[c.ClusterEvent, ...] = (
     c.PoolConfigured(parameters=PoolParameters(tick_ms=60_000)),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -14,12 +16,15 @@ from tests.harness.scenarios.log_builder import LogBuilder
 from tests.harness.system.rig import events_of
 from tests.unit.cli.conftest import Holding
 
-from steepest.app.pool_changes import read_pools
+from steepest.app.pool_changes import add_nodes, read_pools
+from steepest.app.settings.reading import read_settings
 from steepest.app.settings.toml_file import MOST_FILE_BYTES
-from steepest.app.state_folder import StateFolder
+from steepest.app.settings.tree import Settings
+from steepest.app.state_folder import NodeSpec, StateFolder
 from steepest.cli.main import main
 from steepest.errors import InputError
 from steepest.events.cluster import LogOpened
+from steepest.events.common import Resources
 from steepest.log.base import TopicPartition
 from steepest.log.files.file_log import FileLog
 
@@ -90,13 +95,13 @@ def test_queues_of_a_pool_can_change_and_its_nodes_cannot(holding: Holding, tmp_
         ('[[pool]]\nname = "a b"\nnodes = ["a=1"]', "$.pool[0].name"),
         ('[[pool]]\nname = "x"\nnodes = ["a"]', "$.pool[0].nodes"),
         ('[[pool]]\nname = "x"\nnodes = ["a=1"]\nsize = 3', "size"),
-        ('[[pool]]\nname = "x"\nnodes = ["n1=1"]', "the node n1 would be in two pools"),
-        ('[[pool]]\nname = "x"\nnodes = ["a=1", "a=2"]', "the node a would be in two pools"),
+        ('[[pool]]\nname = "x"\nnodes = ["n1=1"]', "the node n1 would be there twice"),
+        ('[[pool]]\nname = "x"\nnodes = ["a=1", "a=2"]', "the node a would be there twice"),
         ('[[pool]]\nname = "default"\nqueues = ["q"]', "first pool"),
         (2 * '[[pool]]\nname = "x"\nnodes = ["a=1"]\n', "two pools have the same name"),
         (
             '[[pool]]\nname = "x"\nnodes = ["a=1"]\nqueues = ["q"]\n[[pool]]\nname = "y"\nnodes = ["b=1"]\nqueues = ["q"]',
-            "the queue q would be in two pools",
+            "the queue q would be there twice",
         ),
         ("pool = 3", "$.pool"),
         ("not toml", "pools.toml"),
@@ -170,3 +175,39 @@ async def test_pools_are_added_while_no_system_runs_on_files(holding: Holding) -
     assert refused.exit_code == 2
     assert "runs on" in refused.output
     assert folder.read().pools == ()
+
+
+def test_a_node_is_added_to_a_folder_that_no_system_runs_on(holding: Holding) -> None:
+    """It is there from the next start on; what is wrong, or comes while a system runs, changes nothing."""
+    folder = holding()
+
+    def add(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["nodes", "add", "--state", str(folder.root), *arguments])
+
+    assert add("n2=2:4Gi", "n3=1").exit_code == 0
+    assert [(one.name, one.capacity.cpu_m) for one in folder.read().nodes] == [("n1", 1000), ("n2", 2000), ("n3", 1000)]
+    assert call(folder, "add", "other", "--node", "o1=1").exit_code == 0
+    assert json.loads(add("--pool", "other", "o2=1", "--json").stdout) == {"pool": "other", "nodes": ["o1", "o2"]}
+    before = folder.read()
+    for arguments, why in ((("o1=1",), "the node o1 would be there twice"), ((), "name a node")):
+        assert why in add(*arguments).stderr
+    with folder.sole():
+        assert "jobs run on meanwhile" in str(refused(lambda: add_nodes(settings_of(folder), "default", (NODE,))).hint)
+    engine = msgspec.structs.replace(NODE, engine="unix:///run/docker.sock")
+    assert "has emulated nodes" in str(refused(lambda: add_nodes(settings_of(folder), "default", (engine,))))
+    assert folder.read() == before
+
+
+NODE = NodeSpec("late", Resources(500))
+
+
+def settings_of(folder: StateFolder) -> Settings:
+    """Those of a folder."""
+    return read_settings({"state_dir": folder.root}, environ={})
+
+
+def refused(act: Callable[[], object]) -> InputError:
+    """Why something is refused."""
+    with pytest.raises(InputError) as error:
+        act()
+    return error.value

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
+from steepest.app.installation import login_name
 from steepest.app.settings.reading import read_settings
 from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.commands.submit import EPILOG
@@ -169,3 +170,24 @@ def test_a_name_of_users_objects_is_taken_by_nobody_else(holding: Holding) -> No
 
     assert refused.exit_code == 2
     assert "other.0a1b2c3d: names that end with a dot" in refused.stderr
+
+
+def test_what_runs_at_the_end_is_a_job_of_its_own(holding: Holding) -> None:
+    """After any end, where the job runs and with its variables, with little CPU and for a bounded time; of an array once."""
+    folder = holding()
+    call(folder, "--name", "a", "--env", "K=v", "--queue", "q", "--on-end", "echo $K >> log", "--", "true")
+    end = spec_of(folder, "a-end")
+    assert (end.command, end.after, end.after_any) == (("/bin/sh", "-c", "echo $K >> log"), ("a",), True)
+    assert (end.env, end.queue, end.requests.cpu_m, end.time_limit_ms) == ({"K": "v"}, "q", 100, 600_000)
+    assert end.working_dir == spec_of(folder, "a").working_dir
+    call(folder, "--name", "s", "--array", "3", "--on-end", "true", "--", "true")
+    assert (spec_of(folder, "s-end").after, spec_of(folder, "s-end").env) == (("s-0", "s-1", "s-2"), {})
+    assert look(read_settings({"state_dir": folder.root})).job("a").user == login_name()
+
+
+def test_a_job_comes_after_ends_of_one_kind(holding: Holding) -> None:
+    """Those that finished, or any; not both."""
+    folder = holding(c.JobSubmitted(job="a", request="r", spec=SPEC))
+    call(folder, "--name", "b", "--after-any", "a", "--", "true")
+    assert (spec_of(folder, "b").after, spec_of(folder, "b").after_any) == (("a",), True)
+    assert "exclude each other" in call(folder, "--after", "a", "--after-any", "a", "--", "true").stderr

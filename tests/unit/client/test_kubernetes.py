@@ -173,7 +173,7 @@ def test_a_refusal_names_the_right_of_its_request() -> None:
 def test_the_gateway_takes_its_token_from_either_header() -> None:
     """Its own counts before: what stands in the other one is meant for something on the way."""
     known, own, bearer = "t" * 16, "steepest-token", "authorization"
-    grants = access.Grants({known: access.AccessRole.SUBMIT})
+    grants = access.Grants({known: access.Grant(access.AccessRole.SUBMIT)})
 
     def role(headers: dict[str, str]) -> access.AccessRole:
         return grants.caller(Headers(headers), "127.0.0.1").role

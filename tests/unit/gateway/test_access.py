@@ -14,7 +14,7 @@ from tests.unit.gateway.in_memory import gateway, log_of, served_pool
 from steepest.app.settings.gateway import GatewaySettings
 from steepest.errors import SteepestError
 from steepest.events import cluster as c
-from steepest.gateway.access import AccessRole, Grants
+from steepest.gateway.access import AccessRole, Grant, Grants, read_tokens
 from steepest.gateway.api import LARGE_MOST
 from steepest.gateway.openapi import OPERATIONS
 from steepest.gateway.reading import PAGE_BYTES
@@ -33,7 +33,7 @@ COMMAND = (
 @pytest.mark.parametrize("name", ["Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "X-Real-IP", "Via", "via"])
 def test_who_comes_through_a_proxy_needs_a_token(name: str) -> None:
     """The proxy's address says nothing about who is behind it."""
-    grants = Grants({TOKEN: AccessRole.READ}, AccessRole.READ)
+    grants = Grants({TOKEN: Grant(AccessRole.READ)}, AccessRole.READ)
     forwarded = Headers({name: "203.0.113.9"})
     known = Headers({name: "203.0.113.9", "authorization": f"Bearer {TOKEN}"})
 
@@ -44,9 +44,25 @@ def test_who_comes_through_a_proxy_needs_a_token(name: str) -> None:
     assert grants.caller(known, "127.0.0.1").role is AccessRole.READ
 
 
+def test_the_user_is_whom_the_file_of_tokens_names(tmp_path: Path) -> None:
+    """Beside the role; a token without a name has none, and a line with more is refused without the token."""
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text(f"submit {TOKEN} alice  # hers\nread {TOKEN[::-1]}x\n")
+    grants = Grants(read_tokens(path))
+    alice = grants.caller(Headers({"steepest-token": TOKEN, "user": "bob"}), "127.0.0.1")
+    assert (alice.user, alice.role) == ("alice", AccessRole.SUBMIT)
+    assert grants.caller(Headers({"steepest-token": f"{TOKEN[::-1]}x"}), "127.0.0.1").user == ""
+    for more in ("alice bob", "al/ice", "*"):
+        path.write_text(f"submit {TOKEN} {more}\n")
+        with pytest.raises(SteepestError, match="no role and token") as refused:
+            read_tokens(path)
+        assert TOKEN not in f"{refused.value}{refused.value.hint}"
+
+
 def test_callers_are_told_apart_by_their_tokens_or_addresses() -> None:
     """So that one of them gets no more than its share, whatever it says about where it comes from."""
-    grants = Grants({TOKEN: AccessRole.READ}, AccessRole.READ)
+    grants = Grants({TOKEN: Grant(AccessRole.READ)}, AccessRole.READ)
     spellings = [
         {"authorization": f"Bearer {TOKEN}"},
         {"authorization": f"bearer  {TOKEN} "},

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.harness.system.fake_training import PROGRAM
 from tests.harness.system.rig import Rig
@@ -89,6 +90,22 @@ def test_a_request_that_is_sent_again_is_answered_at_once(tmp_path: Path) -> Non
         return found
 
     assert run_virtually(play()) == [("admitted", 0.0, 0), ("ended", 0.0, 0), ("ended", 0.0, 0)]
+
+
+def test_who_submits_is_whose_token_it_is(tmp_path: Path) -> None:
+    """The log and the view have the caller's name; a description that says another one is refused."""
+    plain = msgspec.to_builtins(asked("a"))
+    for lie in ({**plain, "user": "root"}, {**plain, "spec": {**plain["spec"], "user": "root"}}):
+        with contextlib.suppress(msgspec.ValidationError):
+            assert msgspec.convert(lie, Submission) == asked("a")
+
+    async def play() -> list[str]:
+        async with system(tmp_path) as pool:
+            await door().submit(pool, asked("a"), msgspec.structs.replace(SUBMITTER, user="alice"))
+            await door().submit(pool, asked("b"), SUBMITTER)
+            return [pool.feed.view.jobs[name].user for name in "ab"]
+
+    assert run_virtually(play()) == ["alice", ""]
 
 
 def test_a_request_that_was_rejected_is_rejected_again(tmp_path: Path) -> None:

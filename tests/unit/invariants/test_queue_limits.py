@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.harness.scenarios.log_builder import BECAUSE, LogBuilder
@@ -16,7 +18,7 @@ from steepest.invariants.checkers.queue_limits import QueueLimitsKept
 from .test_gangs import start
 
 
-def limited(**limits: int) -> c.PoolConfigured:
+def limited(**limits: Any) -> c.PoolConfigured:
     """The queue ``paper`` has these limits."""
     queueing = QueueParameters(limits=(QueueLimits(queue="paper", **limits),))
     return c.PoolConfigured(parameters=PoolParameters(queueing=queueing))
@@ -128,6 +130,36 @@ def test_a_gang_that_is_scaled_up_is_judged_by_what_it_gets() -> None:
     down = (limited(replicas=1), scaled("a", "n1", "n1", to=("n1",)), *stopped("a", "n1", "n1"))
     back = msgspec.structs.replace(start("scale-a", "a", "n1", "n1", incarnation=2)[0], attempt=2)
     holds(QueueLimitsKept, story(*begin, *down, back))
+
+
+def test_what_users_hold_and_have_is_judged_likewise() -> None:
+    """Each one's own: memory beyond the limit, and one job too many; a job that was over when it came is not counted."""
+
+    def of(job: str, user: str) -> c.JobSubmitted:
+        spec = c.JobSpec(command=("x",), requests=Resources(cpu_m=1, memory_mib=600))
+        return c.JobSubmitted(job=job, request=f"r-{job}", spec=spec, user=user)
+
+    def admitted(*jobs: str) -> list[c.ClusterEvent]:
+        return [c.JobAdmitted(job=job, request=f"r-{job}") for job in jobs]
+
+    def limits(**amounts: Any) -> c.PoolConfigured:
+        return c.PoolConfigured(
+            parameters=PoolParameters(queueing=QueueParameters(limits=(QueueLimits(user="*", **amounts),)))
+        )
+
+    two = (of("a", "alice"), of("b", "alice"), of("o", "bob"))
+    runs = (*two, planned("a", "n1"), planned("b", "n2"), planned("o", "n2"))
+    starts = (*start("place-a", "a", "n1"), *start("place-o", "o", "n2"))
+    holds(QueueLimitsKept, story(limits(memory_mib=1_000), *runs, *starts))
+    _, message = broken(QueueLimitsKept, story(limits(memory_mib=1_000), *runs, *starts, *start("place-b", "b", "n2")))
+    assert message == "user alice holds 1200 of 1000 (memory_mib) with job b"
+
+    holds(QueueLimitsKept, story(limits(jobs=1), *two, *admitted("a", "o")))
+    _, message = broken(QueueLimitsKept, story(limits(jobs=1), *two, *admitted("a", "o", "b")))
+    assert message == "user alice has 2 jobs of 1 with job b"
+    over = (c.JobEnded(job="a", outcome=c.Outcome.FINISHED, exit_status=0), *admitted("b"))
+    holds(QueueLimitsKept, story(limits(jobs=1), *two, *admitted("a", "o"), *over))
+    holds(QueueLimitsKept, story(*two, limits(jobs=1), *admitted("a", "b")))
 
 
 def test_a_node_takes_a_limited_number_of_replicas() -> None:

@@ -87,6 +87,7 @@ def test_a_job_starts_after_those_that_it_names(tmp_path: Path) -> None:
         "second": spec_of(20),
         "bad": spec_of(5, fails=True),
         "then": spec_of(5, after=("first", "second")),
+        "told": spec_of(5, after=("bad", "first"), after_any=True),
         "never": spec_of(5, after=("bad",)),
         "nor-this": spec_of(5, after=("never", "first")),
     }
@@ -98,6 +99,7 @@ def test_a_job_starts_after_those_that_it_names(tmp_path: Path) -> None:
         "first",
         "second",
         "then",
+        "told",
     }
     assert found.ends["never"].outcome is c.Outcome.CANCELLED
     assert found.ends["never"].reason == "bad, which it comes after, has not finished"
@@ -239,3 +241,24 @@ def test_a_decision_that_was_lost_is_made_again() -> None:
 
     assert pool.job("b").hold is Hold.NONE
     assert pool.job("b").plan is not None
+
+
+def test_a_job_after_any_end_finds_what_became_of_the_others() -> None:
+    """In its variables, once it is let go; a job that was rejected has no end, and cancels it."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.fold(submitted("bad", 100, user="alice"))
+    driver.fold(c.JobSubmitted(job="odd", request="odd", spec=c.JobSpec(command=())))
+    for after in ("bad", "odd"):
+        driver.fold(submitted(f"{after}-end", 10, after=(after,), after_any=True))
+    driver.carry_out("bad")
+    driver.fold(driver.stopped("bad", 3))
+    driver.tick(10_000)
+    driver.tick()
+    told = driver.job("bad-end")
+    assert told.phase is Phase.RUNNING
+    assert told.spec.env == {
+        "STEEPEST_AFTER": "bad",
+        "STEEPEST_OUTCOMES": "failed",
+        "STEEPEST_EXIT_STATUSES": "3",
+    }
+    assert driver.job("odd-end").cancel_reason == "odd, which it comes after, has not finished"

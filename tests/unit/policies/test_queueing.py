@@ -51,6 +51,44 @@ SCENARIOS = {
         carry fat
         exit fat                        -> finished fat | place b w1
     """,
+    "under fair the user who has used less is next, and of one user the most urgent": """
+        node w1 100
+        set policy=fair
+        submit a1 user=alice            -> admit a1 | place a1 w1
+        submit a2 user=alice            -> admit a2
+        submit a3 user=alice priority=1 -> admit a3
+        submit b1 user=bob              -> admit b1
+        carry a1
+        tick                            ->
+        exit a1                         -> finished a1 | place b1 w1
+        carry b1
+        exit b1                         -> finished b1 | place a3 w1
+        carry a3
+        submit b2 user=bob              -> admit b2
+        exit a3                         -> finished a3 | place b2 w1
+    """,
+    "a user at a limit of its own keeps others of its queue from nothing": """
+        node w1 1000
+        set blocking=true
+        limit user=alice replicas=1
+        submit a1 user=alice            -> admit a1 | place a1 w1
+        submit a2 user=alice            -> admit a2
+        submit b1 user=bob              -> admit b1 | place b1 w1
+        carry a1
+        exit a1                         -> finished a1 | place a2 w1
+    """,
+    "a user has no more unfinished jobs than its limit": """
+        node w1 100
+        limit user=* jobs=2
+        submit a1 user=alice            -> admit a1 | place a1 w1
+        submit a2 user=alice            -> admit a2
+        submit a3 user=alice            -> reject a3: user alice has 2 unfinished jobs of the 2 that it may have
+        submit b1 user=bob              -> admit b1
+        submit unknown                  -> admit unknown
+        carry a1
+        exit a1                         -> finished a1 | place a2 w1
+        submit a4 user=alice            -> admit a4
+    """,
     "under srtf fewer announced steps come first, and unknown lengths last": """
         node w1 100
         set policy=srtf

@@ -64,7 +64,7 @@ def standing(text: str, job: str) -> Standing:
         (
             "node w1 900\nset blocking=true\nlimit default cpu_m=150\nsubmit a\nsubmit fat\nsubmit j cpu=50",
             Waits.BLOCKED,
-            "job fat is before it in its queue, which has reached its limit",
+            "job fat is before it, and queue default has reached its limit",
         ),
         (
             "node w1 100\nsubmit j retries=1\ncarry j\nexit j 1",

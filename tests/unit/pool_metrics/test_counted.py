@@ -239,23 +239,6 @@ def test_limits_by_what_the_engine_answered(pool: CountedPool) -> None:
     assert pool.value("growth_efficiency_ratio_count", list="NL") == 2
 
 
-@pytest.mark.parametrize(("ends_after_ms", "later"), [(8_000, 0.0), (15_000, 0.5)])
-def test_how_late_a_job_ended(pool: CountedPool, ends_after_ms: int, later: float) -> None:
-    """Its newest fair end counts, which is 10 s after its submission."""
-    pool.run("a", "w1")
-    submitted_ms = pool.job("a").submitted_ms
-    for after_ms in (30_000, 10_000):
-        standing = c.FairStanding(job="a", cpu_m=500, demand_m=900, fair_end_ms=submitted_ms + after_ms)
-        because = c.LimitsBecause(rule="a test says so", standing=(standing,))
-        limits = (c.JobLimit(job="a", incarnation=1, cpu_m=500),)
-        pool.fold(c.LimitsPlanned(plan=f"limits-{after_ms}", node="w1", limits=limits, because=because))
-    pool.now_ms = submitted_ms + ends_after_ms
-    pool.end("a")
-
-    assert pool.value("job_lateness_ratio_count") == 1
-    assert pool.value("job_lateness_ratio_sum") == pytest.approx(later)
-
-
 def test_categories_and_stays(pool: CountedPool) -> None:
     """Each change of category, and each request that was answered with stay."""
     pool.run("a", "w1")

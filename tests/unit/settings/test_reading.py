@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from steepest.app.compose import composed
-from steepest.app.settings.amounts import queue_limits
+from steepest.app.settings.amounts import queue_limits, user_limits
 from steepest.app.settings.reading import OTHERS, load, read_settings
 from steepest.app.settings.rows import HIDDEN, Setting, as_environment, rows
 from steepest.app.settings.tables import example
@@ -235,13 +235,22 @@ def test_limits_of_a_queue(text: str, limits: QueueLimits) -> None:
     assert queue_limits(text) == limits
 
 
+def test_limits_of_a_user() -> None:
+    """Also its unfinished jobs and its memory; those of each user have a star for a name."""
+    assert user_limits("Alice.B@lab:jobs=100:memory=2Gi") == QueueLimits(user="Alice.B@lab", jobs=100, memory_mib=2048)
+    assert user_limits("*:gpus=1") == QueueLimits(user="*", gpu_m=1000)
+
+
 @pytest.mark.parametrize(
-    "text", ["paper", "paper:", "A B:cpu=1", "paper:memory=1", "paper:cpu=-1", "paper:cpu=1:cpu=x"]
+    "text", ["paper", "paper:", "A B:cpu=1", ":cpu=1", "*:cpu=1", "paper:memory=x", "paper:cpu=-1", "paper:cpu=1:cpu=x"]
 )
 def test_what_is_no_limit_is_refused(text: str) -> None:
     """With its setting, and how one is written."""
     with pytest.raises(InputError, match=r"queue_limits|--queue-limit"):
         load({"parameters.queue_limits": (text,)}, environ={})
+    if not text.startswith("*"):
+        with pytest.raises(InputError, match=r"user_limits|--user-limit"):
+            load({"parameters.user_limits": (text,)}, environ={})
 
 
 @pytest.mark.parametrize(

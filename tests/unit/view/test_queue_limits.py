@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from tests.harness.scenarios.folded_pool import FoldedPool, joined, migration, placement, submitted, transition
@@ -16,7 +18,7 @@ from steepest.view.validity import NoRoom, Void
 ROLE = Role(name="worker", replicas=2, min=1, max=4, requests=Resources(cpu_m=100))
 
 
-def configured(**limits: int) -> c.PoolConfigured:
+def configured(**limits: Any) -> c.PoolConfigured:
     """The queue ``paper`` has these limits."""
     parameters = PoolParameters(
         queueing=QueueParameters(policy="priority", limits=(QueueLimits(queue="paper", **limits),)),
@@ -25,7 +27,7 @@ def configured(**limits: int) -> c.PoolConfigured:
     return c.PoolConfigured(parameters=parameters)
 
 
-def pool_of(**limits: int) -> FoldedPool:
+def pool_of(**limits: Any) -> FoldedPool:
     """Two nodes, and a queue with limits."""
     pool = FoldedPool(w1=1_000, w2=1_000)
     pool.fold(configured(**limits))
@@ -41,7 +43,7 @@ def run(pool: FoldedPool, name: str, *nodes: str, roles: tuple[Role, ...] = ()) 
 
 def held(pool: FoldedPool) -> tuple[int, int]:
     """Replicas and CPU that the queue holds."""
-    use = pool.view.jobs.use.of("paper")
+    use = pool.view.jobs.use.of("queue paper")
     return use.replicas, use.cpu_m
 
 

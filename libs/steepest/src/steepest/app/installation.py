@@ -8,6 +8,8 @@ only password there is that of a broker of the folder's own.
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from steepest.clock import SystemClock
 from steepest.cluster.data_source import DataSource, data_source
 from steepest.cluster.port import Cluster
 from steepest.errors import InputError, LogUnavailableError
+from steepest.events.common import User, is_name
 from steepest.events.registry import BY_POOL
 from steepest.events.requests import JobSpec
 from steepest.log.base import Log, TopicPartition
@@ -85,6 +88,15 @@ def checked(installation: Installation, pool: str, view: ClusterView, job: str, 
         nodes = {node.name: node.capacity for node in installation.nodes_of(pool)}
         submission.refuse_what_never_fits(spec, nodes, isolated=installation.isolates(pool))
     return spec
+
+
+def login_name() -> str:
+    """The user as whom this process runs, by its id and not by its environment; the id where it has no name."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = ""
+    return name if name and is_name(name, User) else str(os.getuid())
 
 
 def open_log(settings: Settings, installation: Installation, *, read_only: bool = False) -> Log:

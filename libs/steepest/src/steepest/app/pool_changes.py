@@ -1,4 +1,4 @@
-"""Pools of an installation that are added, or get other queues.
+"""Pools of an installation that are added, or get other queues or more nodes.
 
 It owns what may change: pools are added and never removed, and a pool keeps its nodes. It must never touch a pool's log.
 """
@@ -15,7 +15,7 @@ from steepest.app.installation import apply_topics, kafka_of, open_log
 from steepest.app.settings.amounts import node
 from steepest.app.settings.toml_file import read_toml
 from steepest.app.settings.tree import Settings
-from steepest.app.state_folder import Installation, PoolSpec
+from steepest.app.state_folder import KUBERNETES, Installation, NodeSpec, PoolSpec
 from steepest.clock import SystemClock
 from steepest.errors import InputError
 from steepest.events.common import Name
@@ -98,7 +98,41 @@ def with_pools(installation: Installation, wanted: Sequence[PoolSpec]) -> Instal
 def _refuse_twice(what: str, names: Sequence[str]) -> None:
     twice = [name for number, name in enumerate(names) if name in names[:number]]
     if twice:
-        raise InputError(f"the {what} {twice[0]} would be in two pools", hint=f"give each {what} to one pool")
+        raise InputError(f"the {what} {twice[0]} would be there twice", hint=f"give each {what} to one pool, once")
+
+
+def add_nodes(settings: Settings, pool: str, nodes: tuple[NodeSpec, ...]) -> Installation:
+    """Put more nodes of a pool on record; the next start of the system has them.
+
+    Raises:
+        InputError: A system runs, whose services each opened the nodes that were there; or the nodes are of another kind
+            than the pool's, have the name of another one, or belong to a Kubernetes cluster.
+    """
+    folder = settings.folder
+    if folder.is_up:
+        raise InputError(
+            f"a system runs on {folder.root}, with the nodes that it found when it began",
+            code="already-up",
+            hint="stop `steepest up` by Ctrl-C or SIGTERM, add the node, and start it again: jobs run on meanwhile",
+        )
+    with folder.sole():
+        before = folder.read()
+        there = before.nodes_of(pool)
+        if any(one.engine.startswith(KUBERNETES) for one in (*there, *nodes)):
+            raise InputError("the nodes of a Kubernetes cluster are added there", hint="see docs/kubernetes.md")
+        if len({bool(one.engine) for one in (*there, *nodes)}) > 1:
+            raise InputError(
+                f"the pool {pool} has {'engines' if there[0].engine else 'emulated nodes'}, and no others beside them",
+                hint="give the others a pool of their own: `steepest pool add`",
+            )
+        first, *others = [
+            msgspec.structs.replace(one, nodes=(*one.nodes, *nodes)) if one.name == pool else one
+            for one in before.all_pools
+        ]
+        changed = msgspec.structs.replace(before, nodes=first.nodes, pools=tuple(others))
+        _refuse_twice("node", [one.name for each in changed.all_pools for one in each.nodes])
+        folder.create(changed)
+    return changed
 
 
 async def apply_pools(settings: Settings, wanted: Sequence[PoolSpec]) -> Installation:

@@ -42,9 +42,10 @@ def rules_in_force(ours: PoolParameters) -> str:
     """Policy, queue, preemption, interval and what belongs to the policy, for people."""
     preempts = " (preempts)" if ours.queueing.preempt else ""
     blocks = " (blocks)" if ours.queueing.blocking else ""
+    half_life = f" (half-life {span(ours.queueing.half_life_ms)})" if ours.queueing.policy == "fair" else ""
     parts = [
         f"policy {policy_name(ours)}",
-        f"queue {ours.queueing.policy}{preempts}{blocks}",
+        f"queue {ours.queueing.policy}{half_life}{preempts}{blocks}",
         f"interval {span(ours.specon.interval_ms)}",
         f"placement {ours.placement}",
     ]

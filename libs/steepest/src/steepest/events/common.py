@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -11,10 +11,14 @@ Name = Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9]
 """A job, node or pool: lower-case letters, digits, dots, dashes and underscores, 1–63 of them."""
 
 
-def is_name(text: str) -> bool:
-    """Whether a text has the form of a :data:`Name`."""
+User = Annotated[str, msgspec.Meta(pattern=r"^([A-Za-z0-9_][A-Za-z0-9._@+-]{0,62})?$(?!\n)")]
+"""Who submits jobs: a login name, or that of a token; empty: not known."""
+
+
+def is_name(text: str, kind: Any = Name) -> bool:
+    """Whether a text has the form of a :data:`Name`, or of another kind."""
     try:
-        msgspec.convert(text, Name)
+        msgspec.convert(text, kind)
     except msgspec.ValidationError:
         return False
     return True

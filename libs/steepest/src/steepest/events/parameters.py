@@ -209,19 +209,40 @@ PRIORITY_CLASSES = (
 )
 
 
+def accounts(queue: str | None, user: str) -> tuple[str, ...]:
+    """Where what a job holds is counted: its queue, and its user where one is known."""
+    return (*((f"queue {queue}",) if queue else ()), *((f"user {user}",) if user else ()))
+
+
+EACH_USER = "*"
+"""In place of a user: each one without limits of its own."""
+
+
 class QueueLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The most that the jobs of a queue may hold together; None: no limit.
+    """The most that the jobs of a queue, or those of a user, may hold together; None: no limit.
 
     Attributes:
+        queue: The queue; None: they are a user's.
+        user: The user, or :data:`EACH_USER`.
+        jobs: Jobs that are not over; a further one is rejected.
         replicas: Processes.
         cpu_m: CPU that they reserve, in millicores.
+        memory_mib: Memory that they reserve.
         gpu_m: GPUs that they reserve, whole ones and shares, in thousandths.
     """
 
-    queue: Name
+    queue: Name | None = None
+    user: Annotated[str, msgspec.Meta(pattern=r"^(\*|[A-Za-z0-9_][A-Za-z0-9._@+-]{0,62})?$(?!\n)")] = ""
+    jobs: Count | None = None
     replicas: Count | None = None
     cpu_m: Count | None = None
+    memory_mib: Count | None = None
     gpu_m: Count | None = None
+
+    @property
+    def account(self) -> str:
+        """Whose they are."""
+        return accounts(self.queue, self.user)[0]
 
 
 class QueueParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -231,10 +252,11 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         policy: Name of the queue policy.
         blocking: Whether a job for which there is no room holds back those behind it; otherwise they are tried.
         preempt: Whether a waiting job may have running ones of lower priority suspended; under ``priority`` only.
-        limits: Those of the queues that have any.
+        limits: Those of the queues and users that have any.
         classes: The priorities that have names.
         service_s: Attained service at which ``tiresias`` moves a job to its next level, in seconds of a GPU, or of a core
             where it has no GPUs; the defaults are those of the simulator published with the paper.
+        half_life_ms: Counted time in which what a user has used counts half, under ``fair``.
     """
 
     policy: str = "fifo"
@@ -243,6 +265,13 @@ class QueueParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     limits: tuple[QueueLimits, ...] = ()
     classes: tuple[PriorityClass, ...] = PRIORITY_CLASSES
     service_s: tuple[Positive, ...] = (3_250, 7_200)
+    half_life_ms: Positive = 86_400_000
+
+    def limits_on(self, account: str) -> QueueLimits | None:
+        """The limits of a queue or user, as :func:`accounts` spells it, if it has any."""
+        found = {one.account: one for one in self.limits}
+        of_each = found.get(f"user {EACH_USER}") if account.startswith("user ") else None
+        return found.get(account, of_each)
 
 
 class PreemptionLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text
+from steepest.events.common import CheckpointMode, Count, Name, NodeRule, Positive, Priority, Resources, Text, User
 from steepest.events.growth import Reactions
 
 MOST_REPLICAS = 10_000
@@ -114,6 +114,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         deadline_ms: From its submission to when it should have ended; None: its user does not say. It ends no job.
         time_limit_ms: For how long it may run in all, suspensions not counted; then it is cancelled. None: for any time.
         after: The jobs that must have finished before it starts; it is cancelled if one of them ends otherwise.
+        after_any: Whether it starts once they are over, however they ended; one that was rejected still cancels it.
         array: The name of the array that it belongs to; empty: none.
         array_most: The most jobs of its array that may run or wait for a place at a time; None: all.
         reactions: What to do about findings of it.
@@ -150,6 +151,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     deadline_ms: Positive | None = None
     time_limit_ms: Positive | None = None
     after: tuple[Name, ...] = ()
+    after_any: bool = False
     array: Text = ""
     array_most: Positive | None = None
     node_rule: NodeRule | None = None
@@ -220,11 +222,16 @@ class Hold(enum.StrEnum):
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user wants a job to run. The client makes ``request``, so that sending it twice submits once."""
+    """A user wants a job to run. The client makes ``request``, so that sending it twice submits once.
+
+    Attributes:
+        user: Who, as the writer of the event knows it and not as the job's description says; empty: it is not known.
+    """
 
     job: Name
     request: Text
     spec: JobSpec
+    user: User = ""
 
 
 class JobCancelRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -12,12 +12,14 @@ import enum
 import hmac
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from steepest.errors import InputError, SteepestError
+from steepest.events.common import User, is_name
 from steepest.secret_files import read_secret
 from steepest.serving.hosts import host_of, is_loopback
 
@@ -74,11 +76,13 @@ class Caller(msgspec.Struct, frozen=True):
     Attributes:
         name: Under which its requests are counted together: its token, or its address.
         role: What it may do.
+        user: Whose token it is; empty: no name is known.
         has_token: Whether it has sent one.
     """
 
     name: str
     role: AccessRole
+    user: str = ""
     has_token: bool = False
 
     def refuse_below(self, needed: AccessRole) -> None:
@@ -95,14 +99,21 @@ class Caller(msgspec.Struct, frozen=True):
         raise AccessRefusedError(message, known=True)
 
 
+class Grant(NamedTuple):
+    """The role of a token, and its user; empty: no name is known."""
+
+    role: AccessRole
+    user: str = ""
+
+
 class Grants(msgspec.Struct, frozen=True):
-    """Which token has which role, and which role one has without any.
+    """What each token grants, and which role one has without any.
 
     Attributes:
         priority_most: The highest priority that a role below :attr:`AccessRole.OPERATE` may ask for.
     """
 
-    tokens: Mapping[str, AccessRole]
+    tokens: Mapping[str, Grant]
     anonymous: AccessRole = AccessRole.NONE
     priority_most: int = 0
 
@@ -119,13 +130,13 @@ class Grants(msgspec.Struct, frozen=True):
         if not header:
             return Caller(address, AccessRole.NONE if _is_forwarded(headers) else self.anonymous)
         scheme, _, given = header.partition(" ")
-        found = AccessRole.NONE
-        for token, role in self.tokens.items():  # all of them, so that the time says nothing of which one was close
+        found = Grant(AccessRole.NONE)
+        for token, grant in self.tokens.items():  # all of them, so that the time says nothing of which one was close
             if hmac.compare_digest(token.encode(), given.strip().encode("utf-8", "replace")):
-                found = role
-        if scheme.lower() != "bearer" or found is AccessRole.NONE:
+                found = grant
+        if scheme.lower() != "bearer" or found.role is AccessRole.NONE:
             raise AccessRefusedError("the token is not known", known=False, hint=SEND_IT)
-        return Caller(given.strip(), found, has_token=True)
+        return Caller(given.strip(), found.role, found.user, has_token=True)
 
     def refuse_priority(self, priority: int, role: AccessRole) -> None:
         """Return only if a role may ask for a priority.
@@ -144,8 +155,8 @@ def _is_forwarded(headers: Headers) -> bool:
     return any(name in FORWARDED or name.startswith("x-forwarded-") for name in headers)
 
 
-def read_tokens(path: Path) -> dict[str, AccessRole]:
-    """The tokens of a file: on each line a role and a token; ``#`` begins a comment.
+def read_tokens(path: Path) -> dict[str, Grant]:
+    """The tokens of a file: on each line a role, a token and perhaps the name of its user; ``#`` begins a comment.
 
     Raises:
         InputError: The file or a line of it cannot be read, or other users may; the message names the line, and no token.
@@ -154,20 +165,21 @@ def read_tokens(path: Path) -> dict[str, AccessRole]:
         lines = read_secret(path).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(
-            f"cannot read the tokens in {path}: {error}", hint="name a file of lines `ROLE TOKEN`"
+            f"cannot read the tokens in {path}: {error}", hint="name a file of lines `ROLE TOKEN [NAME]`"
         ) from error
-    found: dict[str, AccessRole] = {}
+    found: dict[str, Grant] = {}
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
         roles = {role.name.lower(): role for role in AccessRole if role}
-        if len(words) != 2 or words[0] not in roles or len(words[1]) < TOKEN_LETTERS:  # noqa: PLR2004 - a role and a token
+        role, token, user = (*words, "", "")[:3]
+        if words[3:] or role not in roles or len(token) < TOKEN_LETTERS or not is_name(user, User):
             raise InputError(
                 f"{path}:{number}: this is no role and token",
-                hint=f"write one of {', '.join(roles)}, a blank, and a token of {TOKEN_LETTERS} letters or more",
+                hint=f"write one of {', '.join(roles)}, a token of {TOKEN_LETTERS} letters or more, and a name or none",
             )
-        found[words[1]] = roles[words[0]]
+        found[token] = Grant(roles[role], user)
     return found
 
 

@@ -84,7 +84,7 @@ class Asking:
         if (size := len(msgspec.json.encode(spec))) > SPEC_MOST:
             raise InputError(f"the job is described in {size} bytes, and {SPEC_MOST} are taken", code="too-large")
         request = submission.request or secrets.token_hex(8)
-        asked = _Asked(pool, c.JobSubmitted(job=submission.job, request=request, spec=spec))
+        asked = _Asked(pool, c.JobSubmitted(job=submission.job, request=request, spec=spec, user=caller.user))
         open_ones = self._refuse_more(asked, caller)
         open_ones[pool.feed.name, request] = asked
         try:

@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from steepest.app.installation import login_name
 from steepest.app.settings.gateway import GatewaySettings
 from steepest.errors import InputError
-from steepest.gateway.access import AccessRole, Grants, Guard, read_tokens
+from steepest.gateway.access import AccessRole, Grant, Grants, Guard, read_tokens
 from steepest.gateway.answers import Failure
 from steepest.gateway.api import Api, as_json
 from steepest.gateway.metrics import GatewayMetrics
@@ -62,14 +63,14 @@ def grants(settings: GatewaySettings, own: str) -> Grants:
         InputError: The tokens cannot be read, or there are none and other machines can reach the gateway.
     """
     local = is_loopback(settings.host)
-    tokens: Mapping[str, AccessRole] = read_tokens(Path(settings.tokens)) if settings.tokens else {}
+    tokens: Mapping[str, Grant] = read_tokens(Path(settings.tokens)) if settings.tokens else {}
     if not tokens and not local:
         raise InputError(
             f"a gateway on {settings.host} is reached by other machines, and no tokens are named",
-            hint="name a file of lines `ROLE TOKEN` in gateway.tokens, or listen on 127.0.0.1",
+            hint="name a file of lines `ROLE TOKEN [NAME]` in gateway.tokens, or listen on 127.0.0.1",
         )
     anonymous = AccessRole.READ if local and not tokens else AccessRole.NONE
-    return Grants({**tokens, own: AccessRole.OPERATE}, anonymous, settings.priority_most)
+    return Grants({**tokens, own: Grant(AccessRole.OPERATE, login_name())}, anonymous, settings.priority_most)
 
 
 def application(served: Served, granted: Grants, metrics: GatewayMetrics, connections: int, *, local: bool) -> Guard:

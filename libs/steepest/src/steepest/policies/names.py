@@ -29,7 +29,7 @@ PolicyName = Literal[
 PlacementName = Literal["spread", "flowcon2"]
 """Those of :mod:`steepest.policies.placement.policies`."""
 
-QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf"]
+QueuePolicyName = Literal["fifo", "priority", "srtf", "tiresias", "predicted", "sjf", "fair"]
 """Those of :mod:`steepest.policies.queueing.ranks`."""
 
 ReactionName = Literal["notify", "restart", "suspend", "fail"]

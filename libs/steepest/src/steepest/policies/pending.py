@@ -153,12 +153,12 @@ class Pending(AwaitsDecisions):
         """|w| of a node if all pending plans are valid."""
         return sum(self.replicas(node)) + node.unknown
 
-    def coming(self, view: ClusterView, queue: str) -> Resources:
-        """What the jobs of a queue will hold beyond what a view knows if all pending plans are valid."""
+    def coming(self, view: ClusterView, account: str) -> Resources:
+        """What the jobs of an account will hold beyond what a view knows if all pending plans are valid."""
         held = Resources()
         for plan in self.plans.values():
             job = view.jobs.get(plan.job)
-            if plan.source is None and job is not None and job.spec.queue == queue:
+            if plan.source is None and job is not None and account in job.accounts:
                 for places in plan.targets:
                     held += msgspec.structs.replace(places.requests, replicas=places.replicas)
         return held

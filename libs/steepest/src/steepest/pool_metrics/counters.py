@@ -28,7 +28,6 @@ EFFICIENCY = (0.0001, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3)
 ERROR = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5)
 """Shares of what was measured."""
 
-LATENESS = (0, 0.05, 0.1, 0.25, 0.5, 1, 2)
 """Shares of a fair completion time; 0.03 is what `steepest` allows itself."""
 
 OUTCOMES = tuple(status for status in PlanStatus if status is not PlanStatus.IN_FLIGHT)
@@ -170,13 +169,6 @@ class PoolCounters:
             " that schedules by growth improves it first. Rising: see `steepest_job_wait_seconds`.",
             JOB_S,
         )
-        self.lateness = histogram(
-            "job_lateness_ratio",
-            "How much later than under fair sharing a finished job ended, as a share of its fair completion time, under the"
-            " policy `steepest`; 0: not later. Above 0.25 for some: `steepest check` names them (`fair-end`), and"
-            " totals may be wrong.",
-            LATENESS,
-        )
         self.prediction_errors = histogram(
             "prediction_error_ratio",
             "How far a prediction was off, as a share of what was measured then. Above 0.5 for most: jobs announce wrong"
@@ -209,7 +201,7 @@ class PoolCounters:
         for finding in FindingKind:
             self.findings.labels(pool, finding.value)
         self.wait_seconds.labels(pool, "default")
-        for metric in (self.t90_seconds, self.lateness, self.resumptions, self.stays, self.goals, self.goals_saved):
+        for metric in (self.t90_seconds, self.resumptions, self.stays, self.goals, self.goals_saved):
             metric.labels(pool)
 
     def forget(self, pool: str) -> None:

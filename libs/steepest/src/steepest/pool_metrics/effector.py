@@ -52,7 +52,6 @@ class PoolMetrics(Effector):
         self._queue = BoundedLabel(QUEUES_MOST)
         self._courses: dict[str, LearningCourse] = {}
         self._predicted_cpu_ms: dict[str, int] = {}
-        self._fair_end_ms: dict[str, int] = {}
         self._predicted_run_ms: dict[str, int] = {}
         self._view = ClusterView()
         self._ticked = asyncio.Event()
@@ -84,7 +83,6 @@ class PoolMetrics(Effector):
         self._plans.begin(view)
         self._courses = {name: course for name, course in self._courses.items() if _goes_on(view, name)}
         self._predicted_cpu_ms = {name: ms for name, ms in self._predicted_cpu_ms.items() if _goes_on(view, name)}
-        self._fair_end_ms = {name: ms for name, ms in self._fair_end_ms.items() if _goes_on(view, name)}
         self._predicted_run_ms = {name: ms for name, ms in self._predicted_run_ms.items() if _goes_on(view, name)}
         self._ticked.set()
 
@@ -149,13 +147,8 @@ class PoolMetrics(Effector):
     def _stay(self, _: ClusterView, __: Received[Any]) -> None:
         self._counters.stays.labels(self._pool).inc()
 
-    def _limits_planned(self, view: ClusterView, received: Received[Any]) -> None:
+    def _limits_planned(self, _: ClusterView, received: Received[Any]) -> None:
         event: c.LimitsPlanned = received.event
-        for one in event.because.standing:
-            if one.fair_end_ms is None:
-                self._fair_end_ms.pop(one.job, None)
-            elif _goes_on(view, one.job):
-                self._fair_end_ms[one.job] = one.fair_end_ms
         for seen in event.because.jobs:
             if seen.efficiency is not None:
                 self._counters.efficiency.labels(self._pool, seen.before.value).observe(seen.efficiency)
@@ -213,7 +206,6 @@ class PoolMetrics(Effector):
         self._plans.forget(event.job)
         course = self._courses.pop(event.job, None)
         predicted = self._predicted_cpu_ms.pop(event.job, None)
-        fair_end_ms = self._fair_end_ms.pop(event.job, None)
         predicted_run_ms = self._predicted_run_ms.pop(event.job, None)
         job = view.jobs.get(event.job)
         if job is None or isinstance(event, c.JobRejected):
@@ -226,9 +218,6 @@ class PoolMetrics(Effector):
         done_ms = course.done_ms() if course else None
         if done_ms is not None:
             self._counters.t90_seconds.labels(self._pool).observe(max(0, done_ms - job.submitted_ms) / 1000, exemplar)
-        if fair_end_ms is not None:
-            fair_ms = max(1, fair_end_ms - job.submitted_ms)
-            self._counters.lateness.labels(self._pool).observe(max(0, received.at_ms - fair_end_ms) / fair_ms)
         if predicted is not None and job.progress.cpu_ms is not None:
             self._prediction(CPU_TIME, predicted, job.progress.cpu_ms)
         if predicted_run_ms is not None:

@@ -66,6 +66,7 @@ class JobRow(msgspec.Struct, kw_only=True):
         command: Without what looks like a secret.
         deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
         measured: Whether its growth was measured, so that ``category`` means something.
+        user: Who submitted it; empty: that is not known.
         held: Whether it is kept from starting, or was suspended, until it is released.
         limited: Whether a limit was ever planned for this incarnation.
         findings: What is wrong with it, a sentence for each kind.
@@ -124,6 +125,7 @@ class JobRow(msgspec.Struct, kw_only=True):
     deadline_ms: int | None
     due_in_ms: int | None
     queue: str
+    user: str
     array: str
     held: bool
     priority: int
@@ -200,6 +202,7 @@ def job_row(
         deadline_ms=job.spec.deadline_ms,
         due_in_ms=_due_in_ms(job, pool.now_ms),
         queue=job.spec.queue,
+        user=job.user,
         array=job.spec.array,
         held=bool(job.hold),
         priority=job.spec.priority,

@@ -33,6 +33,7 @@ from steepest.policies.pickyman.profiles import ProfileDatabase, learn_from
 from steepest.policies.pickyman.run_time import unpredicted
 from steepest.policies.pickyman.running import BY_PREDICTION
 from steepest.policies.placement.standing import Standing, Waits, standings
+from steepest.policies.queueing.ranks import rule_for
 from steepest.policies.specon.undecided import Undecided, undecided
 from steepest.policies.steepest.gangs.unmanaged import is_divided, is_managed
 from steepest.read_models.alternatives import Alternative, explained
@@ -344,7 +345,7 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
     if not list(view.nodes):
         return ["no node has joined"]
     standing = standings(view)[job.name]
-    where = _position(standing)
+    where = [*_position(standing), *([rule_for(view, job)] if view.parameters.queueing.policy == "fair" else [])]
     if standing.waits_for is not Waits.ROOM:
         return [standing.reason, *where]
     if job.spec.is_gang:

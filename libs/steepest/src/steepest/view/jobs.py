@@ -5,7 +5,7 @@ It owns these orders and keeps them up to date as jobs change. It must never kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from sortedcontainers import SortedDict
 
@@ -14,7 +14,7 @@ from steepest.view.movable import immovable
 from steepest.view.orders.holds import Holds, keep
 from steepest.view.queue import Queue
 from steepest.view.queue_use import QueueUse
-from steepest.view.state import Job, Phase, Plan
+from steepest.view.state import Job, Phase, ViewState
 
 GRACE_INTERVALS = 4
 """Intervals for which a running job of which no growth was measured counts as growing; then its growth is unknown.
@@ -30,15 +30,15 @@ class Jobs:
 
     Attributes:
         queue: Those that wait for a place.
-        use: What the running ones of each queue hold.
+        use: What the running ones of each queue and user hold.
         holds: Those that are kept from starting, and those that may have to stop.
     """
 
-    def __init__(self, jobs: dict[str, Job], plans: Mapping[str, Plan], counted_ms: int = 0) -> None:
-        """Take over jobs and plans, which are state of the view, and build the orders as of the counted time."""
-        self._jobs = jobs
-        self.queue = Queue(counted_ms)
-        self.use = QueueUse(plans)
+    def __init__(self, state: ViewState) -> None:
+        """Take over the jobs of a view's state, and build the orders as of its counted time."""
+        self._jobs = jobs = state.jobs
+        self.queue = Queue(state.counted_ms)
+        self.use = QueueUse(state, jobs.values())
         self.holds = Holds()
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}

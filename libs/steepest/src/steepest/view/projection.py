@@ -31,7 +31,7 @@ class Projection:
     def __init__(self, state: ViewState | None = None) -> None:
         self.state = state or ViewState()
         self.nodes = Nodes(self.state.nodes, self.state.parameters.specon)
-        self.jobs = Jobs(self.state.jobs, self.state.plans, self.state.counted_ms)
+        self.jobs = Jobs(self.state)
         self.in_flight: dict[str, Plan] = {
             plan.id: plan for plan in self.state.plans.values() if plan.status is PlanStatus.IN_FLIGHT
         }

@@ -12,11 +12,11 @@ import msgspec
 from steepest.events.cluster import Category, FairStanding, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
 from steepest.events.growth import FindingKind, FindingOpened
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import PoolParameters, accounts
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress
 
-STATE_VERSION = 12
+STATE_VERSION = 13
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)
@@ -112,6 +112,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A job from its submission on.
 
     Attributes:
+        user: Who submitted it; empty: that is not known.
         submitted_offset: Its place in the queue.
         incarnation: The newest one that was begun; 0 before the first.
         started_on: The node of its newest beginning, also if nothing started there.
@@ -164,6 +165,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str
     request: str
     spec: JobSpec
+    user: str = ""
     submitted_ms: int
     submitted_offset: int
     submitted_counted_ms: int
@@ -244,6 +246,11 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     def is_queued(self) -> bool:
         """Whether it waits for a place, to start or to resume."""
         return self.phase is Phase.WAITING or self.phase is Phase.SUSPENDED
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Where what it holds is counted, as :func:`~steepest.events.parameters.accounts` spells it."""
+        return accounts(self.spec.queue, self.user)
 
     @property
     def running_on(self) -> tuple[str, ...]:
@@ -405,6 +412,13 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.source_sizes if self.heading is Heading.BACK else self.sizes
 
 
+class UserUse(msgspec.Struct, omit_defaults=True):
+    """What a user's jobs have used by a counted time, in core-seconds that count half after each half-life."""
+
+    core_s: float = 0.0
+    counted_ms: int = 0
+
+
 class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The whole view.
 
@@ -416,6 +430,7 @@ class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
         last_ids: Per stream, the newest id, against which ``prev`` is checked.
         gaps: Decisions that are missing: a later one names them as its predecessor.
         move_costs: What moves take, by those that were measured.
+        used: By the account of a user, up to when its jobs began or ceased to hold something.
     """
 
     position: int = 0
@@ -431,3 +446,4 @@ class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):
     last_ids: dict[str, str] = {}
     gaps: int = 0
     move_costs: MoveCosts = msgspec.field(default_factory=MoveCosts)
+    used: dict[str, UserUse] = {}

@@ -162,7 +162,7 @@ def _block(
         for one in looked_at
     ]
     room = {CLUSTER: Resources(gpus=free)}
-    asked = Wanted(wanted.name, 1000 * run.left_s(wanted), Wish(Resources(gpus=wanted.gpus), None, "default"))
+    asked = Wanted(wanted.name, 1000 * run.left_s(wanted), Wish(Resources(gpus=wanted.gpus), None, ("queue default",)))
     asked = msgspec.structs.replace(asked, room_in_ms=room_in_ms(asked, room, run.ending))
     block = best_block(asked, room, {CLUSTER: victims})
     if block is None:

@@ -101,32 +101,41 @@ def _gpus(number: str) -> int:
     return int(number)
 
 
-def queue_limits(text: str) -> QueueLimits:
-    """The limits that ``QUEUE:replicas=N:cpu=CORES:gpus=N`` describes; one that is left out is none.
+def user_limits(text: str) -> QueueLimits:
+    """Those of a user, likewise; ``*``: of each one without limits of its own.
+
+    Raises:
+        ValueError: It describes none; the message says what is wrong.
+    """
+    return queue_limits(text, "user")
+
+
+def queue_limits(text: str, of: str = "queue") -> QueueLimits:
+    """The limits that ``QUEUE:jobs=N:replicas=N:cpu=CORES:memory=SIZE:gpus=N`` describes; one that is left out is none.
 
     Raises:
         ValueError: It describes none; the message says what is wrong.
     """
     import msgspec  # noqa: PLC0415 - help does without
 
-    from steepest.events.common import Name  # noqa: PLC0415 - as above
     from steepest.events.parameters import QueueLimits  # noqa: PLC0415 - as above
 
-    queue, _, rest = text.partition(":")
+    whose, _, rest = text.partition(":")
     amounts = dict(part.partition("=")[::2] for part in rest.split(":"))
     limits = {_LIMITS[name][0]: _LIMITS[name][1].parse(amount) for name, amount in amounts.items() if name in _LIMITS}
     if len(limits) != len(amounts):
-        raise ValueError(f"{text!r} is no limit of a queue; write it like paper:replicas=8:cpu=4:gpus=2")
+        raise ValueError(f"{text!r} is no limit of a {of}; write it like paper:jobs=100:cpu=4:gpus=2")
     try:
-        msgspec.convert(queue, Name)
+        return msgspec.convert({of: whose or "-", **limits}, QueueLimits)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{queue!r} is no name of a queue: {NAME_RULE}") from error
-    return QueueLimits(queue=queue, **limits)
+        raise ValueError(f"{whose!r} is no name of a {of}: {NAME_RULE}") from error
 
 
 _LIMITS: Mapping[str, tuple[str, Quantity]] = {
+    "jobs": ("jobs", Quantity("jobs", {"": 1}, "100", least=0)),
     "replicas": ("replicas", Quantity("replicas", {"": 1}, "8", least=0)),
     "cpu": ("cpu_m", Quantity("cpu", {"": 1000, "m": 1}, "0.5 (cores) or 500m", least=0)),
+    "memory": ("memory_mib", MEMORY),
     "gpus": ("gpu_m", Quantity("gpus", {"": 1000}, "2 or 0.5", least=0)),
 }
-"""The names of a queue's limits, the field of each, and how it is written."""
+"""The names of limits, the field of each, and how it is written."""

@@ -22,7 +22,9 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     )
     tokens: Annotated[
         str,
-        Meta(description="A file of lines `ROLE TOKEN` (roles: read, submit, operate); needed off this machine."),
+        Meta(
+            description="A file of lines `ROLE TOKEN [NAME]` (roles: read, submit, operate); needed off this machine."
+        ),
     ] = ""
     priority_most: Annotated[
         Priority, Meta(description="The highest priority of jobs that a token of the role submit may ask for.")

@@ -77,6 +77,7 @@ EXAMPLES: dict[str, object] = {
     "parameters.blocking": False,
     "parameters.preempt": False,
     "parameters.min_run_ms": 60_000,
+    "parameters.half_life_ms": 86_400_000,
     "parameters.max_suspensions": 5,
     "parameters.on_hung": "notify",
     "parameters.on_diverged": "notify",

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from steepest.app.settings.amounts import node, queue_limits
+from steepest.app.settings.amounts import node, queue_limits, user_limits
 from steepest.app.settings.gateway import GatewaySettings
 from steepest.app.settings.kinds import Kind, Namespace, Positive
 from steepest.app.settings.remote import ClientSettings
@@ -41,6 +41,7 @@ TopicLimit = Annotated[
     str, Meta(pattern=r"^(cluster|loss|heartbeats|dead-letters)=[0-9]{1,18}$(?!\n)", examples=["loss=604800000"])
 ]
 QueueLimit = Annotated[str, Meta(examples=["paper:replicas=8:cpu=4:gpus=2"], extra={"check": queue_limits})]
+UserLimit = Annotated[str, Meta(examples=["alice:jobs=100:memory=64Gi:gpus=2"], extra={"check": user_limits})]
 
 
 def scale(text: str) -> tuple[str, int]:
@@ -242,6 +243,14 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             "The most that the jobs of a queue hold together, by queue; of a new pool: no limits.", flag="--queue-limit"
         ),
     ] = ()
+    user_limits: Annotated[
+        tuple[UserLimit, ...],
+        means("Likewise the jobs of a user, or of each one (`*`); of a new pool: no limits.", flag="--user-limit"),
+    ] = ()
+    half_life_ms: Annotated[
+        Positive | None,
+        means("In what time a user's use counts half, under fair; of a new pool: 86400000.", flag="--half-life"),
+    ] = None
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -39,6 +39,7 @@ room: --json has everything.
 
 COLUMNS = (
     "job",
+    "user",
     "node",
     "phase",
     "cat",
@@ -81,9 +82,10 @@ WATCH_EVERY_S = 1.0
 @click.command(epilog=EPILOG)
 @remote_options
 @click.option("--all/--no-all", "show_all", default=False, help="Show jobs that have ended, too.")
+@click.option("--user", metavar="NAME", help="Show the jobs of this user alone.")
 @click.option("--watch", is_flag=True, help="Update the table every second; q quits.")
 @json_option
-def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> None:
+def jobs(settings: Settings, *, show_all: bool, user: str | None, watch: bool, as_json: bool) -> None:
     """Show where every job stands: its node, phase, category, growth and progress."""
     import asyncio
 
@@ -91,19 +93,20 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
 
     if watch and settings.client.server:
         raise click.UsageError("--watch reads a state folder; a gateway has the live page")
+    wanted = _Wanted(show_all, user)
     if watch:
         _refuse_without_terminal(as_json=as_json)
-        _watch(settings, show_all=show_all)
+        _watch(settings, wanted)
         return
     if not settings.client.server and settings.folder.kafka_place() is not None:
         from steepest.cli.pool.remote import by_own_gateway
 
         settings = by_own_gateway(settings)
     if settings.client.server:
-        _of_gateway(settings, show_all=show_all, as_json=as_json)
+        _of_gateway(settings, wanted, as_json=as_json)
         return
     pool, progress = asyncio.run(look_at_progress(settings))
-    shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
+    shown = [job for job in pool.view.jobs if wanted.includes(job)]
     rows = rows_of(pool, shown, progress)
     if as_json:
         give(rows)
@@ -112,12 +115,22 @@ def jobs(settings: Settings, *, show_all: bool, watch: bool, as_json: bool) -> N
     _show_notes(pool, shown)
 
 
-def _of_gateway(settings: Settings, *, show_all: bool, as_json: bool) -> None:
+class _Wanted(NamedTuple):
+    """Which jobs are shown."""
+
+    ended_too: bool
+    user: str | None
+
+    def includes(self, job: Job | JobRow) -> bool:
+        return (self.ended_too or job.outcome is None) and self.user in {None, job.user}
+
+
+def _of_gateway(settings: Settings, wanted: _Wanted, *, as_json: bool) -> None:
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
     refuse_without_client(settings)
     with client_of(settings) as gateway:
-        rows = [row for row in gateway.jobs(pool=settings.pool) if show_all or row.outcome is None]
+        rows = [row for row in gateway.jobs(pool=settings.pool) if wanted.includes(row)]
     give(rows) if as_json else _show(rows)
 
 
@@ -133,7 +146,14 @@ def _show(rows: Sequence[JobRow]) -> None:
     if rows:
         from steepest.cli.printing.tables import show
 
-        show(COLUMNS, [_cells(row) for row in rows], GIVING_WAY)
+        show(*_table(rows), GIVING_WAY)
+
+
+def _table(rows: Sequence[JobRow]) -> tuple[Sequence[str], list[list[Cell]]]:
+    """The columns and their cells; of one user nothing is said."""
+    users = len({row.user for row in rows}) > 1
+    columns = [name for name in COLUMNS if users or name != "user"]
+    return columns, [[_cells(row)[COLUMNS.index(name)] for name in columns] for row in rows]
 
 
 def _standing(pool: StoredPool) -> Mapping[str, Standing]:
@@ -161,13 +181,13 @@ def _refuse_without_terminal(*, as_json: bool) -> None:
         raise click.UsageError("--watch needs a terminal; programs follow with `steepest events --follow --json`")
 
 
-def _watch(settings: Settings, *, show_all: bool) -> None:
+def _watch(settings: Settings, wanted: _Wanted) -> None:
     from steepest.cli.pool.follow import run_until_stopped
 
-    run_until_stopped(_draw_again(settings, show_all=show_all))
+    run_until_stopped(_draw_again(settings, wanted))
 
 
-async def _draw_again(settings: Settings, *, show_all: bool) -> None:
+async def _draw_again(settings: Settings, wanted: _Wanted) -> None:
     import asyncio
 
     from rich.live import Live
@@ -181,9 +201,8 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
     with leaving_on_q(), Live(console=terminal, screen=True, auto_refresh=False) as live:
         while True:
             pool, progress = await look_at_progress(settings)
-            shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-            rows = [_cells(row) for row in rows_of(pool, shown, progress)]
-            live.update(drawn(COLUMNS, rows, GIVING_WAY, terminal.width), refresh=True)
+            shown = [job for job in pool.view.jobs if wanted.includes(job)]
+            live.update(drawn(*_table(rows_of(pool, shown, progress)), GIVING_WAY, terminal.width), refresh=True)
             await asyncio.sleep(WATCH_EVERY_S)
 
 
@@ -201,6 +220,7 @@ def _cells(row: JobRow) -> list[Cell]:
         reason = "; ".join(f"{kind}: {why}" for kind, why in row.findings.items())
     return [
         row.job,
+        row.user,
         row.node or "",
         (phase, style),
         (_category(row), CATEGORIES[row.category] if row.measured else ""),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from steepest.cli.commands.add_nodes import add
 from steepest.cli.commands.drain import drain, undrain
 from steepest.cli.commands.gone import gone
 from steepest.cli.options import json_option, remote_options
@@ -23,6 +24,7 @@ EPILOG = """\b
 Examples:
   steepest nodes
   steepest nodes --json | jq '.[] | {node, score}'
+  steepest nodes add big=16:64Gi    one more node, from the next start on
   steepest nodes drain node-3       no more jobs start there; undrain lets them
   steepest nodes gone node-3        node-3 never returns: its jobs go on elsewhere
   steepest nodes --server kube:lab/training       of the gateway in this context and namespace
@@ -59,6 +61,7 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
         tell(pool.note, err=True)
 
 
+nodes.add_command(add)
 nodes.add_command(gone)
 nodes.add_command(drain)
 nodes.add_command(undrain)

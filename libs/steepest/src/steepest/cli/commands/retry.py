@@ -46,9 +46,8 @@ def retry(selection: Selection, settings: Settings, *, as_json: bool) -> None:
 
 
 async def _retry(settings: Settings, selection: Selection) -> list[tuple[str, str]]:
-    from steepest.cli.pool.user_requests import append, asking, new_request
+    from steepest.cli.pool.user_requests import append, asking, submission
     from steepest.errors import InputError
-    from steepest.events.cluster import JobSubmitted
     from steepest.read_models.changes.job_changes import ChangeKind, again, changes, name_of_retry
     from steepest.runtime.decode import submission_at
 
@@ -59,6 +58,6 @@ async def _retry(settings: Settings, selection: Selection) -> list[tuple[str, st
                 raise InputError(f"{job.name}: {change.said}", code="not-changed")
             before = await submission_at(log, pool.at, job.submitted_offset, job.request)
             name = name_of_retry(pool.view, job)
-            await append(log, pool, JobSubmitted(job=name, request=new_request(), spec=again(before.spec)))
+            await append(log, pool, submission(name, again(before.spec)))
             names.append((job.name, name))
     return names

@@ -34,6 +34,7 @@ Examples:
   steepest submit --gpus 1 --cpu 8 --memory 32Gi --time 4h --export -- python train.py
   steepest submit --name sweep --array 20%4 -- python sweep.py    STEEPEST_ARRAY_INDEX is 0 to 19, four at a time
   steepest submit --after 'sweep-*' -- python best.py             once all of them have finished
+  steepest submit --on-end 'echo "$STEEPEST_OUTCOMES" | mail me' -- python train.py
   steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
   steepest submit --server kube: -f job.yaml         to the gateway in the current kube context
 
@@ -44,6 +45,9 @@ the values are in the log, so pass no secrets. Numerical libraries start as many
 --env or --export sets OMP_NUM_THREADS. Everything after -- is the command; no shell reads it. Where a job of that name is
 over, the new one is called NAME.2. Through kube:, a job runs where its image says, or in the image's folder that --workdir
 names; the gateway's token is STEEPEST_CLIENT_TOKEN.
+
+--on-end submits a second job, which runs where the first does, as the same user and for at most ten minutes. It finds
+STEEPEST_AFTER, STEEPEST_OUTCOMES (finished, failed or cancelled) and STEEPEST_EXIT_STATUSES, a word for each job.
 """
 
 ARRAY_MOST = 1_000
@@ -108,6 +112,8 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--data-bytes", type=click.IntRange(1), help="State the size of the data set that an epoch reads.")
 @click.option("--time", "time_limit", type=SPAN, help="Cancel it once it has run for so long, like 4h.")
 @click.option("--after", multiple=True, metavar="JOB", help="Start it once this job has finished. Repeat it.")
+@click.option("--after-any", multiple=True, metavar="JOB", help="Start it once this job is over, however it ended.")
+@click.option("--on-end", metavar="CMD", help="Run this in a shell once it is over, as a job of its own, NAME-end.")
 @click.option("--deadline", type=SPAN, help="Say in what time from now it should end, like 2h; it ends no job.")
 @click.option("--until", metavar="CONDITION", help="Finish it once an interval's mean is there: 'loss<0.1'.")
 @click.option("--patience", type=click.IntRange(1), help="Finish it after so many intervals without a better mean.")
@@ -140,6 +146,7 @@ def submit(
     python: Path | None,
     export: bool,
     array: tuple[int, int | None] | None,
+    on_end: str | None,
     force: bool,
     wait: bool,
     as_json: bool,
@@ -157,17 +164,17 @@ def submit(
     if export:
         given["env"] = (*callers_environment(), *given.get("env", ()))
     spec = _spec_of(settings, described.spec if described else None, given)
-    named = name or (described.name if described else None)
-    jobs = _jobs(named or name_for(spec.command), spec, array)
+    base = name or (described.name if described else None) or name_for(spec.command)
+    jobs = _jobs(base, spec, array)
     if described is None and given["cpu"] is None:
         usual_m = usual_cpu(settings, spec)
         jobs = [(each, with_cpu(spec, usual_m)) for each, spec in jobs]
     if settings.client.server:
         from steepest.cli.jobs.gateway_requests import submit_to_gateway
 
-        remote = submit_to_gateway(settings, jobs, wait=wait, talk=not as_json)
+        remote = submit_to_gateway(settings, _with_end(jobs, base, on_end), wait=wait, talk=not as_json)
         if as_json:
-            give(remote if array else remote[0])
+            give(remote if array or on_end else remote[0])
         sys.exit(max(_status(answer) for answer in remote))
     settings = in_pool_of(settings, spec)
     if spec.tty and _in_containers(settings, spec):
@@ -183,9 +190,9 @@ def submit(
         if not force:
             raise click.UsageError(f"{why}; --force submits it all the same")
         tell(f"Warning: {why}", err=True)
-    answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json))
+    answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json, at_end=(base, on_end) if on_end else None))
     if as_json:
-        give(answers if array else answers[0])
+        give(answers if array or on_end else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
 
 
@@ -252,6 +259,13 @@ def _jobs(name: str, spec: JobSpec, array: tuple[int, int | None] | None) -> lis
     ]
 
 
+def _with_end(jobs: Sequence[tuple[str, JobSpec]], base: str, command: str | None) -> list[tuple[str, JobSpec]]:
+    """These jobs, and the one that runs a command once they are over."""
+    from steepest.cli.jobs.job_options import at_end
+
+    return [*jobs, *([(_checked(f"{base}-end"), at_end(jobs, command))] if command else [])]
+
+
 def _described(file: Path | None) -> JobFile | None:
     if file is None:
         return None
@@ -282,13 +296,19 @@ Answer = dict[str, object]
 """The outcome of one job's request, for programs: the job, the request, and the fields of its outcome."""
 
 
-async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: bool, talk: bool) -> list[Answer]:
-    """Submit all jobs, then report of each in turn."""
+async def ask(
+    settings: Settings,
+    jobs: Sequence[tuple[str, JobSpec]],
+    *,
+    wait: bool,
+    talk: bool,
+    at_end: tuple[str, str] | None = None,
+) -> list[Answer]:
+    """Submit all jobs, and what runs at their end (their name and its command), then report of each in turn."""
     import msgspec
 
     from steepest.app.installation import checked
-    from steepest.cli.pool.user_requests import append, asking, elsewhere, new_request, until_configured
-    from steepest.events.cluster import JobSubmitted
+    from steepest.cli.pool.user_requests import append, asking, elsewhere, submission, until_configured
 
     answers: list[Answer] = []
     async with asking(settings) as (log, opened):
@@ -296,7 +316,11 @@ async def ask(settings: Settings, jobs: Sequence[tuple[str, JobSpec]], *, wait: 
         jobs = [(name, _after_known(pool, spec)) for name, spec in jobs]
         jobs = [(name, checked(pool.installation, pool.name, pool.view, name, spec)) for name, spec in jobs]
         others = await elsewhere(settings, pool, log)
-        events = [JobSubmitted(job=_free(pool, others, name), request=new_request(), spec=spec) for name, spec in jobs]
+        jobs = [(_free(pool, others, name), spec) for name, spec in jobs]
+        if at_end is not None:
+            *_, (name, spec) = _with_end(jobs, *at_end)
+            jobs = [*jobs, (_free(pool, others, name), spec)]
+        events = [submission(name, spec) for name, spec in jobs]
         places = [await append(log, pool, event) for event in events]
         for event, place in zip(events, places, strict=True):
             answer = await _answer(log, pool, event.job, place, wait=wait, talk=talk)

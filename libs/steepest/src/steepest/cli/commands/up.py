@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from steepest.app.settings.tree import ClusterSettings, Settings
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 
-LIMIT = "QUEUE:replicas=N:cpu=N:gpus=N"
+LIMIT = "WHOSE:jobs=N:replicas=N:cpu=N:memory=SIZE:gpus=N"
 _RIGHTS = ("host_network", "system_checkpoints")  # of containers; what was said before counts until something else is
 
 EPILOG = """\b
@@ -87,7 +87,10 @@ class AddressType(click.ParamType[tuple[str | None, int]]):
 
 MOST_PORT = 65535
 
-AS_NAMED = ("placement", "queueing", "blocking", "preempt", "on_hung", "on_diverged", "on_idle", "drain_slow")
+AS_NAMED = (
+    "alpha", "policy", "placement", "queueing", "blocking", "preempt", "max_suspensions", "queue_limits", "user_limits",
+    "on_hung", "on_diverged", "on_idle", "drain_slow",
+)  # fmt: skip
 """Parameters of the pool whose options have their names."""
 
 
@@ -157,6 +160,8 @@ AS_NAMED = ("placement", "queueing", "blocking", "preempt", "on_hung", "on_diver
 @click.option(
     "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
 )
+@click.option("--user-limit", "user_limits", multiple=True, metavar=LIMIT, help="Limit a user, or each (*). Repeat it.")
+@click.option("--half-life", type=SPAN, help="Let a user's use count half after this, under fair (1d).")
 @click.option("--drain-slow/--no-drain-slow", default=None, help="Close nodes on which jobs are slow for long (no).")
 @click.option("--metrics", type=AddressType(), help="Serve /metrics, /healthz and /readyz there (on 127.0.0.1).")
 @click.option("--gateway", type=AddressType(), help="Serve the live page and the HTTP API there (on 127.0.0.1).")
@@ -164,9 +169,8 @@ def up(config: Path | None, **options: Any) -> None:
     """Run the system until SIGTERM or SIGINT, and print what happens: in this process, or on Kafka.
 
     A state folder that is not there is made, with this machine as its node: nine tenths of its cores and memory, and its
-    GPUs. --alpha,
-    --interval, --policy, --placement, --queueing and what concerns queues are put in force where they differ from what
-    the log holds; without them it keeps what it holds. `steepest config show` prints all settings.
+    GPUs. --alpha, --interval, --policy, --placement, --queueing and what concerns queues and users are put in force where
+    they differ from what the log holds. `steepest config show` prints all settings.
     """
     from steepest.app.settings.reading import read_settings
     from steepest.cli.system.foreground import run_embedded, run_on_kafka
@@ -216,13 +220,8 @@ def flags_of(
         "cluster.namespaces": options["namespaces"],
         "cluster.heartbeat_ms": options["heartbeat"],
         "cluster.link_mbit": options["link_mbit"],
-        "parameters.alpha": options["alpha"],
-        "parameters.interval_ms": options["interval"],
-        "parameters.policy": options["policy"],
-        "parameters.min_run_ms": options["min_run"],
-        "parameters.max_suspensions": options["max_suspensions"],
         **{f"parameters.{name}": options[name] for name in AS_NAMED},
-        "parameters.queue_limits": options["queue_limits"],
+        **{f"parameters.{name}_ms": options[name] for name in ("interval", "min_run", "half_life")},
         "services.only": options["services"],
         "services.scale": options["scales"],
     }

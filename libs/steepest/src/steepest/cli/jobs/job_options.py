@@ -16,12 +16,16 @@ import msgspec
 
 from steepest.errors import InputError
 from steepest.events.cluster import Goal, JobSpec
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, Resources
 from steepest.events.growth import Reaction
+from steepest.policies.submission import ARRAY_INDEX
 from steepest.view.spec_rules import WHOLE_GPU_M, what_is_wrong
 
 LONGEST_NUMBER = 9
 """Digits; what is longer is no number of replicas."""
+
+END_CPU_M, END_MS = 100, 600_000
+"""What runs at the end of a job has so much CPU, and is cancelled after so long."""
 
 _WRITTEN = re.compile(r"\s*([^\s<>=]+)\s*([<>])\s*([^\s<>=]+)\s*")
 
@@ -48,6 +52,7 @@ def spec_of(
     deadline: int | None = None,
     time_limit: int | None = None,
     after: Sequence[str] = (),
+    after_any: Sequence[str] = (),
     until: str | None = None,
     patience: int | None = None,
     on_hung: str | None = None,
@@ -72,6 +77,7 @@ def spec_of(
         deadline: Milliseconds in which it should end.
         time_limit: Milliseconds for which it may run.
         after: The jobs that it comes after, or patterns of their names.
+        after_any: Likewise, however they end.
         until: A condition on its evaluation function that ends it.
         patience: Intervals without a better mean that end it.
         on_hung: What to do once it hangs.
@@ -114,7 +120,30 @@ def spec_of(
         raise click.UsageError(f"the folder {folder} is not there; name another with --workdir")
     if wrong := next(what_is_wrong(spec.counted), None):
         raise InputError(wrong)
-    return msgspec.structs.replace(checked_spec(spec), after=tuple(after) or spec.after)
+    if after and after_any:
+        raise click.UsageError("--after and --after-any exclude each other")
+    earlier = tuple(after) or tuple(after_any) or spec.after
+    return msgspec.structs.replace(checked_spec(spec), after=earlier, after_any=bool(after_any) or spec.after_any)
+
+
+def at_end(jobs: Sequence[tuple[str, JobSpec]], command: str) -> JobSpec:
+    """A job that a shell runs once all of these are over: where they run, with little CPU and for a short time."""
+    spec = jobs[0][1]
+    return JobSpec(
+        command=("/bin/sh", "-c", command),
+        working_dir=spec.working_dir,
+        image=spec.image,
+        env={name: value for name, value in spec.env.items() if name != ARRAY_INDEX},
+        requests=Resources(cpu_m=END_CPU_M),
+        checkpoint_mode=CheckpointMode.NONE,
+        queue=spec.queue,
+        priority=spec.priority,
+        priority_class=spec.priority_class,
+        node_rule=spec.node_rule,
+        after=tuple(name for name, _ in jobs),
+        after_any=True,
+        time_limit_ms=END_MS,
+    )
 
 
 def lengths_of(command: Sequence[str]) -> dict[str, int]:

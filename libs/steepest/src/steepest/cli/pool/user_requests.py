@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from steepest.app.installation import open_log
+from steepest.app.installation import login_name, open_log
 from steepest.app.settings.tree import Settings
 from steepest.cli.pool.follow import first, what_counts
 from steepest.cli.pool.stored_pool import StoredPool, fold
@@ -52,6 +52,11 @@ class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def new_request() -> str:
     """A name for a request, so that sending it twice asks once."""
     return os.urandom(8).hex()
+
+
+def submission(job: str, spec: c.JobSpec) -> c.JobSubmitted:
+    """The request for a job of the person who runs this process: a process that may write the log is believed."""
+    return c.JobSubmitted(job=job, request=new_request(), spec=spec, user=login_name())
 
 
 @asynccontextmanager

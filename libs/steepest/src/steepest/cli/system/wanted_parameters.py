@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from steepest.app.configurator import NEW_POOL
-from steepest.app.settings.amounts import queue_limits
+from steepest.app.settings.amounts import queue_limits, user_limits
 from steepest.app.settings.tree import ParameterSettings, Settings
 from steepest.cli.pool.stored_pool import look
 from steepest.cli.printing.event_printer import say
@@ -66,9 +66,15 @@ def _changed(stated: PoolParameters, asked: ParameterSettings) -> PoolParameters
 
 
 def _queueing(before: QueueParameters, asked: ParameterSettings) -> QueueParameters:
-    """How jobs are queued; queues that are not named keep their limits."""
-    limits = {one.queue: one for one in (*before.limits, *map(queue_limits, asked.queue_limits))}
-    changes = {"policy": asked.queueing, "blocking": asked.blocking, "preempt": asked.preempt}
+    """How jobs are queued; queues and users that are not named keep their limits."""
+    named = (*map(queue_limits, asked.queue_limits), *map(user_limits, asked.user_limits))
+    limits = {one.account: one for one in (*before.limits, *named)}
+    changes = {
+        "policy": asked.queueing,
+        "blocking": asked.blocking,
+        "preempt": asked.preempt,
+        "half_life_ms": asked.half_life_ms,
+    }
     new = {name: value for name, value in changes.items() if value is not None}
     return msgspec.structs.replace(before, **new, limits=tuple(limits.values()))
 

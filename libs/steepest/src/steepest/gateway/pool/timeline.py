@@ -78,6 +78,7 @@ class DrawnJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     job: str
     what: str
     queue: str
+    user: str = ""
     phase: str
     category: int
     left: TimeLeft | None = None
@@ -316,6 +317,7 @@ def _job(
         job=job.name,
         what=job.what,
         queue=job.queue,
+        user="" if state is None else state.user,
         phase="over" if state is None else state.outcome or state.phase,
         category=job.categories.within(now_ms, now_ms, 0)[-1][1],
         left=None if state is None or is_over else remaining(moment.view, state, moment.now_ms),

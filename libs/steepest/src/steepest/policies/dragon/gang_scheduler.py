@@ -35,7 +35,7 @@ from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.queueing.wish import wish_of
 from steepest.view.cluster_view import ClusterView
-from steepest.view.places.queue_limits import limits_of
+from steepest.view.places.queue_limits import is_limited
 from steepest.view.state import Job
 
 CHANGES = (
@@ -275,7 +275,7 @@ class GangScheduler:
     def _grow(self, view: ClusterView, walk: QueueWalk, offset: int) -> Iterator[c.ClusterEvent]:
         """Let running gangs grow; those of queues with limits stay as they are."""
         rules = view.parameters.dragon
-        jobs = [job for job in self._gangs_in(view).in_order() if limits_of(view, job.spec.queue) is None]
+        jobs = [job for job in self._gangs_in(view).in_order() if not is_limited(view, job)]
         rule = IDLE.format(seconds=(view.counted_ms - self.state.acted_counted_ms) // 1000)
         for job, shape in list(grown(jobs, walk.room.free_for, rules)):
             yield self._scale(view, job, shape, offset, rule=rule)

@@ -22,7 +22,7 @@ from steepest.policies.placement.preemption import Candidate, preempt, suspendab
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
 from steepest.policies.placement.releases import Request, after_end, after_submission, overdue, suspended_by_users
-from steepest.policies.queueing.ranks import queue_policy
+from steepest.policies.queueing.ranks import rule_for
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.policies.steepest.devices.which_jobs import has_devices, is_in_force
 from steepest.view.cluster_view import ClusterView
@@ -309,7 +309,7 @@ class Placer:
         else:
             rule = "its user names the first node" if _first_node(job) else self._policy(view).rule
         if view.parameters.queueing.policy != "fifo":
-            rule = f"{rule}; {queue_policy(view.parameters.queueing.policy).rule}"
+            rule = f"{rule}; {rule_for(view, job)}"
         because = c.Because(rule=rule, nodes=tuple(seen))
         return self.state.place(f"place-{offset}-{job.name}", job, found, because, after)
 

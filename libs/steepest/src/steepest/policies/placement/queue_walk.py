@@ -3,15 +3,16 @@
 It owns the walk: what blocks, what is passed over, and what the limits of queues hold back. It must never know nodes.
 
 Where the queue does not block, jobs that ask for the same form a *line*; when the first of a line has no room, the
-whole line has none. Where it blocks, each queue is a line, and the first job without room ends the walk, if it would have
-room were the nodes empty; a job that its queue's limits hold back for now ends its own line only. All of it follows from the
-view and the plans under way, so nothing of it is kept in a snapshot.
+whole line has none. Where it blocks, the jobs of each user in each queue are a line, and the first job without room ends the
+walk, if it would have room were the nodes empty; a job that a limit holds back for now ends only the lines of that queue or
+user. All of it follows from the view and the plans under way, so nothing of it is kept in a snapshot.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -19,7 +20,8 @@ import msgspec
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import Sizes, within
 from steepest.policies.placement.room import Room, would_have_room
-from steepest.policies.queueing.order import Place, QueueOrder
+from steepest.policies.queueing.order import Accounts, Place, QueueOrder
+from steepest.policies.queueing.ranks import turn
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.queue_limits import Excess, excess
@@ -27,6 +29,8 @@ from steepest.view.state import Job
 
 LOOKED_AT = 16
 """Lines of waiting jobs for which room is looked for at a time."""
+
+Line = Wish | Accounts
 
 Awaits = Callable[[Job], bool]
 """Whether a decision about a job is not read back yet."""
@@ -57,10 +61,8 @@ class QueueWalk:
         return self.excess(job, job.spec.smallest) is None
 
     def excess(self, job: Job, sizes: Sizes) -> Excess | None:
-        """The limit of its queue that a job would exceed with these numbers of replicas by role; None: none."""
-        if not self._view.parameters.queueing.limits:
-            return None
-        return excess(self._view, job, sizes, self._pending.coming(self._view, job.spec.queue))
+        """The limit of its queue or user that a job would exceed with these numbers of replicas by role; None: none."""
+        return excess(self._view, job, sizes, partial(self._pending.coming, self._view))
 
     def allowed(self, job: Job) -> Wish:
         """What a job asks for, with no more replicas of each role than its queue may have now."""
@@ -78,7 +80,7 @@ class QueueWalk:
         self.room.look()
         self._let_go_on()
         blocks = self._view.parameters.queueing.blocking
-        for job in self._walk(list(self.order.queues()) if blocks else self.room.open(), awaits):
+        for job in self._walk(list(self.order.accounts()) if blocks else self.room.open(), awaits):
             yield job
             if blocks and not self._goes_on:
                 if would_have_room(self._view, wish_of(job)):
@@ -97,7 +99,7 @@ class QueueWalk:
         self.room.look()
         self._let_go_on()
         blocks = self._view.parameters.queueing.blocking
-        lines: Sequence[Wish | str] = sorted(self.order.queues()) if blocks else self.order.lines()
+        lines: Sequence[Line] = sorted(self.order.accounts()) if blocks else self.order.lines()
         self._pending.turn += 1
         step = max(most // 2, 1)
         first = most - most // 2
@@ -105,20 +107,25 @@ class QueueWalk:
         start = first + self._pending.turn % turns * step
         return self._walk([*lines[:first], *lines[start : start + step]], awaits, by_room=False)
 
-    def _walk(self, lines: Iterable[Wish | str], awaits: Awaits, *, by_room: bool = True) -> Iterator[Job]:
+    def _walk(self, lines: Iterable[Line], awaits: Awaits, *, by_room: bool = True) -> Iterator[Job]:
         due = self._lined_up(lines, awaits)
         heapq.heapify(due)
+        ended: dict[str, None] = {}
         while due:
-            place, line = heapq.heappop(due)
+            _, place, line = heapq.heappop(due)
             if by_room and isinstance(line, Wish) and self.room.is_short(line):
                 continue  # what it might have had went to those before it
+            if not isinstance(line, Wish) and any(account in ended for account in line):
+                continue
             job = self._view.jobs[place[-1]]
             held_back = self.excess(job, job.spec.smallest)
             if held_back is None:
                 yield job
             elif isinstance(line, Wish):
-                self._held_back.setdefault(line.queue, {})[line] = None
+                self._held_back.setdefault(held_back.account, {})[line] = None
                 self.room.close(line)
+            elif not held_back.is_alone:
+                ended[held_back.account] = None
             if self._goes_on if held_back is None else (not isinstance(line, Wish) and held_back.is_alone):
                 for one in self._lined_up((line,), awaits, after=place):
                     heapq.heappush(due, one)
@@ -131,32 +138,34 @@ class QueueWalk:
         """A plan for a job was not valid: it waits, as if it had just come."""
         wish = self.order.wish(name)
         if wish is not None:
-            self.holds_less(wish.queue)
+            for account in wish.accounts:
+                self.holds_less(account)
             self.room.reopen((wish,))
 
-    def holds_less(self, queue: str) -> None:
-        """The jobs of a queue hold less than before: its limits may leave more."""
-        self.room.reopen(self._held_back.pop(queue, ()))
+    def holds_less(self, account: str) -> None:
+        """The jobs of a queue or user hold less than before: its limits may leave more."""
+        self.room.reopen(self._held_back.pop(account, ()))
 
     def _let_go_on(self) -> None:
         falls = self._view.jobs.use.falls
         fallen = falls.since(self._falls)
         self._falls = falls.now
-        for queue in list(self._held_back) if fallen is None else fallen:
-            self.holds_less(queue)
+        for account in list(self._held_back) if fallen is None else fallen:
+            self.holds_less(account)
 
     def _lined_up(
-        self, lines: Iterable[Wish | str], awaits: Awaits, after: Place | None = None
-    ) -> list[tuple[Place, Wish | str]]:
+        self, lines: Iterable[Line], awaits: Awaits, after: Place | None = None
+    ) -> list[tuple[float, Place, Line]]:
         """The next job of each line that awaits nothing."""
-        order, due = self.order, list[tuple[Place, Wish | str]]()
+        order, due = self.order, list[tuple[float, Place, Line]]()
         for line in lines:
+            first = turn(self._view, line.accounts if isinstance(line, Wish) else line)
             head = order.head(line) if after is None and isinstance(line, Wish) else None
             if head is not None and not awaits(self._view.jobs[head[-1]]):
-                due.append((head, line))
+                due.append((first, head, line))
                 continue
-            jobs = order.asking_for(line, after) if isinstance(line, Wish) else order.in_queue(line, after)
-            due += [(order.place(job), line) for job in islice((job for job in jobs if not awaits(job)), 1)]
+            jobs = order.asking_for(line, after) if isinstance(line, Wish) else order.of(line, after)
+            due += [(first, order.place(job), line) for job in islice((job for job in jobs if not awaits(job)), 1)]
         return due
 
 

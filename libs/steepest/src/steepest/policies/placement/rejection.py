@@ -13,7 +13,7 @@ from steepest.policies.placement.slots import fitting
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
-from steepest.view.places.queue_limits import excess
+from steepest.view.places.queue_limits import excess, too_many
 from steepest.view.refusal import Refusal, first
 from steepest.view.spec_rules import what_is_wrong
 from steepest.view.state import Job
@@ -76,8 +76,10 @@ def _what_is_wrong(view: ClusterView, job: Job) -> str:
     One that was admitted waits where its limit is lowered later: it may be raised again.
     """
     wrong = next(what_is_wrong(job.spec), "")
-    over = excess(view, job, job.spec.smallest) if not job.admitted else None
-    return wrong or (over.words if over is not None and over.is_alone else "")
+    if wrong or job.admitted:
+        return wrong
+    over = excess(view, job, job.spec.smallest)
+    return over.words if over is not None and over.is_alone else too_many(view, job)
 
 
 def _largest(view: ClusterView) -> str:

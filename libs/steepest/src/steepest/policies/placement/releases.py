@@ -1,8 +1,8 @@
 """Which held jobs may go on once others are over, and which running ones have to stop.
 
 It owns these rules; the placer applies them. A job that comes after others starts once all of them have finished, and is
-cancelled if one ends otherwise. Of an array with a limit, the next job in the order of submission takes the place of one
-that is over.
+cancelled if one ends otherwise, unless any end will do. Of an array with a limit, the next job in the order of submission
+takes the place of one that is over.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def _verdict(view: ClusterView, job: Job, offset: int, pending: Container[str]) 
     before = {name: view.jobs.get(name) for name in job.spec.after}
     request = f"after-{offset}-{job.name}"
     for name, one in before.items():
-        if one is not None and one.outcome in {c.Outcome.FAILED, c.Outcome.CANCELLED}:
+        is_enough = one is not None and one.admitted and job.spec.after_any
+        if one is not None and one.outcome in {c.Outcome.FAILED, c.Outcome.CANCELLED} and not is_enough:
             reason = f"{name}, which it comes after, has not finished"
             return c.JobCancelRequested(job=job.name, request=request, reason=reason)
     if any(one is not None and one.outcome is None for one in before.values()) or _is_full(view, job, pending):

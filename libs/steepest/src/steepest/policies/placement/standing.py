@@ -16,7 +16,7 @@ from steepest.events.requests import Hold
 from steepest.policies.placement.gangs import choose, fewest
 from steepest.policies.placement.room import has_room, would_have_room
 from steepest.policies.placement.slots import Slots, fitting
-from steepest.policies.queueing.ranks import queue_policy
+from steepest.policies.queueing.ranks import queue_policy, turn
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
@@ -38,7 +38,7 @@ class Waits(enum.StrEnum):
     HOLD = "hold"  # its user, or jobs that it comes after
     RETRY = "retry"  # the hold after a failure
     NODES = "nodes"  # no node has joined, or none that it may run on
-    LIMIT = "limit"  # of its queue
+    LIMIT = "limit"  # of its queue or user
     BLOCKED = "blocked"  # a job before it has no room, and the queue blocks
     ROOM = "room"
     PLACER = "placer"  # it has room, and is placed when the queue is gone through next
@@ -65,11 +65,11 @@ def standings(view: ClusterView) -> Mapping[str, Standing]:
     """How each waiting job stands, by name. Work: O(jobs · nodes)."""
     rules = view.parameters.queueing
     rank = queue_policy(rules.policy).rank
-    queued = sorted(view.jobs.queue, key=lambda job: (rank(job, rules), job.submitted_offset))
+    queued = sorted(view.jobs.queue, key=lambda job: (turn(view, job.accounts), rank(job, rules), job.submitted_offset))
     slots_by_rule: dict[NodeRule | None, Slots] = {}
     starts = _starts(view, queued[:ESTIMATED]) if queued else {}
     found: dict[str, Standing] = {}
-    before: dict[str | None, str] = {}  # None: in all queues
+    before: dict[str | None, str] = {}  # by account; None: in all queues
     for place, job in enumerate(queued, start=1):
         rule = wish_of(job).rule
         if (slots := slots_by_rule.get(rule)) is None:
@@ -79,7 +79,7 @@ def standings(view: ClusterView) -> Mapping[str, Standing]:
         over = excess(view, job, job.spec.smallest)
         waits_for, reason = _why(view, job, slots, over, before)
         if rules.blocking and waits_for is Waits.LIMIT and over is not None and not over.is_alone:
-            before.setdefault(job.spec.queue, f"job {job.name} is before it in its queue, which has reached its limit")
+            before.setdefault(over.account, f"job {job.name} is before it, and {over.account} has reached its limit")
         elif rules.blocking and waits_for is Waits.ROOM and would_have_room(view, wish_of(job)):
             before.setdefault(None, f"job {job.name} is before it and has no room")
         start_ms = starts.get(job.name) if waits_for in {Waits.ROOM, Waits.BLOCKED} else None
@@ -93,7 +93,7 @@ def _why(
     view: ClusterView, job: Job, slots: Slots, over: Excess | None, before: Mapping[str | None, str]
 ) -> tuple[Waits, str]:
     hold = job.not_before_counted_ms - view.counted_ms
-    blocked = before.get(None) or before.get(job.spec.queue)
+    blocked = next((before[one] for one in (None, *job.accounts) if one in before), None)
     for applies, waits_for, reason in (
         (not job.admitted, Waits.ADMISSION, "it is not admitted yet: the system does that once it runs"),
         (job.hold is not Hold.NONE, Waits.HOLD, _why_held(view, job)),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from sortedcontainers import SortedDict
 
-from steepest.policies.queueing.ranks import Rank, queue_policy
+from steepest.policies.queueing.ranks import Rank, queue_policy, turn
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.view.cluster_view import ClusterView
 from steepest.view.orders.changes import Changes
@@ -18,6 +18,9 @@ from steepest.view.state import Job
 
 Place = tuple[Rank, int, str]
 """Where a job stands: its rank, the offset of its submission, and its name."""
+
+Accounts = tuple[str, ...]
+"""A queue, and a user if one is known."""
 
 
 class QueueOrder:
@@ -39,7 +42,7 @@ class QueueOrder:
         return iter(self._alike)
 
     def asking_for(self, wish: Wish, after: Place | None = None) -> Iterator[Job]:
-        """The jobs behind a place in the queue that ask for the same, in order."""
+        """The jobs behind a place in the queue that ask for the same and have one user, in order."""
         jobs = self._alike.get(wish)
         if jobs is None:
             return iter(())
@@ -54,22 +57,26 @@ class QueueOrder:
         return self._heads.get(wish)
 
     def lines(self) -> Sequence[Wish]:
-        """What jobs ask for, in the order of the first jobs that do. A part of it costs O(log n + its length)."""
+        """What jobs ask for, in the order of the first jobs that do.
+
+        A part of it costs O(log n + its length); where the use of users comes first, O(n log n).
+        """
         lines: Sequence[Wish] = self._lines.values()
-        return lines
+        by_user = queue_policy(self._view.parameters.queueing.policy).by_user
+        return sorted(lines, key=lambda wish: turn(self._view, wish.accounts)) if by_user else lines
 
     def wish(self, name: str) -> Wish | None:
         """What a job asks for; None where it may not be placed now."""
         found = self._found.get(name)
         return None if found is None else found[0]
 
-    def queues(self) -> Iterator[str]:
-        """The queues in which jobs wait."""
-        return iter(self._in_queue)
+    def accounts(self) -> Iterator[Accounts]:
+        """The queues in which jobs wait, each with its users."""
+        return iter(self._of)
 
-    def in_queue(self, queue: str, after: Place | None = None) -> Iterator[Job]:
-        """The jobs behind a place in one queue, in order."""
-        jobs = self._in_queue.get(queue)
+    def of(self, accounts: Accounts, after: Place | None = None) -> Iterator[Job]:
+        """The jobs of one user behind a place in one queue, in order."""
+        jobs = self._of.get(accounts)
         if jobs is None:
             return iter(())
         return map(jobs.__getitem__, jobs.irange(after, inclusive=(False, True)))
@@ -99,7 +106,7 @@ class QueueOrder:
         queue = self._view.jobs.queue
         self._rules = self._view.parameters.queueing
         self._jobs = queue.changes.now
-        self._in_queue: dict[str, SortedDict[Place, Job]] = {}
+        self._of: dict[Accounts, SortedDict[Place, Job]] = {}
         self._alike: dict[Wish, SortedDict[Place, Job]] = {}
         self._found: dict[str, tuple[Wish, Place]] = {}
         self._same: dict[Wish, Wish] = {}
@@ -113,7 +120,7 @@ class QueueOrder:
         wish = self._same.setdefault(wish, wish)
         place = self.place(job)
         self._found[job.name] = (wish, place)
-        self._in_queue.setdefault(wish.queue, SortedDict())[place] = job
+        self._of.setdefault(wish.accounts, SortedDict())[place] = job
         self._alike.setdefault(wish, SortedDict())[place] = job
         if place <= self._heads.get(wish, place):
             self._put_head(wish, place)
@@ -124,9 +131,9 @@ class QueueOrder:
         if found is None:
             return
         wish, place = found
-        del self._in_queue[wish.queue][place], self._alike[wish][place]
-        if not self._in_queue[wish.queue]:
-            del self._in_queue[wish.queue]
+        del self._of[wish.accounts][place], self._alike[wish][place]
+        if not self._of[wish.accounts]:
+            del self._of[wish.accounts]
         if not self._alike[wish]:
             del self._alike[wish], self._same[wish]
             self._put_head(wish, None)

@@ -14,6 +14,9 @@ Between jobs of equal rank the one that was submitted first is first.
 * ``tiresias``: least attained service, in levels (Tiresias, NSDI 2019, §3.2): a job's service is the time for which it held
   GPUs, times their number; jobs below the first limit of ``QueueParameters.service_s`` are first, then those below the
   second. Of jobs without GPUs, CPU cores are counted. (Its baseline: :mod:`steepest_lab.baselines.tiresias`.)
+* ``fair``: the jobs of the user with the least decayed use (:mod:`steepest.view.queue_use`); of one user, by
+  ``JobSpec.priority``. Use changes while jobs wait, so it is no part of a rank: orders are kept by user, and :func:`turn`
+  says which user is first.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from steepest.describe.units import span
 from steepest.events.parameters import QueueParameters
+from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import steps_left
 from steepest.view.state import Job
 
@@ -32,12 +37,16 @@ Rank = tuple[int, ...]
 PACES = 2
 """Reports from which on a pace can be computed."""
 
+USERS_NAMED = 4
+"""Further users whose use is named to people, the largest."""
+
 
 class QueuePolicy(msgspec.Struct, frozen=True):
-    """A policy, and its rule in words."""
+    """A policy, its rule in words, and whether the use of users comes before the rank."""
 
     rank: Callable[[Job, QueueParameters], Rank]
     rule: str
+    by_user: bool = False
 
 
 def _fifo(_: Job, __: QueueParameters) -> Rank:
@@ -84,6 +93,7 @@ QUEUE_POLICIES: Mapping[str, QueuePolicy] = {
     "predicted": QueuePolicy(_predicted, "predicted: the shortest predicted remaining time first"),
     "sjf": QueuePolicy(_sjf, "sjf: the shortest predicted run time first"),
     "tiresias": QueuePolicy(_tiresias, "tiresias: the least attained service first, in levels"),
+    "fair": QueuePolicy(_priority, "fair: the user with the least decayed use first", by_user=True),
 }
 
 
@@ -94,3 +104,19 @@ def queue_policy(name: str) -> QueuePolicy:
         return found
     usual = QUEUE_POLICIES["fifo"]
     return QueuePolicy(usual.rank, f"{usual.rule} (no queue policy is named {name[:40]!r})")
+
+
+def turn(view: ClusterView, accounts: Sequence[str]) -> float:
+    """What comes before the ranks of the jobs of these accounts: the use of their user where the policy counts it."""
+    return view.jobs.use.used_by(accounts[-1]) if queue_policy(view.parameters.queueing.policy).by_user else 0.0
+
+
+def rule_for(view: ClusterView, job: Job) -> str:
+    """The rule of a pool's queue in words, with what a job's user and the others have used where that counts."""
+    policy = queue_policy(view.parameters.queueing.policy)
+    if not policy.by_user:
+        return policy.rule
+    mine, use = job.accounts[-1], view.jobs.use
+    others = sorted((one for one in view.state.used if one != mine), key=lambda one: (-use.used_by(one), one))
+    used = (f"{one.partition(' ')[2]} {span(round(1000 * use.used_by(one)))}" for one in (mine, *others[:USERS_NAMED]))
+    return f"{policy.rule} (core time used: {', '.join(used)})"

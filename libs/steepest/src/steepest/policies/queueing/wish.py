@@ -15,14 +15,14 @@ class Wish(msgspec.Struct, frozen=True, cache_hash=True):
     Attributes:
         requests: Those of its first replica.
         first_node: The node that its first replica must start on, if its user names one.
-        queue: Its queue, which may have limits.
+        accounts: Its queue and its user, which may have limits.
         roles: Of a gang, what its replicas ask for; empty: it has one replica.
         rule: Which nodes each of its replicas may be placed on; None: those without taints.
     """
 
     requests: Resources
     first_node: str | None
-    queue: str
+    accounts: tuple[str, ...]
     roles: tuple[Role, ...] = ()
     rule: NodeRule | None = None
 
@@ -38,6 +38,6 @@ def wish_of(job: Job) -> Wish:
     first_node = spec.first_node if job.incarnation == 0 else None
     if spec.is_gang:
         roles = spec.all_roles
-        return Wish(roles[0].requests, first_node, spec.queue, roles, spec.node_rule)
+        return Wish(roles[0].requests, first_node, job.accounts, roles, spec.node_rule)
     requests = spec.all_roles[0].requests if spec.roles else spec.requests
-    return Wish(requests, first_node, spec.queue, rule=spec.node_rule)
+    return Wish(requests, first_node, job.accounts, rule=spec.node_rule)

@@ -14,7 +14,7 @@ from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_progress import CHIEF
-from steepest.view.places.queue_limits import limits_of
+from steepest.view.places.queue_limits import is_limited
 from steepest.view.progress import course
 from steepest.view.state import Job, Phase
 
@@ -116,7 +116,7 @@ def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
 
 def _is_held_back(view: ClusterView, job: Job) -> bool:
     """Whether a job may have to wait where there is room: such a job comes when it is placed."""
-    return limits_of(view, job.spec.queue) is not None or job.spec.node_rule is not None
+    return is_limited(view, job) or job.spec.node_rule is not None
 
 
 def _arrive(

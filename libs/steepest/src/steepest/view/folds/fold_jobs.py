@@ -32,6 +32,7 @@ def _submitted(view: Projection, event: c.JobSubmitted, received: Received[Any])
         name=event.job,
         request=event.request,
         spec=event.spec.counted,
+        user=event.user,
         submitted_ms=received.at_ms,
         submitted_offset=received.offset,
         submitted_counted_ms=view.counted_ms,
@@ -56,6 +57,8 @@ def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received
     job = view.find(event.job)
     if job is None or job.phase is Phase.ENDED:
         return False
+    if job.hold is Hold.OTHERS and event.held is False and job.spec.after_any:
+        job.spec = _with_outcomes(view, job.spec)
     if event.held is not None:
         job.hold = Hold.USER if event.held else Hold.NONE
     if event.priority is not None:
@@ -64,6 +67,20 @@ def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received
     view.jobs.update(job)
     view.jobs.queue.put_again(job)
     return True
+
+
+def _with_outcomes(view: Projection, spec: c.JobSpec) -> c.JobSpec:
+    """The description of a job that is let go after others, with what became of them, each a word."""
+    before = [view.jobs.get(name) for name in spec.after]
+    ended = {
+        "STEEPEST_AFTER": spec.after,
+        "STEEPEST_OUTCOMES": ["gone" if one is None else one.outcome or one.phase for one in before],
+        "STEEPEST_EXIT_STATUSES": [
+            "-" if one is None or one.exit_status is None else str(one.exit_status) for one in before
+        ],
+    }
+    variables = {name: " ".join(words) for name, words in ended.items()}
+    return msgspec.structs.replace(spec, env={**spec.env, **variables})
 
 
 def _admitted(view: Projection, event: c.JobAdmitted, _: Received[Any]) -> bool:

@@ -29,6 +29,7 @@ def _opened(view: Projection, event: c.LogOpened, _: Received[Any]) -> bool:
 def _configured(view: Projection, event: c.PoolConfigured, _: Received[Any]) -> None:
     view.state.reads = max(event.reads, 1)
     view.state.flags = event.flags
+    view.jobs.use.settle()
     view.state.parameters = event.parameters
     view.nodes.weigh_by(event.parameters.specon)
 

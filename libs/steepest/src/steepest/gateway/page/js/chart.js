@@ -1,5 +1,6 @@
 // A job's loss over time, and what was done to the job; its limit; several runs in one chart. Drawn by uPlot, in the page's colours.
 import { html, useEffect, useRef } from "./html.js";
+import { clock } from "./words.js";
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -23,7 +24,7 @@ export function Chart({ label, data, series, bands = [], marks = [], time = true
       width: place.current.clientWidth || 300,
       height: high,
       scales: { x: { time }, y: { distr: log ? 3 : 1 } },
-      axes: [{ ...axis }, { ...axis, size: 60 }],
+      axes: [{ ...axis, ...(time ? { values: (_, ticks) => ticks.map((at) => clock(1000 * at)), space: 75 } : {}) }, { ...axis, size: 60 }],
       legend: { show: series.length > 1 },
       cursor: { y: false, ...(sync ? { sync: { key: sync } } : {}) },
       series: [{}, ...series.map((one) => ({

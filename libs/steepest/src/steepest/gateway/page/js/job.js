@@ -80,7 +80,7 @@ function Folded({ all }) {
 
 function Facts({ job }) {
   const facts = [
-    ["phase", job.outcome ?? job.phase], ["node", job.nodes.join(", ")], ["steps", job.steps], ["loss", number(job.loss)],
+    ["phase", job.outcome ?? job.phase], ["user", job.user], ["node", job.nodes.join(", ")], ["steps", job.steps], ["loss", number(job.loss)],
     ["growth", percent(job.growth)], ["limit", limit(job)], ["moves", job.moves], ["waited", span(job.waited_ms)],
     ["running", span(job.running_ms)], ["queue", job.queue_position ? `${job.queue_position} of ${job.queue_length}` : ""],
     ["reason", text(job.reason, 300)],

@@ -3,21 +3,23 @@ import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { Acts } from "./acts.js";
 import { Curves } from "./curves.js";
 import { Category, Legend, order } from "./parts.js";
-import { category, jobLink, limit, text } from "./words.js";
+import { category, jobLink, limit, span, text } from "./words.js";
 
 const PAGE = 100, BEAT_MS = 500, MOST = 8;
 const RANK = { running: 0, stopped: 1, suspended: 2, waiting: 3 };
 const EVERY = ["suspend", "resume", "move", "hold", "release", "priority", "cancel", "retry"];
-const GROUPS = { none: () => "", array: (job) => job.array, queue: (job) => job.queue, model: (job) => job.model };
+const GROUPS = { none: () => "", array: (job) => job.array, queue: (job) => job.queue, user: (job) => job.user, model: (job) => job.model };
 const PHASES = { all: () => true, open: (job) => !job.outcome, running: (job) => job.phase === "running", waiting: (job) => !job.outcome && job.phase !== "running", over: (job) => job.outcome, failed: (job) => job.outcome === "failed" };
 
-const COLUMNS = [
+const EVERY_COLUMN = [
   { name: "job", value: (job) => job.job, cell: (job) => html`<a href=${jobLink(job.job)}>${text(job.job, 63)}</a>` },
+  { name: "user", value: (job) => job.user },
   { name: "phase", value: (job) => job.outcome ?? job.phase, cell: (job) => `${job.outcome ?? job.phase}${job.held && !job.outcome ? ", held" : ""}` },
   { name: "node", value: (job) => job.nodes.join(", ") },
   { name: "category", value: (job) => category(job), cell: (job) => html`<${Category} job=${job} />` },
   { name: "growth", numeric: true, value: (job) => job.growth, cell: (job) => (job.growth === null ? "" : `${(100 * job.growth).toFixed(2)} %`) },
-  { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => job.steps },
+  { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => html`${job.steps}${job.step !== null && job.steps_total && !job.outcome ? html` <progress aria-label="progress" max=${job.steps_total} value=${job.step} />` : ""}` },
+  { name: "left", numeric: true, value: (job) => job.remaining_ms?.p50 ?? null, cell: (job) => (job.remaining_ms ? span(job.remaining_ms.p50) : "") },
   { name: "loss", numeric: true, value: (job) => job.loss, cell: (job) => (job.loss === null ? "" : String(Number(job.loss.toPrecision(4)))) },
   { name: "limit", value: (job) => limit(job) },
   { name: "moves", numeric: true, value: (job) => job.moves || null },
@@ -25,6 +27,9 @@ const COLUMNS = [
   { name: "what", value: (job) => text(job.what, 60) },
   { name: "reason", value: (job) => text(job.waits_because || job.reason, 160) },
 ];
+
+/** The columns of these jobs; of one user nothing is said. */
+const columnsOf = (jobs) => (new Set(jobs.map((job) => job.user)).size > 1 ? EVERY_COLUMN : EVERY_COLUMN.filter((one) => one.name !== "user"));
 
 /** The parameters behind the `?` of the address, and how to change them. */
 export function useAddress() {
@@ -62,11 +67,12 @@ export function Jobs({ state, pool, token, scheme, acting }) {
   const beat = useBeat(state.offset), wanted = (given.get("q") ?? "").trim().toLowerCase(), phase = given.get("phase") ?? "all", group = given.get("group") ?? "none", sort = given.get("sort") ?? "";
   const chosen = (given.get("jobs") ?? "").split(",").filter(Boolean);
   const rows = useMemo(() => {
-    const groupOf = GROUPS[group] ?? GROUPS.none, down = sort.startsWith("-"), column = COLUMNS.find((one) => one.name === sort.replace("-", ""));
+    const groupOf = GROUPS[group] ?? GROUPS.none, down = sort.startsWith("-"), column = EVERY_COLUMN.find((one) => one.name === sort.replace("-", ""));
     const found = [...state.jobs.values()].filter((job) => (PHASES[phase] ?? PHASES.all)(job) && (!wanted || says(job).includes(wanted)));
     const by = column ? (a, b) => order(column.value(a), column.value(b), down) : (a, b) => (RANK[a.phase] ?? 4) - (RANK[b.phase] ?? 4) || order(a.job, b.job);
     return found.sort((a, b) => order(groupOf(a), groupOf(b)) || by(a, b)).map((job) => ({ job, group: groupOf(job) }));
   }, [beat, wanted, phase, group, sort, state.pool]);
+  const columns = useMemo(() => columnsOf([...state.jobs.values()]), [beat, state.pool]);
   const counts = useMemo(() => { const found = new Map(); for (const row of rows) found.set(row.group, (found.get(row.group) ?? 0) + 1); return found; }, [rows]);
   const pages = Math.max(1, Math.ceil(rows.length / PAGE)), at = Math.min(page, pages - 1), shown = rows.slice(at * PAGE, (at + 1) * PAGE);
   const choose = (name) => give({ jobs: (chosen.includes(name) ? chosen.filter((one) => one !== name) : [...chosen, name]).join(",") });
@@ -80,15 +86,15 @@ export function Jobs({ state, pool, token, scheme, acting }) {
       <${Curves} names=${chosen.slice(0, MOST)} beat=${beat} rows=${state.jobs} pool=${pool} token=${token} scheme=${scheme} given=${given} give=${give} />
       ${chosen.length > MOST ? html`<p class="small">The curves of the first ${MOST}.</p>` : ""}</div>` : ""}
     <div class="scroll" tabindex="0" role="region" aria-label="Table: Jobs"><table class="jobs">
-      <thead><tr><th scope="col"><span class="hidden">chosen</span></th>${COLUMNS.map((one) => html`<th scope="col" class=${one.numeric ? "number" : ""} aria-sort=${sort === one.name ? "ascending" : sort === `-${one.name}` ? "descending" : "none"}>
+      <thead><tr><th scope="col"><span class="hidden">chosen</span></th>${columns.map((one) => html`<th scope="col" class=${one.numeric ? "number" : ""} aria-sort=${sort === one.name ? "ascending" : sort === `-${one.name}` ? "descending" : "none"}>
         <button type="button" onClick=${() => give({ sort: sort === one.name ? `-${one.name}` : sort === `-${one.name}` ? "" : one.name })}>${one.name}</button></th>`)}</tr></thead>
-      <tbody>${shown.map(({ job, group: mine }, place) => html`${group !== "none" && (place === 0 || shown[place - 1].group !== mine) ? html`<tr class="group" key=${`group ${mine}`}><th scope="colgroup" colspan=${COLUMNS.length + 1}>${group} <b>${text(mine, 63) || "none"}</b> <small>${counts.get(mine)}</small></th></tr>` : ""}
+      <tbody>${shown.map(({ job, group: mine }, place) => html`${group !== "none" && (place === 0 || shown[place - 1].group !== mine) ? html`<tr class="group" key=${`group ${mine}`}><th scope="colgroup" colspan=${columns.length + 1}>${group} <b>${text(mine, 63) || "none"}</b> <small>${counts.get(mine)}</small></th></tr>` : ""}
         <tr key=${job.job} class=${chosen.includes(job.job) ? "chosen" : ""}><td><input type="checkbox" aria-label="choose ${text(job.job, 63)}" checked=${chosen.includes(job.job)} onChange=${() => choose(job.job)} /></td>
-          ${COLUMNS.map((one, k) => html`<${k ? "td" : "th"} ...${k ? {} : { scope: "row" }} class="${one.numeric ? "number" : ""} of-${one.name}">${(one.cell ?? one.value)(job)}</>`)}</tr>`)}</tbody></table></div>
+          ${columns.map((one, k) => html`<${k ? "td" : "th"} ...${k ? {} : { scope: "row" }} class="${one.numeric ? "number" : ""} of-${one.name}">${(one.cell ?? one.value)(job)}</>`)}</tr>`)}</tbody></table></div>
     ${pages > 1 ? html`<nav class="pages" aria-label="Pages of Jobs"><button type="button" disabled=${at === 0} onClick=${() => setPage(at - 1)}>Previous</button> <span>${at + 1} of ${pages} (${rows.length} rows)</span> <button type="button" disabled=${at >= pages - 1} onClick=${() => setPage(at + 1)}>Next</button></nav>` : ""}
     <${Legend} /></section>`;
 }
 
 function says(job) {
-  return `${job.job} ${job.nodes.join(" ")} ${job.outcome ?? job.phase} ${job.category} ${job.what} ${job.queue} ${job.array}`.toLowerCase();
+  return `${job.job} ${job.nodes.join(" ")} ${job.outcome ?? job.phase} ${job.category} ${job.what} ${job.queue} ${job.array} ${job.user}`.toLowerCase();
 }

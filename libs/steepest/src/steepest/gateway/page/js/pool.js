@@ -94,7 +94,7 @@ export function Pool({ state, pool, token, at, live, scheme, narrow, onRange, ..
     ${wrong ? html`<p role="alert">${text(wrong)}</p>` : ""}
     ${narrow ? rows : ""}
     <section aria-labelledby="timeline"><header class="bar"><h2 id="timeline">Timeline</h2><${Signs} colour=${colour} dense=${model.lanes.length > 24} />
-      <span class="tools">${model.view.nodes.some((node) => node.gpus) ? html`<label><small>height</small> <select value=${byGpu ? "gpus" : "cpu"} onChange=${(event) => setByGpu(event.target.value === "gpus")}><option value="cpu">CPU in use</option><option value="gpus">GPUs held</option></select></label>` : ""}<label><small>colour</small> <select value=${colour} onChange=${(event) => setColour(event.target.value)}><option value="category">category</option><option value="what">model</option><option value="queue">queue</option></select></label>
+      <span class="tools">${model.view.nodes.some((node) => node.gpus) ? html`<label><small>height</small> <select value=${byGpu ? "gpus" : "cpu"} onChange=${(event) => setByGpu(event.target.value === "gpus")}><option value="cpu">CPU in use</option><option value="gpus">GPUs held</option></select></label>` : ""}<label><small>colour</small> <select value=${colour} onChange=${(event) => setColour(event.target.value)}><option value="category">category</option><option value="what">model</option><option value="queue">queue</option><option value="user">user</option></select></label>
         <button type="button" aria-label="Zoom out" onClick=${() => api?.zoom(1.5)}>−</button> <button type="button" aria-label="Zoom in" onClick=${() => api?.zoom(0.66)}>+</button>
         <button type="button" onClick=${() => { setRange(null); api?.home(); }}>Now</button> <button type="button" onClick=${() => api?.all()}>All</button></span></header>
       ${model.view.nodes.length ? html`<${Timeline} model=${model} colour=${colour} selected=${selected} select=${setSelected} past=${at !== null} follow=${range === null}
@@ -162,7 +162,7 @@ function policyOf(strip) {
 
 function Signs({ colour, dense }) {
   const swatch = (kind, words) => html`<li><i class="sw ${kind}"></i>${words}</li>`, glyph = (sign, words) => html`<li><i class="glyph">${sign}</i>${words}</li>`;
-  return html`<ul class="legend" aria-label="Legend">${colour === "category" ? [1, 2, 3, 0].map((code) => swatch(`c${code}`, CODES[code][1])) : html`<li>a colour for each ${colour === "what" ? "model" : "queue"}</li>`}
+  return html`<ul class="legend" aria-label="Legend">${colour === "category" ? [1, 2, 3, 0].map((code) => swatch(`c${code}`, CODES[code][1])) : html`<li>a colour for each ${colour === "what" ? "model" : colour}</li>`}
     ${swatch("hatched", "suspended")}${glyph("▸", "moved")}${swatch("fade", "predicted")}${dense ? "" : glyph("✓", "finished")}${glyph("✕", "failed")}${glyph("▲", "finding, node lost")}</ul>`;
 }
 

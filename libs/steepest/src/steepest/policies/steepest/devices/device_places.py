@@ -7,6 +7,7 @@ the order, as few as make room, and none that is more urgent. What a running gan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -122,9 +123,7 @@ class DevicePlaces:
         return None if needed is None else (places, tuple(one.index for one in needed))
 
     def _limited(self, job: Job, sizes: Sizes) -> bool:
-        if not self._view.parameters.queueing.limits:
-            return False
-        return excess(self._view, job, sizes, self._pending.coming(self._view, job.spec.queue)) is not None
+        return excess(self._view, job, sizes, partial(self._pending.coming, self._view)) is not None
 
     def _slots_by(self, rule: NodeRule | None) -> Slots:
         slots = self._slots.get(rule)
