@@ -133,7 +133,7 @@ def _show(rows: Sequence[JobRow]) -> None:
     if rows:
         from steepest.cli.printing.tables import show
 
-        show(COLUMNS, [_cells(row) for row in rows], GIVING_WAY)
+        show(*_table(rows), GIVING_WAY)
 
 
 def _standing(pool: StoredPool) -> Mapping[str, Standing]:
@@ -200,9 +200,18 @@ async def _draw_again(settings: Settings, *, show_all: bool) -> None:
         while True:
             pool, progress = await look_at_progress(settings)
             shown = [job for job in pool.view.jobs if show_all or job.outcome is None]
-            rows = [_cells(row) for row in rows_of(pool, shown, progress)]
-            live.update(drawn(COLUMNS, rows, GIVING_WAY, terminal.width), refresh=True)
+            table = _table(rows_of(pool, shown, progress))
+            live.update(drawn(*table, GIVING_WAY, terminal.width), refresh=True)
             await asyncio.sleep(WATCH_EVERY_S)
+
+
+def _table(rows: Sequence[JobRow]) -> tuple[Sequence[str], list[list[Cell]]]:
+    """The columns and their cells; the GPUs are a column where any job has one."""
+    cells = [_cells(row) for row in rows]
+    if not any(row.gpus for row in rows):
+        return COLUMNS, cells
+    ids = ["+".join(",".join(map(str, gpus)) for gpus in row.gpus.values()) for row in rows]
+    return (*COLUMNS[:2], "GPUs", *COLUMNS[2:]), [[*c[:2], gpus, *c[2:]] for c, gpus in zip(cells, ids, strict=True)]
 
 
 def _cells(row: JobRow) -> list[Cell]:
