@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 import tempfile
@@ -219,8 +218,8 @@ async def test_a_heartbeat_says_which_gpus_a_replica_has(cluster: LocalCluster, 
 
 async def listed(cluster: LocalCluster, *jobs: str) -> list[tuple[str, ReplicaState, tuple[int, ...]]]:
     """What the first heartbeat of n1 says that lists these jobs."""
-    async with asyncio.timeout(60), contextlib.aclosing(cluster.heartbeats()) as beats:
-        async for beat in beats:
+    async with asyncio.timeout(60):
+        async for beat in cluster.heartbeats():
             found = [(one.job, one.state, one.gpus) for one in beat.replicas]
             if beat.node == "n1" and sorted(job for job, *_ in found) == sorted(jobs):
                 return found
