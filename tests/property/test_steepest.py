@@ -270,6 +270,16 @@ def test_must_run_equals_its_slow_version(cores: float, promises: list[Promise])
     assert found.late == pytest.approx(late, rel=1e-6, abs=1e-4)
 
 
+@given(CORES, PROMISES, st.floats(1.5, 30))
+def test_one_way_back_tells_two_slots(cores: float, promises: list[Promise], times: float) -> None:
+    """What does not fit after a longer slot is known on the way to the end of the shorter one."""
+    longer_s = times * SLOT_S
+    found, alone = must_run(promises, cores, SLOT_S, longer_s), must_run(promises, cores, longer_s)
+
+    assert found.longer == pytest.approx(alone.seconds, rel=1e-6, abs=1e-5)
+    assert found.seconds == pytest.approx(must_run(promises, cores, SLOT_S).seconds, rel=1e-6, abs=1e-5)
+
+
 JOBS = st.lists(
     st.builds(
         lambda left, demand, due_s, index, ahead, young, steady: (left, demand, due_s, index, ahead, young, steady),

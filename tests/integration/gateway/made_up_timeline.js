@@ -12,7 +12,7 @@ window.fetch = async (url, options) => {
     nodes: every(nodes, (n) => ({ node: `node-${n}`, cpu_m: 64000, gone: false, gpus: 0 })),
     jobs: every(jobs, (j) => ({ job: `job-${j}`, what: `model-${j % 9}`, queue: `q${j % 5}`, phase: j > jobs - 200 ? 'running' : 'finished', category: j % 4 })),
     runs: { job: every(runs, (r) => r % jobs), node: every(runs, () => Math.floor(random() * nodes)), t0: begun, t1: ended, end: ended.map((at) => (at === null ? 0 : 1)),
-      share: every(runs, (r) => steps(r, () => Math.floor(40 + 200 * random()))), gpus: every(runs, () => 0), category: every(runs, (r) => steps(r, (k) => 1 + ((k + r) % 3))) },
+      share: every(runs, (r) => steps(r, () => Math.floor(40 + 200 * random()))), gpus: every(runs, () => 0), gpu_ids: every(runs, () => []), category: every(runs, (r) => steps(r, (k) => 1 + ((k + r) % 3))) },
     waits: { job: [], t0: [], t1: [], suspended: [], why: [] },
   };
   return new Response(JSON.stringify(view));

@@ -8,36 +8,36 @@ from pathlib import Path
 from click.testing import CliRunner
 from tests.unit.cli.test_gone import folder_with
 
-from steepest.app.state_folder import StateFolder
+from steepest.cli.commands.explain import explain
+from steepest.cli.commands.jobs import jobs
 from steepest.cli.commands.nodes import nodes
-from steepest.cluster.folders.adapter_folder import AdapterFolder, spec_record
-from steepest.cluster.folders.gpu_table import GpuTable
-from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 
 JOINED = c.NodeJoined(node="gpu1", capacity=Resources(cpu_m=4_000, gpus=3))
 
 
-def assign(folder: StateFolder) -> None:
-    """Two replicas of a job have GPUs."""
-    state = AdapterFolder(folder.cluster)
-    state.make()
-    for index, asked in enumerate((Resources(gpus=1), Resources(gpu_m=1_500))):
-        there = state.incarnation(ReplicaId("a", index), 1)
-        GpuTable(state, {"gpu1": (0, 1, 2)}).assign(there, "gpu1", asked)
-        there.make(spec_record("gpu1", ReplicaSpec(command=("train",))))
+RUNS = (
+    c.JobSubmitted(job="b", request="r", spec=c.JobSpec(command=("x",), requests=Resources(cpu_m=100, gpu_m=1_500))),
+    c.PlacementPlanned(plan="place-b", job="b", incarnation=0, nodes=("gpu1",), because=c.Because(rule="")),
+    c.StepBegun(plan="place-b", step=c.Step.START, attempt=1, job="b", incarnation=1, node="gpu1"),
+    c.ReplicaStarted(job="b", incarnation=1, node="gpu1", gpus=(0, 2)),
+    c.JobPlaced(plan="place-b", attempt=1, job="b", incarnation=1, node="gpu1"),
+)
 
 
-def test_programs_see_which_job_has_which_gpus(tmp_path: Path) -> None:
-    """With ``--json``: how many there are, how many are reserved, and the ids by job."""
-    folder = folder_with(tmp_path, JOINED)
-    assign(folder)
-    shown = CliRunner().invoke(nodes, ["--state", str(folder.root), "--json"])
+def test_people_and_programs_see_which_job_has_which_gpus(tmp_path: Path) -> None:
+    """The ids by job on each node, and by node of each job, where its start says them."""
+    state = str(folder_with(tmp_path, JOINED, *RUNS).root)
+    shown = CliRunner().invoke(nodes, ["--state", state, "--json"])
     found = {node["node"]: node["gpus"] for node in json.loads(shown.stdout)}
 
-    assert found["gpu1"] == {"total": 3, "reserved": 0, "assigned": {"a": [0, 1, 2]}}
+    assert found["gpu1"] == {"total": 3, "reserved": 1.5, "assigned": {"b": [0, 2]}}
     assert found["n1"] == {"total": 0, "reserved": 0, "assigned": {}}
+    of_jobs = json.loads(CliRunner().invoke(jobs, ["--state", state, "--json"]).stdout)
+    assert {row["job"]: row["gpus"] for row in of_jobs} == {"a": {}, "b": {"gpu1": [0, 2]}}
+    assert "0,2" in CliRunner().invoke(jobs, ["--state", state]).stdout
+    assert "it has on gpu1, GPUs 0, 2" in CliRunner().invoke(explain, ["b", "--state", state]).stdout
 
 
 def test_people_see_gpus_where_there_are_some(tmp_path: Path) -> None:
@@ -50,14 +50,3 @@ def test_people_see_gpus_where_there_are_some(tmp_path: Path) -> None:
     assert "GPUs" in with_gpus
     assert "0 / 3" in with_gpus
     assert "GPUs" not in without
-
-
-def test_a_damaged_table_is_a_warning(tmp_path: Path) -> None:
-    """Nodes are shown all the same."""
-    folder = folder_with(tmp_path, JOINED)
-    AdapterFolder(folder.cluster).make()
-    AdapterFolder(folder.cluster).gpus.write_text("{")
-    shown = CliRunner().invoke(nodes, ["--state", str(folder.root), "--json"])
-
-    assert json.loads(shown.stdout)
-    assert "gpus.json cannot be read" in shown.stderr

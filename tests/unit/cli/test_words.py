@@ -41,6 +41,8 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.NodeGone(node="n1"), "node n1 is gone for good, as an operator or its cluster says: nothing runs there"),
     (c.NodeUsage(node="n1", used=Resources(300), jobs={"a": 300}), "node n1 uses 300m CPU: a 300m"),
     (c.ReplicaStarted(job="a", incarnation=1, node="n1"), "a runs on n1 (incarnation 1)"),
+    (c.ReplicaStarted(job="a", incarnation=2, node="n1", gpus=(3,)), "a runs on n1, GPU 3 (incarnation 2)"),
+    (c.ReplicaStarted(job="a", incarnation=2, node="n1", gpus=(0, 3)), "a runs on n1, GPUs 0, 3 (incarnation 2)"),
     (
         c.CheckpointModeDeclared(job="a", incarnation=1, node="n1", mode=CheckpointMode.ON_REQUEST),
         "a supports checkpoints on request",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from steepest.cluster.local.nvml import count_gpus
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, RefusedError
 from steepest.events.common import Resources, is_name
+from steepest.events.heartbeat import ReplicaState
 
 NODES = {"n1": (0, 1), "n2": (2, 3, 4)}
 
@@ -44,6 +46,11 @@ def assign(
     if not folder.path.exists():
         folder.make(spec_record(node, ReplicaSpec(command=("x",))))
     return ids
+
+
+def ids_of(state: AdapterFolder, job: str, incarnation: int = 1) -> tuple[int, ...]:
+    """The GPUs that the table names for an incarnation."""
+    return GpuTable(state, {}).ids_of(state.incarnation(ReplicaId(job), incarnation))
 
 
 def end(state: AdapterFolder, job: str, incarnation: int = 1) -> None:
@@ -80,7 +87,7 @@ def test_a_start_without_free_gpus_is_refused(state: AdapterFolder) -> None:
             GpuTable(state, NODES).assign(state.incarnation(ReplicaId("c"), 1), "n1", wanted)
         assert refusal.value.code == "no-free-gpus"
 
-    assert [one.job for one in GpuTable(state, NODES).assigned()] == ["a", "b"]
+    assert [ids_of(state, job) for job in "abc"] == [(0,), (1,), ()]
 
 
 def test_an_incarnation_keeps_its_gpus_until_its_end(state: AdapterFolder) -> None:
@@ -92,7 +99,7 @@ def test_an_incarnation_keeps_its_gpus_until_its_end(state: AdapterFolder) -> No
     end(state, "a")
 
     assert assign(state, "b", "n1", gpus=1) == (0,)
-    assert GpuTable(state, NODES).assigned() == [GpuAssignment("b", 0, 1, "n1", (0,))]
+    assert [ids_of(state, job) for job in "ab"] == [(), (0,)]
 
 
 def test_a_forgotten_job_and_a_replaced_start_have_no_gpus(state: AdapterFolder) -> None:
@@ -146,8 +153,10 @@ def test_no_gpu_is_given_twice(acts: list[tuple[str, str, int, int]]) -> None:
                 running[job] = Resources(gpus=gpus, gpu_m=gpu_m)
             elif act == "end" and running.pop(job, None) is not None:
                 end(state, job, incarnations[job])
-            found = {one.job: one for one in GpuTable(state, NODES).assigned()}
-            assert set(found) == {job for job, asked in running.items() if asked.all_gpus_m}
+            found = {
+                job: GpuAssignment(job, 0, incarnations[job], "n2", ids_of(state, job, incarnations[job]), asked.gpu_m)
+                for job, asked in running.items()
+            }
             for gpu in NODES["n2"]:
                 assert sum(one.taken_m(gpu) for one in found.values()) <= 1000
             for name, one in found.items():
@@ -182,6 +191,39 @@ async def test_a_process_sees_its_gpus(cluster: LocalCluster) -> None:
         printed[job] = found.output.read_text().strip()
 
     assert printed == {"a": "gpus=0", "b": "gpus=", "c": "gpus=7"}
+
+
+async def test_a_heartbeat_says_which_gpus_a_replica_has(cluster: LocalCluster, tmp_path: Path) -> None:
+    """While it runs, also by an adapter that adopts it; whoever gets its GPU is listed once its end is."""
+    sleeps = ReplicaSpec(command=("sleep", "60"), requests=Resources(gpus=1))
+    await cluster.start(ReplicaId("b"), 1, "n1", sleeps, None)
+    await cluster.start(ReplicaId("z"), 1, "n1", sleeps, None)
+    assert await listed(cluster, "b", "z") == [("b", ReplicaState.RUNNING, (0,)), ("z", ReplicaState.RUNNING, (1,))]
+
+    nodes = [LocalNode("n1", Resources(cpu_m=500, gpus=2))]
+    second = LocalCluster(tmp_path / "state", nodes, "test", heartbeat_s=0.1, cpu="duty-cycle")
+    assert await listed(second, "b", "z") == [("b", ReplicaState.RUNNING, (0,)), ("z", ReplicaState.RUNNING, (1,))]
+    await second.close()
+
+    await cluster.stop(ReplicaId("z"), 1, grace_s=5.0)
+    await cluster.start(ReplicaId("a"), 1, "n1", sleeps, None)
+    assert await listed(cluster, "a", "b", "z") == [
+        ("z", ReplicaState.EXITED, ()),
+        ("a", ReplicaState.RUNNING, (1,)),
+        ("b", ReplicaState.RUNNING, (0,)),
+    ]
+    for job in "ab":
+        await cluster.stop(ReplicaId(job), 1, grace_s=5.0)
+
+
+async def listed(cluster: LocalCluster, *jobs: str) -> list[tuple[str, ReplicaState, tuple[int, ...]]]:
+    """What the first heartbeat of n1 says that lists these jobs."""
+    async with asyncio.timeout(60):
+        async for beat in cluster.heartbeats():
+            found = [(one.job, one.state, one.gpus) for one in beat.replicas]
+            if beat.node == "n1" and sorted(job for job, *_ in found) == sorted(jobs):
+                return found
+    raise AssertionError
 
 
 async def test_a_refused_start_leaves_nothing(cluster: LocalCluster) -> None:

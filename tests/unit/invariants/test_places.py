@@ -9,6 +9,7 @@ from tests.harness.scenarios.verdicts import broken, holds
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.invariants.checkers.capacity import Capacity
+from steepest.invariants.checkers.device_shared import DeviceShared
 from steepest.invariants.checkers.incarnations_rise import Incarnations
 from steepest.invariants.checkers.one_place import OnePlace
 
@@ -176,3 +177,38 @@ def test_a_process_with_a_number_that_nobody_gave_is_a_breach() -> None:
     story = LogBuilder().opened(n1=1000, n2=1000).running("a", "n1")
     story.moved("a", "n1", "n2").add(c.ReplicaStarted(job="a", incarnation=3, node="n2"))
     assert broken(Incarnations, story)[0][-1] == story.end - 1
+
+
+# --- device-shared ----------------------------------------------------------------------------------------------------
+
+
+def holding(story: LogBuilder, job: str, gpus: tuple[int, ...], asks: Resources) -> LogBuilder:
+    """A job runs on n1, and has these GPUs."""
+    story.add(c.JobSubmitted(job=job, request=f"request-{job}", spec=c.JobSpec(command=("x",), requests=asks)))
+    story.placement_planned(f"place-{job}", job, "n1").begun(f"place-{job}", c.Step.START, job, 1, "n1")
+    return story.add(c.ReplicaStarted(job=job, incarnation=1, node="n1", gpus=gpus))
+
+
+def test_a_gpu_that_two_replicas_have_whole_is_shared() -> None:
+    """The second start names one that the first has, which still runs; on another node it is another GPU."""
+    story = holding(LogBuilder().opened(n1=1000, n2=1000), "a", (0, 1), Resources(gpus=2))
+    first = story.end - 1
+    holds(DeviceShared, holding(story, "b", (2,), Resources(gpus=1)))
+    evidence, message = broken(DeviceShared, holding(story, "c", (3, 1), Resources(gpus=2)))
+    assert evidence == (first, story.end - 1)
+    assert message == "c/0/1 has GPU 1 of n1, which a/0/1 has"
+
+
+def test_shares_of_a_gpu_are_at_most_all_of_it() -> None:
+    """Two of 0.4 fit together, a third does not; the whole ones are named before the one that is shared."""
+    story = holding(LogBuilder().opened(n1=1000), "a", (0, 1), Resources(gpu_m=1_400))
+    holds(DeviceShared, holding(story, "b", (1,), Resources(gpu_m=400)))
+    assert "c/0/1 has GPU 1" in broken(DeviceShared, holding(story, "c", (1,), Resources(gpu_m=400)))[1]
+
+
+def test_a_gpu_is_free_once_its_replica_has_ended() -> None:
+    """A late report of the one that ended holds nothing."""
+    story = holding(LogBuilder().opened(n1=1000), "a", (0,), Resources(gpus=1))
+    story.add(c.ReplicaStopped(job="a", incarnation=1, node="n1", exit_status=0))
+    holding(story, "b", (0,), Resources(gpus=1))
+    holds(DeviceShared, story.add(c.ReplicaStarted(job="a", incarnation=1, node="n1", gpus=(0,))))

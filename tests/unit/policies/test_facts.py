@@ -235,6 +235,12 @@ def test_a_replica_that_ends_between_two_heartbeats_has_started_and_stopped() ->
     assert kinds(monitor.hear(report(state=EXITED, exit_status=0))) == ["ReplicaStarted", "ReplicaStopped"]
 
 
+def test_a_start_names_its_gpus() -> None:
+    """As the node's first report of it does."""
+    (_, found) = [one for one in Monitor().hear(report(gpus=(2, 5))) if not isinstance(one, c.NodeUsage)]
+    assert found == c.ReplicaStarted(job="job", incarnation=1, node="w1", gpus=(2, 5))
+
+
 def test_a_replica_that_is_gone_has_stopped_and_nobody_knows_how() -> None:
     """Gone is said only of what surely does not run."""
     monitor = Monitor()

@@ -252,3 +252,10 @@ def test_a_run_says_how_many_of_the_nodes_gpus_it_holds() -> None:
 
     assert [node.gpus for node in found.nodes] == [0, 4]
     assert found.runs.gpus == [250, 0]
+    assert found.runs.gpu_ids == [(), ()]
+
+    pool.fold(c.ReplicaStarted(job="a", incarnation=1, node="g", gpus=(3,)))
+    assert pool.timeline().runs.gpu_ids == [(3,), ()]
+    pool.tick()
+    pool.fold(c.ReplicaStopped(job="a", incarnation=1, node="g", exit_status=0))
+    assert pool.timeline().runs.gpu_ids == [(3,), ()]

@@ -87,6 +87,30 @@ def test_a_short_gang_takes_the_place_of_a_long_one_which_resumes() -> None:
     assert broken(log) == []
 
 
+def test_a_gang_grows_into_what_nobody_takes_and_gives_it_back() -> None:
+    """It may have four replicas and names two: alone it has four; who waits gets two of them, and nobody is suspended."""
+    elastic = job("elastic", 2, 0.0, 3_000.0, min_replicas=2, max_replicas=4)
+    result, log = run(elastic, job("rigid", 2, 600.0, 400.0))
+    scaled_ = [(plan.job, plan.kind, len(plan.nodes), plan.room_for) for plan in events(log, c.TransitionPlanned)]
+    ends = {one.name: one.end_s or 0 for one in result.jobs}
+
+    assert scaled_[:2] == [
+        ("elastic", c.Transition.SCALE, 4, None),
+        ("elastic", c.Transition.SCALE, 2, "rigid"),
+    ]
+    assert {kind for _, kind, *_ in scaled_} == {c.Transition.SCALE}
+    assert ends["rigid"] < 1_100
+    assert ends["elastic"] < 2_600
+    assert broken(log) == []
+
+
+def test_a_gang_does_not_grow_for_what_a_stop_costs() -> None:
+    """One that soon ends keeps its size, and so does one that may have no more replicas."""
+    _, log = run(job("short", 2, 0.0, 40.0, min_replicas=2, max_replicas=4), job("rigid", 1, 0.0, 2_000.0))
+
+    assert events(log, c.TransitionPlanned) == []
+
+
 def test_what_is_promised_stands_in_the_log() -> None:
     """A gang that waits is promised an end, with who holds the devices before it; it ends by then."""
     teacher, first = job("teacher", 4, 0.0, 280.0), job("first", 4, 300.0, 300.0)
@@ -208,11 +232,11 @@ def test_nodes_with_other_devices_are_a_pool_of_their_own() -> None:
 
 
 def test_an_elastic_gang_starts_smaller_where_all_of_it_has_no_room() -> None:
-    """It takes what is free, and no other one gives way for that."""
+    """It takes what is free, and no other one gives way for that; it grows once the other has ended."""
     first, elastic = job("first", 3, 0.0, 200.0), job("elastic", 4, 10.0, 100.0, min_replicas=1, max_replicas=4)
     _, log = run(first, elastic)
     plans = {event.job: event for event in events(log, c.PlacementPlanned)}
 
     assert plans["elastic"].sizes == (1,)
-    assert events(log, c.TransitionPlanned) == []
+    assert [(plan.job, len(plan.nodes)) for plan in events(log, c.TransitionPlanned)] == [("elastic", 4)]
     assert broken(log) == []

@@ -29,6 +29,7 @@ class ActiveJob(msgspec.Struct, kw_only=True, eq=False):
         most: Maximum units that it can use.
         work_s: Duration of the whole run with the requested units, in seconds.
         iterations: Iterations of the whole run.
+        announced: The iterations that it announces, as a multiple of those; 1: it says the truth.
         step_s_with: Returns the predicted seconds per iteration with a number of units.
         left: Remaining iterations.
         remaining_s: Remaining duration with the requested units, in seconds.
@@ -52,6 +53,7 @@ class ActiveJob(msgspec.Struct, kw_only=True, eq=False):
     predicted_left: float
     attained_s: float = 0.0
     units: int = 0
+    announced: float = 1.0
     losses: list[tuple[float, float]] = []
 
 

@@ -69,6 +69,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
         merge_ends: Jobs whose ends differ by less than this share of the time end together.
         step_column: Detail of a job that holds the milliseconds of one iteration; empty: its work divided by its iterations.
         step_factor: Factor by which an iteration takes longer than the workload says.
+        scaling: A job's speed grows with its units to this power.
         profiles: Whether speeds come from an application's measured tables.
         parameters: Parameters of policies that do not run with their defaults.
     """
@@ -81,6 +82,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     merge_ends: float = 0.0
     step_column: str = ""
     step_factor: float = 1.0
+    scaling: float = 1.0
     profiles: bool = False
     parameters: Mapping[str, TiresiasParameters | RoundsParameters | SteepestGangsParameters] = {}
 

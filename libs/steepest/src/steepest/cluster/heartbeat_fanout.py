@@ -31,7 +31,7 @@ def heartbeat(
     replicas: Sequence[Tracked],
     checkpoint: Callable[[str], CheckpointRef | None],
 ) -> NodeHeartbeat:
-    """The heartbeat of a node now. A replica is listed once it is proven to run.
+    """The heartbeat of a node now. A replica is listed once it is proven to run, and no other has its GPUs any more.
 
     Args:
         node: Its name.
@@ -41,11 +41,13 @@ def heartbeat(
         replicas: The replicas on the node.
         checkpoint: Returns the newest verified checkpoint of a job.
     """
-    reports = tuple(
-        _report(each, _state(each), checkpoint(each.folder.replica.job))
-        for each in replicas
-        if each.seen.phase in _STATES
-    )
+    unsettled = {gpu for each in replicas if each.seen.ended and not each.settled for gpu in each.gpus}
+    listed = [each for each in replicas if each.seen.phase in _STATES]
+    listed = [each for each in listed if each.seen.ended or each.listed or unsettled.isdisjoint(each.gpus)]
+    for each in listed:
+        each.listed = True
+    listed.sort(key=lambda one: not one.settled)  # an end is a fact before the next start is one
+    reports = tuple(_report(each, _state(each), checkpoint(each.folder.replica.job)) for each in listed)
     used = Resources(
         cpu_m=sum(report.cpu_m or 0 for report in reports), memory_mib=sum(report.memory_mib or 0 for report in reports)
     )
@@ -82,6 +84,7 @@ def _report(tracked: Tracked, state: ReplicaState, checkpoint: CheckpointRef | N
         mode_reason=tracked.hello.reason if tracked.hello else "",
         checkpoint=checkpoint,
         reason=tracked.seen.reason,
+        gpus=tracked.gpus if state is ReplicaState.RUNNING else (),
     )
 
 

@@ -158,7 +158,12 @@ def _goal(event: c.GoalReached) -> str:
 
 
 def _replica_started(event: c.ReplicaStarted) -> str:
-    return f"{event.job} runs on {event.node} (incarnation {event.incarnation})"
+    return f"{event.job} runs on {event.node}{on_gpus(event.gpus)} (incarnation {event.incarnation})"
+
+
+def on_gpus(gpus: Sequence[int]) -> str:
+    """The GPUs of a node by their ids, as they follow its name; nothing where none is known."""
+    return f", GPU{'s' * (len(gpus) > 1)} {', '.join(map(str, gpus))}" if gpus else ""
 
 
 def _mode_declared(event: c.CheckpointModeDeclared) -> str:

@@ -137,12 +137,17 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A replica's process runs on this node."""
+    """A replica's process runs on this node.
+
+    Attributes:
+        gpus: The ids of its GPUs there, the one of which it has a share last; empty: it has none, or they are unknown.
+    """
 
     job: Name
     replica: Count = 0
     incarnation: Count
     node: Name
+    gpus: tuple[Count, ...] = ()
 
 
 class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

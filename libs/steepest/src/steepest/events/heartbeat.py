@@ -52,6 +52,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         mode_reason: Why its keeper cannot save it, or what was lost when it was restored.
         checkpoint: The newest verified checkpoint on the job's volume.
         reason: Why it ended, in words, where the agent knows more than the status.
+        gpus: The ids of its GPUs on the node, the one of which it has a share last; empty: it has none, or they are unknown.
     """
 
     job: Name
@@ -75,6 +76,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     mode_reason: Text = ""
     checkpoint: CheckpointRef | None = None
     reason: str = ""
+    gpus: tuple[Count, ...] = ()
 
 
 class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -16,6 +16,7 @@ from steepest.invariants.audit import Audit, MakeChecker, check_with
 from steepest.invariants.checkers.accounting import Accounting
 from steepest.invariants.checkers.capacity import Capacity
 from steepest.invariants.checkers.decision_ids import DecisionIds
+from steepest.invariants.checkers.device_shared import DeviceShared
 from steepest.invariants.checkers.fair_end import FairEnd
 from steepest.invariants.checkers.gang_whole import GangWhole
 from steepest.invariants.checkers.incarnations_rise import Incarnations
@@ -57,6 +58,7 @@ ALL: tuple[type[Checker], ...] = (
     PromisedRoom,
     QueueLimitsKept,
     WholeDevices,
+    DeviceShared,
 )
 """The checkers that need only ``cluster``, in the order of their verdicts."""
 

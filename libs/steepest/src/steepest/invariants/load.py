@@ -70,7 +70,7 @@ class Reservations:
             process.node
             for process in started
             if process.plan
-            and self._hold(process.node, process.job, _reason(process), process.replica, self._asks(process))
+            and self._hold(process.node, process.job, _reason(process), process.replica, self.asks(process))
         ]
         for process in self._processes.left:
             self._release(process.node, process.job, _reason(process), process.replica)
@@ -134,7 +134,8 @@ class Reservations:
             return before
         return (len(start.nodes),) if len(spec.all_roles) == 1 else ()
 
-    def _asks(self, process: RunningProcess) -> Resources:
+    def asks(self, process: RunningProcess) -> Resources:
+        """What a process has reserved; nothing where its job is unknown."""
         spec = self.specs.get(process.job)
         if spec is None:
             return Resources()

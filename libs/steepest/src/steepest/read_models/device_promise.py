@@ -1,10 +1,10 @@
-"""What a job with devices is promised under the policy ``steepest``, and who holds devices before it, in words."""
+"""Which devices a job has, what is promised to it under the policy ``steepest``, and who is before it, in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from steepest.describe import count, span
+from steepest.describe import count, on_gpus, span
 from steepest.policies.steepest.devices.which_jobs import devices_of, has_devices, is_in_force
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import is_allowed
@@ -16,8 +16,13 @@ SHOWN = 4
 
 
 def device_promise(view: ClusterView, job: Job, at_ms: int) -> Iterator[str]:
-    """For a job that waits, who holds the devices until when; for any, what was promised; nothing for other jobs."""
-    if job.phase is Phase.ENDED or not has_devices(job) or not is_in_force(view.parameters):
+    """Of a job that runs, its GPUs; of one that waits, who holds them until when; of any, what was promised."""
+    if job.phase is Phase.ENDED or not has_devices(job):
+        return
+    for node in dict.fromkeys(job.running_on):
+        if gpus := job.gpus_on(node):
+            yield f"it has on {node}{on_gpus(gpus)}"
+    if not is_in_force(view.parameters):
         return
     if job.is_queued:
         yield from _before(view, job)

@@ -67,6 +67,7 @@ class JobRow(msgspec.Struct, kw_only=True):
         deadline_ms: In what time from its submission it should end; ``due_in_ms`` counts from now.
         measured: Whether its growth was measured, so that ``category`` means something.
         user: Who submitted it; empty: that is not known.
+        gpus: The ids of its GPUs, by node; without those that its nodes' adapter does not say.
         held: Whether it is kept from starting, or was suspended, until it is released.
         limited: Whether a limit was ever planned for this incarnation.
         findings: What is wrong with it, a sentence for each kind.
@@ -92,6 +93,7 @@ class JobRow(msgspec.Struct, kw_only=True):
     outcome: str | None
     node: str | None
     nodes: tuple[str, ...]
+    gpus: dict[str, tuple[int, ...]]
     incarnation: int
     alive: bool
     category: Category
@@ -169,6 +171,7 @@ def job_row(
         outcome=job.outcome,
         node=job.node,
         nodes=tuple(dict.fromkeys(job.nodes)),
+        gpus={node: gpus for node in dict.fromkeys(job.nodes) if (gpus := job.gpus_on(node))},
         incarnation=job.incarnation,
         alive=job.alive and not stopped,
         category=job.category,

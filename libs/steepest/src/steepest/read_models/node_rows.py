@@ -33,7 +33,7 @@ class NodeGpus(msgspec.Struct, frozen=True, kw_only=True):
 
     total: int
     reserved: float
-    assigned: Mapping[str, list[int]] = {}
+    assigned: Mapping[str, tuple[int, ...]]
 
 
 class NodeRow(msgspec.Struct, kw_only=True):
@@ -61,8 +61,8 @@ class NodeRow(msgspec.Struct, kw_only=True):
     jobs: list[str]
 
 
-def node_row(view: ClusterView, node: Node, assigned: Mapping[str, list[int]] | None = None) -> NodeRow:
-    """A node's row; ``assigned``: the ids of its GPUs by job."""
+def node_row(view: ClusterView, node: Node) -> NodeRow:
+    """A node's row."""
     progressing, watched, converged = node.replicas
     return NodeRow(
         node=node.name,
@@ -73,7 +73,9 @@ def node_row(view: ClusterView, node: Node, assigned: Mapping[str, list[int]] | 
         reserved=_amounts(node.allocated),
         used=_amounts(node.used),
         gpus=NodeGpus(
-            total=node.capacity.gpus, reserved=node.allocated.all_gpus_m / 1000, assigned=dict(assigned or {})
+            total=node.capacity.gpus,
+            reserved=node.allocated.all_gpus_m / 1000,
+            assigned={job: gpus for job in node.jobs if (gpus := view.jobs[job].gpus_on(node.name))},
         ),
         limits=limits(view, node),
         score=view.nodes.score(node),

@@ -126,6 +126,7 @@ class HistoryRun(msgspec.Struct, kw_only=True):
         settled: The record by which ``end`` was known.
         share: Thousandths of the node's CPU: what it reserves until its use is measured, then what it uses.
         gpus: Thousandths of the node's GPUs that it holds.
+        gpu_ids: Which of them, as far as they are known.
     """
 
     job: HistoryJob
@@ -134,6 +135,7 @@ class HistoryRun(msgspec.Struct, kw_only=True):
     begun_ms: int
     share: StepCourse
     gpus: int = 0
+    gpu_ids: tuple[int, ...] = ()
     ended: int | None = None
     ended_ms: int | None = None
     end: RunEnd = RunEnd.OPEN
@@ -274,6 +276,8 @@ class PoolHistory:
         came = [node for node in here if node not in runs]
         if came:
             self._start(view, job, state, came, offset)
+        for node, run in self._running.get(job.name, {}).items():
+            run.gpu_ids = state.gpus_on(node) or run.gpu_ids
 
     def _start(self, view: ClusterView, job: HistoryJob, state: Job, nodes: list[str], offset: int) -> None:
         runs = self._running.setdefault(job.name, {})

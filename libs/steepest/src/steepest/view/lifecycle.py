@@ -87,6 +87,7 @@ def begin_incarnation(job: Job, incarnation: int, node: str, plan: Plan | None =
     job.incarnation, job.started_on = incarnation, node
     job.saved_since_start = False
     job.limit = None
+    job.gpus = {}
     fold_forecasts.begin_incarnation(job)
     fold_progress.resume(job)
     forget_stop(job)

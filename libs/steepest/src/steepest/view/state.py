@@ -122,6 +122,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         alive: Whether its processes run, as far as the log shows; of a gang, any of them.
         holds: Replica places that it has reserved, by node; two nodes while it moves.
         held: What it holds on a node, where that is not its requests for each of those places.
+        gpus: The GPUs of each replica of its newest incarnation, by their ids on its node; without those that are unknown.
         saver: The replica of a gang that saves for all.
         stop_replica: The replica of a gang whose end was the end of all, the first one.
         assigned: Replicas that count in a node's score, by node.
@@ -179,6 +180,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     alive: bool = False
     holds: dict[str, int] = {}
     held: dict[str, Resources] = {}
+    gpus: dict[int, tuple[int, ...]] = {}
     assigned: dict[str, int] = {}
     declared_mode: CheckpointMode | None = None
     mode_reason: str = ""
@@ -258,6 +260,13 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         if self.spec.is_gang:
             return tuple(replica.node for replica in self.replicas if replica.alive)
         return self.nodes if self.alive else ()
+
+    def gpus_on(self, node: str) -> tuple[int, ...]:
+        """The GPUs that its replicas which run on a node have there, by their ids, as far as they are known."""
+        if not self.spec.is_gang:
+            return self.gpus.get(0, ()) if node in self.running_on else ()
+        there = [at for at, replica in enumerate(self.replicas) if replica.alive and replica.node == node]
+        return tuple(gpu for at in there for gpu in self.gpus.get(at, ()))
 
     @property
     def running_sizes(self) -> tuple[int, ...]:

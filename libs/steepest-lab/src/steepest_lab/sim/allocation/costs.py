@@ -46,7 +46,7 @@ class RestartCosts:
         """Compute each job's pace, overhead and end."""
         for job in fresh:
             nodes = [self.nodes[node] for node, _ in job.place] or self.nodes
-            job.rate_s = job.step_s * job.asked / job.units / min(node.speed for node in nodes)
+            job.rate_s = job.step_s_with(job.units) / min(node.speed for node in nodes)
             job.overhead_s = self.rule.launch_s
             if job.start_s is not None:
                 size = job.sim.memory_mib or self.rule.checkpoint_mib

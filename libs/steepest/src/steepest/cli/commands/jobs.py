@@ -41,6 +41,7 @@ COLUMNS = (
     "job",
     "user",
     "node",
+    "GPUs",
     "phase",
     "cat",
     "#growth",
@@ -149,13 +150,6 @@ def _show(rows: Sequence[JobRow]) -> None:
         show(*_table(rows), GIVING_WAY)
 
 
-def _table(rows: Sequence[JobRow]) -> tuple[Sequence[str], list[list[Cell]]]:
-    """The columns and their cells; of one user nothing is said."""
-    users = len({row.user for row in rows}) > 1
-    columns = [name for name in COLUMNS if users or name != "user"]
-    return columns, [[_cells(row)[COLUMNS.index(name)] for name in columns] for row in rows]
-
-
 def _standing(pool: StoredPool) -> Mapping[str, Standing]:
     if not len(pool.view.jobs.queue):
         return {}
@@ -206,6 +200,14 @@ async def _draw_again(settings: Settings, wanted: _Wanted) -> None:
             await asyncio.sleep(WATCH_EVERY_S)
 
 
+def _table(rows: Sequence[JobRow]) -> tuple[Sequence[str], list[list[Cell]]]:
+    """The columns and their cells, without the users where they are one, and without GPUs where no job has any."""
+    left_out = {"user"} if len({row.user for row in rows}) <= 1 else set()
+    left_out |= set() if any(row.gpus for row in rows) else {"GPUs"}
+    shown = [index for index, name in enumerate(COLUMNS) if name not in left_out]
+    return [COLUMNS[index] for index in shown], [[cells[index] for index in shown] for cells in map(_cells, rows)]
+
+
 def _cells(row: JobRow) -> list[Cell]:
     from steepest.cli.live.colours import CATEGORIES, OUTCOMES
     from steepest.describe import span
@@ -222,6 +224,7 @@ def _cells(row: JobRow) -> list[Cell]:
         row.job,
         row.user,
         row.node or "",
+        "+".join(",".join(map(str, gpus)) for gpus in row.gpus.values()),
         (phase, style),
         (_category(row), CATEGORIES[row.category] if row.measured else ""),
         growth_of(row.growth, alive=row.alive),

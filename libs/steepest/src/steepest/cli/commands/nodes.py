@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from steepest.app.settings.tree import Settings
-    from steepest.cli.pool.stored_pool import StoredPool
     from steepest.cli.printing.tables import Cell
     from steepest.read_models.node_rows import NodeRow
 
@@ -52,11 +51,11 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
     from steepest.read_models.node_rows import node_row
 
     pool = look(settings)
+    rows = [node_row(pool.view, node) for node in pool.view.nodes]
     if as_json:
-        assigned = gpu_ids(pool)
-        give([node_row(pool.view, node, assigned.get(node.name)) for node in pool.view.nodes])
+        give(rows)
         return
-    _show([node_row(pool.view, node) for node in pool.view.nodes])
+    _show(rows)
     if pool.note:
         tell(pool.note, err=True)
 
@@ -85,22 +84,6 @@ def _show(rows: Sequence[NodeRow]) -> None:
     with_gpus = any(row.gpus.total for row in rows)
     columns = (*COLUMNS[:5], *(("#GPUs",) if with_gpus else ()), *COLUMNS[5:])
     show(columns, [_row(row, with_gpus=with_gpus) for row in rows], GIVING_WAY)
-
-
-def gpu_ids(pool: StoredPool) -> dict[str, dict[str, list[int]]]:
-    """The ids of the GPUs that replicas have, by node and job, as the nodes' adapter keeps them in the state folder."""
-    from steepest.cluster.folders.adapter_folder import AdapterFolder
-    from steepest.cluster.folders.gpu_table import GpuTable
-    from steepest.errors import RefusedError
-
-    found: dict[str, dict[str, list[int]]] = {}
-    try:
-        for one in GpuTable(AdapterFolder(pool.folder.cluster), {}).assigned():
-            ids = found.setdefault(one.node, {}).setdefault(one.job, [])
-            ids += [gpu for gpu in one.ids if gpu not in ids]
-    except RefusedError as error:
-        tell(f"Warning: {error}", err=True)
-    return found
 
 
 def _state(row: NodeRow) -> Cell:

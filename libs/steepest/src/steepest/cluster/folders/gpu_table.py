@@ -117,13 +117,11 @@ class GpuTable:
                 self.release(folder)
             raise
 
-    def assigned(self) -> list[GpuAssignment]:
-        """The assignments of the incarnations that are not proven ended.
-
-        Raises:
-            RefusedError: ``damaged-table``.
-        """
-        return [known for known in self._read() if self._lives(known)]
+    def ids_of(self, folder: IncarnationFolder) -> tuple[int, ...]:
+        """The GPUs of an incarnation; none where it has none, or the table cannot be read."""
+        with contextlib.suppress(RefusedError, OSError):
+            return next((known.ids for known in self._read() if _is_of(known, folder)), ())
+        return ()
 
     @property
     def _lock(self) -> Path:

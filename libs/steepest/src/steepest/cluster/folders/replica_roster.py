@@ -14,6 +14,7 @@ import msgspec
 
 from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder, SpecRecord, warn_once
 from steepest.cluster.folders.control_protocol import ReportsTail, hello
+from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 
@@ -46,7 +47,12 @@ class Tracked:
 
     Attributes:
         settled: It has ended, and its job's checkpoints were verified after that: its state is final.
+        gpus: The ids of its GPUs; empty: it has none, or the adapter does not know them.
+        listed: Whether a heartbeat has said that it runs.
     """
+
+    gpus: tuple[int, ...] = ()
+    listed = False
 
     def __init__(self, folder: IncarnationFolder, spec: SpecRecord) -> None:
         self.folder = folder
@@ -111,6 +117,7 @@ class Roster(Generic[T]):
         self._state = state
         self._make = make
         self._node = node
+        self._gpus = GpuTable(state, {})
         self._newest: dict[ReplicaId, T] = {}
         self._by_node: dict[str, dict[ReplicaId, T]] = {}
         self._by_job: dict[str, dict[ReplicaId, T]] = {}
@@ -156,6 +163,7 @@ class Roster(Generic[T]):
         if spec is None or self._node not in (None, spec.node):
             return None
         self._newest[folder.replica] = tracked = self._make(folder, spec)
+        tracked.gpus = self._gpus.ids_of(folder)
         if known is not None:
             self._leave(known)
         self._by_node.setdefault(tracked.node, {})[folder.replica] = tracked

@@ -94,7 +94,7 @@ class RunColumns(msgspec.Struct, frozen=True, kw_only=True):
         t0: When it began; ``t1`` when it ended, None while it runs.
         end: A :class:`~steepest.read_models.pool_history.RunEnd`.
         share: Times and thousandths of the node's CPU, one after the other.
-        gpus: Thousandths of the node's GPUs. Which of them is not on the log.
+        gpus: Thousandths of the node's GPUs; ``gpu_ids`` which of them, as far as they are known.
         category: Times and categories likewise: 0 not measured, 1 to 3 PC, WC, CC, 4 unknown.
     """
 
@@ -105,6 +105,7 @@ class RunColumns(msgspec.Struct, frozen=True, kw_only=True):
     end: Sequence[int]
     share: Sequence[Sequence[int]]
     gpus: Sequence[int]
+    gpu_ids: Sequence[Sequence[int]]
     category: Sequence[Sequence[int]]
 
 
@@ -236,6 +237,7 @@ class _Answer:
             end=[self._how(run) for run in runs],
             share=[self._steps(run, run.share) for run in runs],
             gpus=[run.gpus for run in runs],
+            gpu_ids=[run.gpu_ids for run in runs],
             category=[self._steps(run, run.job.categories) for run in runs],
         )
 

@@ -170,7 +170,11 @@ class Facts:
             if before is None or before.incarnation < report.incarnation:
                 before = KnownReplica(report.incarnation, ReplicaState.RUNNING)
                 yield c.ReplicaStarted(
-                    job=report.job, replica=report.replica, incarnation=report.incarnation, node=beat.node
+                    job=report.job,
+                    replica=report.replica,
+                    incarnation=report.incarnation,
+                    node=beat.node,
+                    gpus=report.gpus,
                 )
             listed[key] = before
             if report.incarnation == before.incarnation:

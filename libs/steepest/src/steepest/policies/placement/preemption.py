@@ -85,6 +85,21 @@ def suspension(victim: Job, room_for: str | None, plan: str, because: Because) -
     )
 
 
+def scaling(job: Job, places: GangPlaces, room_for: str | None, plan: str, because: Because) -> TransitionPlanned:
+    """The plan that a gang has other places, more or fewer, from then on; ``room_for``: who it makes room for, if anyone."""
+    return TransitionPlanned(
+        plan=plan,
+        job=job.name,
+        incarnation=job.incarnation,
+        kind=Transition.SCALE,
+        sources=job.running_on,
+        nodes=places.nodes,
+        sizes=() if places.sizes == job.spec.counts() else places.sizes,
+        room_for=room_for,
+        because=because,
+    )
+
+
 def suspendable(view: ClusterView, job: Job, offset: int, awaits: Callable[[Job], bool]) -> Iterator[Candidate]:
     """The jobs that may be suspended for a job at this record, the least urgent first. Work: O(jobs)."""
     running = [

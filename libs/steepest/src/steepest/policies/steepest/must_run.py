@@ -48,26 +48,35 @@ class MustRun(msgspec.Struct, frozen=True):
         now: Core-seconds of each job that must run within the slot.
         late: Core-seconds that cannot be done in time at all.
         seconds: How long each would have to run within the slot, also where that is longer.
+        longer: The same for the longer slot that was asked for; empty: none was.
     """
 
     now: Sequence[float]
     late: float
     seconds: Sequence[float] = ()
+    longer: Sequence[float] = ()
 
 
-def must_run(promises: Sequence[Promise], capacity: float, slot_s: float) -> MustRun:
+def must_run(promises: Sequence[Promise], capacity: float, slot_s: float, longer_s: float = 0.0) -> MustRun:
     """Find what does not fit after the slot.
 
     Args:
         promises: The jobs.
         capacity: Cores for them, above 0.
         slot_s: How long the coming slot is; work that is due within it is due at its end.
+        longer_s: A longer slot, of which ``longer`` is wanted too; the way back from the last due time passes its end.
     """
     levels = _Levels(promises, capacity, slot_s)
     times = [(max(promise.due_s, slot_s), index) for index, promise in enumerate(promises)]
-    for at_s, index in sorted(times, key=lambda one: (-one[0], -one[1])):
+    times.sort(key=lambda one: (-one[0], -one[1]))
+    longer = list[float]()
+    for place, (at_s, index) in enumerate(times):
+        if at_s < longer_s and not longer:
+            longer = levels.at(longer_s, [one for _, one in times[place:]])
         levels.go_back(at_s)
         levels.release(index)
+    if longer_s > slot_s and not longer:
+        longer = levels.at(longer_s, ())
     levels.go_back(slot_s)
     now, late, alone = [0.0] * len(promises), 0.0, [0.0] * len(promises)
     for index, seconds in levels.left():
@@ -76,7 +85,7 @@ def must_run(promises: Sequence[Promise], capacity: float, slot_s: float) -> Mus
         can_run, wanted = demand * slot_s, seconds * demand
         now[index] = min(wanted, can_run)
         late += max(0.0, wanted - can_run)
-    return MustRun(now, late + max(0.0, sum(now) - capacity * slot_s), alone)
+    return MustRun(now, late + max(0.0, sum(now) - capacity * slot_s), alone, longer)
 
 
 class _Merged(msgspec.Struct):
@@ -123,6 +132,16 @@ class _Levels:
         groups += [self.border] if self.border is not None else []
         for x, number in groups:
             found += [(member, x) for member in self._groups[number].members]
+        return found
+
+    def at(self, at_s: float, released_here: Sequence[int]) -> list[float]:
+        """The seconds of each job that are left at a time; those that are due before it are due here."""
+        self.go_back(at_s)
+        found = [0.0] * len(self._promises)
+        for index, seconds in self.left():
+            found[index] = seconds
+        for index in released_here:
+            found[index] = self._promises[index].left / min(self._promises[index].demand, self._capacity)
         return found
 
     def go_back(self, to_s: float) -> None:

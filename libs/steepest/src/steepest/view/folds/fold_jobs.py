@@ -130,7 +130,12 @@ def _replica_started(view: Projection, event: c.ReplicaStarted, _: Received[Any]
     job = view.find(event.job)
     if job is None or job.phase is not Phase.RUNNING:
         return False
-    return job.incarnation == event.incarnation and _has_it(job, event.node, event.replica)
+    if job.incarnation != event.incarnation or not _has_it(job, event.node, event.replica):
+        return False
+    if event.gpus:
+        job.gpus[event.replica] = event.gpus
+        view.jobs.update(job)
+    return True
 
 
 def _has_it(job: Job, node: str, replica: int) -> bool:

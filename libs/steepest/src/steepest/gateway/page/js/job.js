@@ -5,7 +5,7 @@ import { Chart } from "./chart.js";
 import { Category } from "./parts.js";
 import { Printed } from "./printed.js";
 import { ask } from "./stream.js";
-import { clock, interval, limit, number, percent, span, text } from "./words.js";
+import { clock, gpus, interval, limit, number, percent, span, text } from "./words.js";
 
 const MARKS = {
   MigrationPlanned: ["move", "--planned"],
@@ -80,7 +80,7 @@ function Folded({ all }) {
 
 function Facts({ job }) {
   const facts = [
-    ["phase", job.outcome ?? job.phase], ["user", job.user], ["node", job.nodes.join(", ")], ["steps", job.steps], ["loss", number(job.loss)],
+    ["phase", job.outcome ?? job.phase], ["user", job.user], ["node", job.nodes.map((node) => `${node}${gpus(job.gpus[node])}`).join(", ")], ["steps", job.steps], ["loss", number(job.loss)],
     ["growth", percent(job.growth)], ["limit", limit(job)], ["moves", job.moves], ["waited", span(job.waited_ms)],
     ["running", span(job.running_ms)], ["queue", job.queue_position ? `${job.queue_position} of ${job.queue_length}` : ""],
     ["reason", text(job.reason, 300)],

@@ -13,7 +13,12 @@ export function prepared(view, byGpu = false) {
     byJob[job].push(r);
     if (view.runs.t1[r] === null || view.runs.t1[r] > view.runs.t0[r]) mine[view.runs.node[r]].push(r);
   });
-  if (byGpu) view = { ...view, runs: { ...view.runs, share: view.runs.share.map((steps, r) => (view.nodes[view.runs.node[r]].gpus ? [steps[0], view.runs.gpus[r]] : steps)) } };
+  if (byGpu) {
+    const { share, gpus, gpu_ids: ids, node } = view.runs, many = (r) => view.nodes[node[r]].gpus;
+    const held = share.map((steps, r) => (many(r) ? [steps[0], gpus[r]] : steps));
+    const places = ids.map((mine, r) => (many(r) ? devices(mine, many(r), gpus[r] / 1000) : []));
+    view = { ...view, runs: { ...view.runs, share: held, places } };
+  }
   const last = new Float64Array(view.runs.job.length), now = at(view.now), start = at(view.start);
   return {
     view, byGpu, at, mine, byJob, last, now, start, begin: at(0), until: now + ahead(view, now - start),
@@ -24,6 +29,12 @@ export function prepared(view, byGpu = false) {
     moves: view.moves.map(([job, from, to, t0, t1]) => ({ job, from, to, t0: at(t0), t1: at(t1) })),
     marks: view.marks.map(([t, kind, job, node]) => ({ t: at(t), kind, job, node })),
   };
+}
+
+/** Where a node's GPUs lie in its lane: pairs of a foot and a height. Ids follow one another, so each has a place of its own modulo their number. */
+function devices(ids, many, share) {
+  const part = share * many - ids.length + 1; // of the last one: all of it, or a share
+  return ids.map((id, k) => [(id % many) / many, Math.min(1, k === ids.length - 1 ? part : 1) / many]);
 }
 
 /** How far into the future the view looks: to most predicted ends, at most a third of what is past. */
@@ -47,15 +58,18 @@ function stacked({ runs }, mine, at, last, byCategory) {
   }
   events.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
   const lane = { t0: [], t1: [], y0: [], y1: [], cat: [], run: [], longest: 0, now: 0, mixT: [], mixY: [] };
-  const active = [], state = new Map(), tops = new Float64Array(5);
+  const active = [], state = new Map(), tops = new Float64Array(5), filled = new Map();
   for (let i = 0; i < events.length;) {
     const t = events[i][0];
     for (; i < events.length && events[i][0] === t; i++) happened(lane, active, state, events[i]);
     if (byCategory) active.sort((a, b) => state.get(a).cat - state.get(b).cat || runs.t0[a] - runs.t0[b]);
     let sum = 0, y = 0;
+    filled.clear();
     for (const r of active) sum += state.get(r).share;
+    for (const r of active) if (runs.places?.[r].length) onDevices(lane, state.get(r), r, runs.places[r], filled, t);
     const scale = sum > 1 ? 1 / sum : 1;
     for (const r of active) {
+      if (runs.places?.[r].length) { last[r] = state.get(r).share; y += last[r]; continue; }
       const one = state.get(r), top = y + one.share * scale, k = one.open;
       if (k < 0 || lane.y0[k] !== y || lane.y1[k] !== top || lane.cat[k] !== one.cat) {
         close(lane, one, t);
@@ -72,8 +86,18 @@ function stacked({ runs }, mine, at, last, byCategory) {
     tops.fill(0);
     lane.now = y;
   }
-  for (const one of state.values()) if (one.open >= 0) lane.longest = OPEN;
+  for (const one of state.values()) if (one.open >= 0 || one.many) lane.longest = OPEN;
   return lane;
+}
+
+/** A run's pieces on the GPUs that it has, one for each; the jobs that share one lie on each other, as `filled` has it. */
+function onDevices(lane, one, r, places, filled, t) {
+  const feet = places.map(([foot]) => filled.get(foot) ?? foot);
+  places.forEach(([foot, high], k) => filled.set(foot, feet[k] + high));
+  if (one.many && one.many.cat === one.cat && feet.every((foot, k) => foot === one.many.feet[k])) return;
+  close(lane, one, t);
+  one.many = { from: lane.t0.length, feet, cat: one.cat };
+  places.forEach(([, high], k) => { lane.t0.push(t); lane.t1.push(OPEN); lane.y0.push(feet[k]); lane.y1.push(feet[k] + high); lane.cat.push(one.cat); lane.run.push(r); });
 }
 
 function happened(lane, active, state, [t, kind, r, value]) {
@@ -88,6 +112,7 @@ function happened(lane, active, state, [t, kind, r, value]) {
 }
 
 function close(lane, one, t) {
+  for (let k = one.many?.from ?? 0; k < (one.many ? one.many.from + one.many.feet.length : 0); k++) { lane.t1[k] = t; lane.longest = Math.max(lane.longest, t - lane.t0[k]); }
   if (one.open < 0) return;
   lane.t1[one.open] = t;
   lane.longest = Math.max(lane.longest, t - lane.t0[one.open]);

@@ -3,7 +3,7 @@ import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { colours, drawAll, drawBack, HUES } from "./draw.js";
 import { barAt, firstOf, laidOut, OPEN } from "./lanes.js";
 import { Badge } from "./parts.js";
-import { clock, CODES, ENDS, interval, jobLink, span, text, whole } from "./words.js";
+import { clock, CODES, ENDS, gpus, interval, jobLink, span, text, whole } from "./words.js";
 
 const AXIS = 24, GAP = 6, OPENED = 76, ROW = 15, FEW = 8, SETTLED_MS = 150;
 const HELP = "Arrows pan and choose a job, plus and minus zoom, 0 shows all, n goes to now, o makes the job's node taller, Enter opens the job. The same is in the table below.";
@@ -101,7 +101,7 @@ function Card({ job, run, share, cat, wait, x, y, right, model }) {
   const until = run >= 0 ? model.ended(run) : wait.t1, begun = run >= 0 ? model.begun(run) : wait.t0;
   const when = `${clock(1000 * begun)} – ${until === OPEN ? "now" : clock(1000 * until)}, ${span(1000 * (Math.min(until, model.now) - begun))}`;
   const lines = run >= 0
-    ? [["on", text(view.nodes[view.runs.node[run]].node, 63)], ["when", when], ["then", `${CODES[cat][1]}, ${whole(share)} of the node`], ["end", ENDS[view.runs.end[run]]],
+    ? [["on", `${text(view.nodes[view.runs.node[run]].node, 63)}${gpus(view.runs.gpu_ids[run])}`], ["when", when], ["then", `${CODES[cat][1]}, ${whole(share)} of the node`], ["end", ENDS[view.runs.end[run]]],
       ["left", until === OPEN && one.left ? `${span(one.left.p50)} (${interval(one.left)})` : ""]]
     : [[wait.suspended ? "suspended" : "waits", when], ["why", text(wait.why, 160)]];
   return html`<div class="card ${right ? "left" : ""}" style=${{ left: `${x}px`, top: `${y}px` }}><p><${Badge} code=${one.category} /> <b>${text(one.job, 63)}</b> <small>${text(one.what, 40)}</small></p>

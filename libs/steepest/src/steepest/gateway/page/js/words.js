@@ -64,3 +64,6 @@ export function limit(job) {
 export function jobLink(name) {
   return `#/job/${encodeURIComponent(name)}`;
 }
+
+/** The GPUs of a node by their ids, as they follow its name. */
+export const gpus = (ids) => (ids?.length ? `, GPU${ids.length > 1 ? "s" : ""} ${ids.join(", ")}` : "");

@@ -75,6 +75,17 @@ def _devices(known: DeviceJob, job: Job) -> float:
     return known.devices if job.is_queued else devices_of(job, job.sizes)
 
 
+def left_with(state: DevicePlannerState, job: Job, known: DeviceJob, left_s: float, devices: float) -> float:
+    """How long a job that runs would still need on so many devices, of which ``left_s`` is its need on those it has.
+
+    A step takes the same device-seconds, unless jobs of its model say otherwise.
+    """
+    model = job.spec.model
+    learned = state.steps.size(f"{model} on {devices:g}") if model and known.step_s else None
+    more = 1.0 if learned is None or not known.step_s else learned / known.step_s
+    return left_s * more * _devices(known, job) / devices
+
+
 def _keys(model: str, devices: float) -> tuple[str, ...]:
     return (f"{model} on {devices:g}", model) if model else ()
 

@@ -1,7 +1,8 @@
 """Where gangs have room on the nodes of a pool, and which running ones give way for that.
 
-It owns one decision's picture of what is free. A gang that waits gets what is free; else those give way that come last in
-the order, as few as make room, and none that is more urgent. What a running gang keeps is kept whole, where it is.
+It owns one decision's picture of what is free. A gang that waits gets what is free; else gangs give back the replicas by
+which they have grown, and then those give way that come last in the order, as few as make room, and none that is more
+urgent. What a running gang keeps is kept where it is. What is free at the end is for gangs that may grow.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from functools import partial
 import msgspec
 
 from steepest.events.common import NodeRule, Resources
+from steepest.events.dragon_parameters import Growth
 from steepest.events.requests import Role
+from steepest.policies.dragon.scaling import Shape
 from steepest.policies.pending import Pending
 from steepest.policies.placement.gangs import GangPlaces, Sizes, choose
 from steepest.policies.placement.preemption import Leaving, fewest_gone, least_needed, places_without
@@ -26,10 +29,19 @@ from steepest.view.state import Job, Node
 
 
 class GivesWay(Leaving, frozen=True, kw_only=True):
-    """A running gang that may be stopped, and what it leaves."""
+    """A running gang that may be stopped, and what it leaves; ``stays``: it only gives back what it has grown by.
+
+    Attributes:
+        stays: What runs on.
+    """
 
     index: int
     priority: int
+    stays: Shape | None = None
+
+
+Found = tuple[GangPlaces, tuple[GivesWay, ...]]
+"""Where a gang starts, and who gives way for that."""
 
 
 class DevicePlaces:
@@ -37,7 +49,7 @@ class DevicePlaces:
 
     Attributes:
         starts: The gangs that start, with their places, and those that give way to each.
-        stopped: The gangs that give way.
+        stopped: The gangs that are stopped.
     """
 
     def __init__(
@@ -57,14 +69,14 @@ class DevicePlaces:
             gangs: All that wait or run.
             last_first: The running gangs that may be stopped, those first that come last in the order.
         """
-        self.starts: dict[int, tuple[GangPlaces, tuple[int, ...]]] = {}
+        self.starts: dict[int, Found] = {}
         self.stopped: dict[int, None] = {}
         self._view, self._pending, self._nodes, self._gangs = view, pending, nodes, gangs
         self._free = {name: pending.free(node) for name, node in nodes.items()}
         self._slots: dict[NodeRule | None, Slots] = {}
+        self._may_shrink = {index: one for index in last_first if (one := self._gives_back(index)) is not None}
         self._may_stop = {index: self._gives_way(index) for index in last_first}
         self._hopeless: dict[tuple[Wish, int], None] = {}
-        self._devices_free = sum(one.all_gpus_m for one in self._free.values())
 
     def take(self, index: int) -> bool:
         """Give a gang its devices; False: it has no room, or has given way."""
@@ -84,14 +96,44 @@ class DevicePlaces:
         self.starts[index] = found
         places, victims = found
         for victim in victims:
-            self.stopped[victim] = None
-            for node, amount in self._may_stop.pop(victim).leaves.items():
-                self._change(node, amount)
+            self._leave(victim)
         for node, amount in places.amounts(wish.roles).items():
             self._change(node, Resources() - amount)
         return True
 
-    def _smaller(self, job: Job, wish: Wish) -> tuple[GangPlaces, tuple[int, ...]] | None:
+    def grow(self, job: Job) -> Shape | None:
+        """A running gang with as many more replicas as it may have and there is room for; None: with none."""
+        roles = job.spec.all_roles
+        may_grow = any(size < role.most for size, role in zip(job.running_sizes, roles, strict=False))
+        if not may_grow or len(job.running_on) < len(job.replicas):
+            return None
+        shape, grown = Shape.of(job), None
+        free = {name: free for name, free in self._free.items() if is_allowed(job.spec.node_rule, self._nodes[name])}
+        for _ in shape.grow(Growth.ANYWHERE, free, list(free), free):
+            if self._limited(job, shape.sizes):
+                break
+            grown = shape.copy()
+        return grown
+
+    def keep(self, job: Job, grown: Shape) -> None:
+        """Give a running gang what it grows by."""
+        held = Shape.of(job).places.amounts(job.spec.all_roles)
+        for node, amount in grown.places.amounts(job.spec.all_roles).items():
+            self._change(node, held.get(node, Resources()) - amount)
+
+    def _leave(self, victim: GivesWay) -> None:
+        """A gang gives way: it is stopped, or gives back what it has grown by, and is left alone then."""
+        leaves = [victim]
+        if victim.stays is None:
+            leaves += [self._may_shrink[victim.index]] if victim.index in self._may_shrink else []
+            self.stopped[victim.index] = None
+        self._may_stop.pop(victim.index, None)
+        self._may_shrink.pop(victim.index, None)
+        for one in leaves:
+            for node, amount in one.leaves.items():
+                self._change(node, amount)
+
+    def _smaller(self, job: Job, wish: Wish) -> Found | None:
         """Where a gang has room with fewer replicas than it names, if it may have fewer; no gang gives way for that."""
         roles = job.spec.all_roles
         if job.spec.smallest == wish.sizes:
@@ -105,22 +147,47 @@ class DevicePlaces:
         return None if places is None else (places, ())
 
     def _gives_way(self, index: int) -> GivesWay:
-        job = self._view.jobs[self._gangs[index].name]
+        job, back = self._view.jobs[self._gangs[index].name], self._may_shrink.get(index)
         leaves = {node: self._view.nodes.held(job, node) for node in job.holds if node in self._free}
+        for node, amount in () if back is None else back.leaves.items():
+            leaves[node] -= amount
         return GivesWay(index=index, priority=job.spec.priority, leaves=leaves)
 
-    def _find(self, wish: Wish, priority: int) -> tuple[GangPlaces, tuple[int, ...]] | None:
+    def _gives_back(self, index: int) -> GivesWay | None:
+        """What a gang has grown by, beyond the replicas that its roles name."""
+        job = self._view.jobs[self._gangs[index].name]
+        named = job.spec.counts()
+        if all(size <= most for size, most in zip(job.running_sizes, named, strict=False)):
+            return None
+        shape, leaves = Shape.of(job), dict[str, Resources]()
+        for freed in shape.shrink():
+            for node, amount in freed:
+                leaves[node] = leaves.get(node, Resources()) + amount
+            if all(size <= most for size, most in zip(shape.sizes, named, strict=True)):
+                break
+        if (
+            any(size < most for size, most in zip(shape.sizes, named, strict=True))
+            or not leaves.keys() <= self._free.keys()
+        ):
+            return None
+        return GivesWay(index=index, priority=job.spec.priority, leaves=leaves, stays=shape)
+
+    def _find(self, wish: Wish, priority: int) -> Found | None:
         free = self._slots_by(wish.rule)
         places = choose(wish.roles, free, first_node=wish.first_node)
         if places is not None:
             return places, ()
-        candidates = [one for one in self._may_stop.values() if one.priority <= priority]
-        count = fewest_gone(wish, free.free, candidates)
-        places = None if count is None else places_without(wish, free.free, candidates[:count])
-        if count is None or places is None:
-            return None
-        needed = least_needed(places.amounts(wish.roles), free.free, candidates[:count])
-        return None if needed is None else (places, tuple(one.index for one in needed))
+        stops = [one for one in self._may_stop.values() if one.priority <= priority]
+        for candidates in ([*self._may_shrink.values()], [*self._may_shrink.values(), *stops]):
+            count = fewest_gone(wish, free.free, candidates)
+            places = None if count is None else places_without(wish, free.free, candidates[:count])
+            if count is None or places is None:
+                continue
+            needed = least_needed(places.amounts(wish.roles), free.free, candidates[:count])
+            if needed is not None:
+                stopped = {one.index for one in needed if one.stays is None}
+                return places, tuple(one for one in needed if one.stays is None or one.index not in stopped)
+        return None
 
     def _limited(self, job: Job, sizes: Sizes) -> bool:
         return excess(self._view, job, sizes, partial(self._pending.coming, self._view)) is not None

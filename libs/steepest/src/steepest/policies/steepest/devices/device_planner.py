@@ -6,6 +6,9 @@ gangs that give way are suspended, and the one that they make room for starts wh
 are placed by it alone; what they reserve of a node's CPU is theirs. What it promises, and every promise that it puts off, is
 in the log.
 
+What nobody takes lets the gang grow that is worth most and may have more replicas, if it gains several times what its stop
+and its start cost; it gives that back when a gang that waits has no room otherwise, before any is stopped.
+
 Jobs that cannot be saved, that have just started or were suspended too often keep their devices. Jobs of unknown size go by
 the service that they attained, in levels, and nothing is promised to them.
 
@@ -18,17 +21,19 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from steepest.describe.units import span
 from steepest.events import cluster as c
 from steepest.events.common import bounded_millis
 from steepest.events.received import Received
 from steepest.policies.decider import EVERY, SWITCHES
-from steepest.policies.placement.preemption import suspension
+from steepest.policies.placement.preemption import scaling, suspension
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.steepest.devices.device_jobs import (
     capacity,
     end,
     kind_of,
     kinds,
+    left_with,
     measure,
     whole_gang,
     work_of,
@@ -88,7 +93,7 @@ class DevicePlanner:
     """Plans placements and suspensions of jobs with devices, and says what is promised to them."""
 
     name = "device-planner"
-    logic = 1
+    logic = 2
     state_type = DevicePlannerState
 
     def __init__(self, state: DevicePlannerState | None = None) -> None:
@@ -236,6 +241,7 @@ class DevicePlanner:
         ]
         if not any(job.is_queued for job in there):
             yield from self._promise(view, gangs, [one.tier for one in gangs], ())
+            yield from self._grow(view, received, gangs, DevicePlaces(view, state, nodes, gangs, ()))
             return
         promised = promise(gangs, fair.devices, slot_s, parameters.steepest.lateness)
         for hold in (False, True):
@@ -248,6 +254,29 @@ class DevicePlanner:
         order = [index for index, _ in turns]
         yield from self._promise(view, gangs, promised.tiers, order)
         yield from self._carry_out(view, received, GangDecision(gangs, chosen, places, order))
+        if all(index in chosen or gangs[index].runs for index, turn in turns if turn is Turn.MUST):
+            yield from self._grow(view, received, gangs, places)
+
+    def _grow(
+        self, view: ClusterView, received: Received[c.ClusterEvent], gangs: Sequence[WholeGang], places: DevicePlaces
+    ) -> Iterator[c.TransitionPlanned]:
+        """Let running gangs have what is left, the one that is worth most first, where that pays."""
+        for gang in sorted(gangs, key=lambda one: (-one.priority, -one.rank)):
+            job, known = view.jobs[gang.name], self.state.known[gang.name]
+            if not gang.runs or gang.pinned or gang.left_s is None or self.state.concerns(job):
+                continue
+            grown = places.grow(job)
+            if grown is None:
+                continue
+            saves_s = gang.left_s - left_with(self.state, job, known, gang.left_s, devices_of(job, grown.sizes))
+            if saves_s <= view.parameters.steepest.pays * gang.stop_s:
+                continue
+            because = c.Because(rule=f"what nobody takes ends it {span(1000 * saves_s)} earlier")
+            plan = scaling(job, grown.places, None, f"devices-{received.offset}-grow-{job.name}", because)
+            if void_transition(plan, job, view) is None:
+                places.keep(job, grown)
+                self.state.add_scaling(plan.plan, job, grown.places)
+                yield plan
 
     def _takes_part(self, view: ClusterView, job: Job) -> bool:
         if job.is_queued:
@@ -309,11 +338,17 @@ class DevicePlanner:
         for index, (found, victims) in places.starts.items():
             job, after = view.jobs[gangs[index].name], []
             for victim in victims:
-                one = view.jobs[gangs[victim].name]
-                rule = f"{job.name} comes before it: {chosen[index]}"
-                because = c.Because(rule=rule, standing=self._standing(received, view, gangs[victim], stands[victim]))
-                plan = suspension(one, job.name, f"devices-{offset}-suspend-{one.name}", because)
-                state.add_suspension(plan.plan, one)
+                gang = gangs[victim.index]
+                one = view.jobs[gang.name]
+                if victim.stays is None:
+                    rule = f"{job.name} comes before it: {chosen[index]}"
+                    because = c.Because(rule=rule, standing=self._standing(received, view, gang, stands[victim.index]))
+                    plan = suspension(one, job.name, f"devices-{offset}-suspend-{one.name}", because)
+                    state.add_suspension(plan.plan, one)
+                else:
+                    because = c.Because(rule=f"{job.name} has no room, and it has grown")
+                    plan = scaling(one, victim.stays.places, job.name, f"devices-{offset}-shrink-{one.name}", because)
+                    state.add_scaling(plan.plan, one, victim.stays.places)
                 after.append(plan.plan)
                 yield plan
             standing = self._standing(received, view, gangs[index], stands[index])

@@ -133,11 +133,13 @@ class Promised(msgspec.Struct):
         tiers: How often each was put off, after this decision.
         dues: When each is due.
         late: Seconds of each that do not fit after the slot.
+        stays: Seconds of each that would not fit if it paused for :data:`HOLDS` times the cost of a stop and a start.
     """
 
     tiers: list[int]
     dues: list[float]
     late: list[float]
+    stays: list[float]
 
 
 def by_level(attained: float, levels: Sequence[float]) -> float:
@@ -159,7 +161,8 @@ def promise(gangs: Sequence[WholeGang], devices: float, slot_s: float, lateness:
         slot_s: How long the decision holds.
         lateness: A share of the completion time.
     """
-    found = Promised([one.tier for one in gangs], [math.inf] * len(gangs), [])
+    found = Promised([one.tier for one in gangs], [math.inf] * len(gangs), [], [])
+    pause_s = HOLDS * max((one.stop_s for one in gangs), default=0.0)
 
     def put(index: int) -> None:
         gang = gangs[index]
@@ -170,7 +173,8 @@ def promise(gangs: Sequence[WholeGang], devices: float, slot_s: float, lateness:
     for index in range(len(gangs)):
         put(index)
     for _ in range(ROUNDS):
-        late = found.late = _late(gangs, found.dues, devices, slot_s)
+        late, stays = _late(gangs, found.dues, devices, slot_s, pause_s)
+        found.late, found.stays = late, stays
         over = sum(min(one, slot_s) * gang.devices for one, gang in zip(late, gangs, strict=True)) - devices * slot_s
         if over <= MUST * devices * slot_s and max(late, default=0.0) <= (1 + MUST) * slot_s:
             break
@@ -180,6 +184,8 @@ def promise(gangs: Sequence[WholeGang], devices: float, slot_s: float, lateness:
         index = max(urgent, key=lambda index: _burden(gangs[index], found.tiers[index]))
         found.tiers[index] += 1
         put(index)
+    else:
+        found.stays = _late(gangs, found.dues, devices, slot_s, pause_s)[1]
     return found
 
 
@@ -188,14 +194,17 @@ def _burden(gang: WholeGang, tier: int) -> float:
     return float(gang.need_s * gang.devices * (0.5 if gang.runs else 1.0) / SPARED**tier)
 
 
-def _late(gangs: Sequence[WholeGang], dues: Sequence[float], devices: float, slot_s: float) -> list[float]:
-    """Seconds of each gang that do not fit after the slot."""
-    late = [0.0] * len(gangs)
+def _late(
+    gangs: Sequence[WholeGang], dues: Sequence[float], devices: float, slot_s: float, pause_s: float
+) -> tuple[list[float], list[float]]:
+    """Seconds of each gang that do not fit after the slot, and after a pause, if that is longer."""
+    late, stays = [0.0] * len(gangs), [0.0] * len(gangs)
 
     def take(among: Sequence[int], capacity: float, demand: Callable[[int], float]) -> None:
         promises = [Promise(gangs[index].need_s * demand(index), demand(index), dues[index]) for index in among]
-        for index, seconds in zip(among, must_run(promises, capacity, slot_s).seconds, strict=True):
-            late[index] = max(late[index], seconds)
+        found = must_run(promises, capacity, slot_s, pause_s)
+        for index, seconds, longer in zip(among, found.seconds, found.longer or found.seconds, strict=True):
+            late[index], stays[index] = max(late[index], seconds), max(stays[index], longer)
 
     due = [index for index, at_s in enumerate(dues) if at_s < math.inf]
     take(due, devices * (1 - WASTE), lambda index: min(gangs[index].devices, devices))
@@ -203,7 +212,7 @@ def _late(gangs: Sequence[WholeGang], dues: Sequence[float], devices: float, slo
         large = [index for index in due if gangs[index].devices * k > devices]
         if len(large) >= k:
             take(large, k - 1.0, lambda _: 1.0)
-    return late
+    return late, stays
 
 
 def in_turn(
@@ -220,7 +229,7 @@ def in_turn(
     """
     given = [one.pinned for one in gangs]
     turns = [
-        (Turn.MUST, _must(gangs, promised, devices, slot_s, hold=hold)),
+        (Turn.MUST, _must(gangs, promised, slot_s, hold=hold)),
         (Turn.DEADLINE, _for_deadlines(gangs, slot_s)),
         (Turn.TAIL, _tail(gangs, devices, slot_s)),
         (Turn.INDEX, sorted(range(len(gangs)), key=lambda index: (-gangs[index].priority, -gangs[index].rank))),
@@ -232,14 +241,9 @@ def in_turn(
                 yield index, turn
 
 
-def _must(
-    gangs: Sequence[WholeGang], promised: Promised, devices: float, slot_s: float, *, hold: bool
-) -> Sequence[int]:
+def _must(gangs: Sequence[WholeGang], promised: Promised, slot_s: float, *, hold: bool) -> Sequence[int]:
     """The gangs that must run, the earliest due one first: an order that stays while they run."""
-    stays = promised.late
-    cost_s = max((one.stop_s for one in gangs), default=0.0)
-    if hold and HOLDS * cost_s > slot_s:
-        stays = _late(gangs, promised.dues, devices, HOLDS * cost_s)
+    stays = promised.stays if hold else promised.late
 
     def must(index: int) -> bool:
         gang, enough = gangs[index], MUST * min(slot_s, gangs[index].left_s or slot_s)
