@@ -9,12 +9,4 @@ from steepest.training_logs.reader import FormatError, LogReader, ReaderState
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.syntax.patterns import PatternError
 
-__all__ = [
-    "Explanation",
-    "FormatError",
-    "LogReader",
-    "LossRecord",
-    "PatternError",
-    "ReaderState",
-    "Skipped",
-]
+__all__ = ["Explanation", "FormatError", "LogReader", "LossRecord", "PatternError", "ReaderState", "Skipped"]

@@ -155,6 +155,7 @@ class CompiledShape:
         self.noted_at = next((place.at for place in places if place.key == key), None)
         self.marks = [(place.key, place.at or 0) for place in whole] if plan.is_bar else []
         self.values = [metric.at for metric in plan.segments[0].metrics if metric.role.kind in ("loss", "quality")]
+        self.whole = [metric.step for metric in plan.segments[0].metrics if metric.step is not None]
         splits = [metric.role.split for metric in plan.segments[0].readings()]
         self.ends_phase = "eval" in splits or plan.split == "train"
         self.trains = "train" in [metric.role.split for metric in plan.segments[0].metrics]
@@ -162,6 +163,7 @@ class CompiledShape:
         """Whether a line changes how others are read."""
         self.is_clear = (
             self.is_clear
+            and all(numbers[at].isdecimal() for at in self.whole)
             and (self.epoch_at is None or self.epoch is not None)
             and (self.epoch_at is not None or self.mode == _NONE or of.at.epoch == self._inherited())
             and not (self.offset and restarts)
@@ -178,9 +180,8 @@ class CompiledShape:
 
     def run(self, numbers: Sequence[str], line: int, end: int, records: list[LossRecord]) -> bool:
         """Reads a line; False, with nothing changed, if it must be read the long way."""
-        for index, text in self.fixed:
-            if numbers[index] != text:
-                return False
+        if not self._is_alike(numbers):
+            return False
         order, value, process = None, None, self.process
         epoch = self._epoch(numbers[self.epoch_at or 0]) if self.epoch_moves else self.epoch
         at_ms = None if self.at_ms is None else to_step(numbers[self.at_ms])
@@ -212,6 +213,13 @@ class CompiledShape:
         else:
             self._read(numbers, line, end, order, epoch, at_ms, records)
         return True
+
+    def _is_alike(self, numbers: Sequence[str]) -> bool:
+        """Whether the numbers that must not change are as they were."""
+        for index, text in self.fixed:
+            if numbers[index] != text:
+                return False
+        return all(numbers[at].isdecimal() for at in self.whole) if self.whole else True
 
     def _inherited(self) -> int | None:
         """The epoch of a line that states a place and no epoch."""

@@ -101,7 +101,8 @@ class Explanation:
 
     def _pass_over(self, line: int) -> None:
         text, has_readings = self._waiting.pop(line)
-        reason = REPEATED if has_readings else _reason(text)
+        says = next((reason for pattern, reason in _REASONS if pattern.search(text)), OTHER)
+        reason = REPEATED if has_readings else says if _NUMBER.search(text) else "no number beside the word"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if len(self.skipped) < MOST_EXAMPLES:
             self.skipped.append(Skipped(line, text, reason))
@@ -132,12 +133,6 @@ class Explanation:
             if (pattern := _expression(shape, first, last)) is not None:
                 best = (times, pattern)
         return None if best is None else best[1]
-
-
-def _reason(text: str) -> str:
-    if not _NUMBER.search(text):
-        return "no number beside the word"
-    return next((reason for pattern, reason in _REASONS if pattern.search(text)), OTHER)
 
 
 def _roles(plan: ShapePlan) -> dict[int, str]:

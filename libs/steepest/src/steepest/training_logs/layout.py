@@ -11,7 +11,7 @@ import msgspec
 from steepest.training_logs.place import Progression, RunLength
 from steepest.training_logs.statement import NamedNumber, ProgressNumber, Statement, metric_of
 from steepest.training_logs.syntax.numbers import to_step
-from steepest.training_logs.syntax.plan import MetricAt, Segment, ShapePlan, plan_of
+from steepest.training_logs.syntax.plan import STEP_BEHIND, MetricAt, Segment, ShapePlan, plan_of
 from steepest.training_logs.syntax.shape import BAR, GAP, NUMBERS, cut, marked
 from steepest.training_logs.syntax.words import INTERESTING, LENGTHS, PROGRESS
 from steepest.training_logs.tables import LineTables, delimiter_of, header_of
@@ -115,6 +115,8 @@ class LineLayout:
             return []
         plan = plan or self._plan(shape)
         plan.is_dull = is_dull
+        if text[:2] == "# " and not numbers and self._is_header(" " + text[1:], state):
+            return self.end_block(state)
         if self._is_code(plan, state, text):
             return []
         if "(" in text and _SETTINGS.search(text):
@@ -190,12 +192,18 @@ class LineLayout:
         if not has_numbers and tables.split_header(text):
             self.noticed += 1
             return []
-        if len(NUMBERS.findall(text.partition(BAR)[0])) <= 2 and (header := header_of(text, delimiter_of(text))):
-            tables.begin(header)
-            self.noticed += 1
+        if len(NUMBERS.findall(text.partition(BAR)[0])) <= 2 and self._is_header(text, state):
             return []
         headless.add(is_wide)
         return None
+
+    def _is_header(self, text: str, state: SourceState) -> bool:
+        """Notices the header of a table."""
+        if (header := header_of(text, delimiter_of(text))) is None:
+            return False
+        state.tables.begin(header)
+        self.noticed += 1
+        return True
 
     def _box(self, bare: str, line: int, end: int, state: SourceState) -> list[Statement]:
         """A row between bars: a name and its number, a section, or a row of a table."""
@@ -260,6 +268,8 @@ def _statement(
         text = None if at is None else numbers[at]
         if plan.is_free_epoch and kind == "epoch" and text is not None and "." in text:
             one.epoch = float(text)
+        elif key == STEP_BEHIND and not (text or "").isdecimal():
+            continue
         elif (value := place.fixed if text is None else to_step(text)) is not None:
             whole = None if total is None else to_step(numbers[total])
             one.progress.append(ProgressNumber(kind, key, value, whole, place.bracket))
@@ -277,8 +287,9 @@ def _statement(
 def _metric(found: MetricAt, numbers: list[str], line: int, end: int) -> NamedNumber | None:
     if not found.is_ratio:
         spread = None if found.spread is None else numbers[found.spread]
-        one = metric_of(found.role, numbers[found.at], spread, line, end)
-        one.at, one.spread_at = found.at, -1 if found.spread is None else found.spread
+        at = found.at if found.step is None or numbers[found.step].isdecimal() else found.step
+        one = metric_of(found.role, numbers[at], spread, line, end)
+        one.at, one.spread_at = at, -1 if found.spread is None else found.spread
         return one
     part, whole = to_step(numbers[found.at]), to_step(numbers[found.spread or 0])
     if part is None or not whole:

@@ -196,7 +196,7 @@ def _forward(lane: MetricSeries, place: Order, found: Reading, source: str) -> V
     """A place beyond all earlier ones; one of another process waits until the one that is followed gets there."""
     if source == lane.lead or found.at.coarse:
         lane.ahead = [one for one in lane.ahead if one[0] > place]
-        return _begin(lane, place, found)
+        return _accept(lane, found, place)
     if lane.ahead and place <= lane.ahead[-1][0]:
         return "repeated"
     return "ahead"
@@ -263,7 +263,7 @@ def _went_back(lane: MetricSeries, place: Order, found: Reading, *, newcomer: bo
                 return _repeat(lane, place)
             break
     lane.seen = []
-    return _begin(lane, place, found)
+    return _accept(lane, found, place)
 
 
 def advance(lane: MetricSeries, seen: Sequence[Seen]) -> None:
@@ -275,15 +275,13 @@ def advance(lane: MetricSeries, seen: Sequence[Seen]) -> None:
     lane.accepted += len(seen)
 
 
-def _begin(lane: MetricSeries, place: Order, found: Reading) -> Verdict:
-    advance(lane, ((place, found.value if isfinite(found.value) else None, 1),))
-    lane.stepwise = lane.stepwise or found.scope != "epoch"
-    return "new"
-
-
-def _accept(lane: MetricSeries, found: Reading) -> Verdict:
-    lane.accepted += 1
-    lane.latest = found.value if isfinite(found.value) else None
+def _accept(lane: MetricSeries, found: Reading, place: Order | None = None) -> Verdict:
+    """Takes a new reading, at a place if it has one of its own."""
+    value = found.value if isfinite(found.value) else None
+    if place is not None:
+        advance(lane, ((place, value, 1),))
+    else:
+        lane.accepted, lane.latest = lane.accepted + 1, value
     lane.stepwise = lane.stepwise or found.scope != "epoch"
     return "new"
 

@@ -104,6 +104,7 @@ class Process(SourceState):
                 progression.evaluates,
                 progression.turns,
                 progression.fractional,
+                self.order is None,
             ),
         )
 

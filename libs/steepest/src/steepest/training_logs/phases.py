@@ -22,6 +22,8 @@ def label(process: Process, one: Statement, metrics: list[NamedNumber], length: 
         one.split = "eval"
     elif (process.batches and of_batch) or _is_other_loop(process, one, length):
         one.split = "eval"  # a batch without the epoch that training states: another loop
+    elif one.is_starred and losses and process.order is not None and not one.places():
+        one.split = "eval"  # a line of another kind than those of training, which state their place
     elif near and not one.places() and any(metric.kind == "quality" for metric in metrics):
         one.split = "eval"
 

@@ -251,16 +251,12 @@ class _Reading:
         elif kind == "key":
             self.keyed.append(found)
         elif kind == "lead":
-            self.take_lead(found)
+            if not self.is_rank(found):
+                self.leads.append(found._replace(rank=1.5))
         elif number.key == STEPS_BAR:
             self.named.append(found._replace(rank=_RANKS["global"]))
         elif kind in _FRACTIONS:
             self.take_fraction(found)
-
-    def take_lead(self, found: _Candidate) -> None:
-        """A leading number is a rank's, which names the process, or may be the step."""
-        if not self.is_rank(found):
-            self.leads.append(found._replace(rank=1.5))
 
     def is_rank(self, found: _Candidate) -> bool:
         """Whether a number without a name is that of a rank; it then names the process."""
@@ -350,15 +346,12 @@ class _Reading:
         if self.fractions:
             good = [one for one in good if one.rank >= 1]
         good.sort(key=lambda one: -one.rank)
-        if len(good) > 1 and _stays(good[0].behaviour) and _moves(good[1].behaviour):
-            return good[1:]
-        if (
-            len(good) > 1
-            and good[0].rank < _RANKS["global"]
-            and _repeats(good[0].behaviour)
-            and not _repeats(good[1].behaviour)
-        ):
-            return good[1:]  # iterations within a step
+        if len(good) > 1 and (first := good[0].behaviour) is not None:
+            second = good[1].behaviour
+            moves = second is not None and first.same > first.rises and second.same < second.rises
+            repeats = first.same > 0 and (second is None or second.same == 0)  # iterations within a step
+            if moves or (repeats and good[0].rank < _RANKS["global"]):
+                return good[1:]
         return good
 
     def by_name(self, good: list[_Candidate], epoch: int | None) -> Position:
@@ -428,18 +421,6 @@ class _Reading:
 def _is_epoch_of_batch(behaviour: Behaviour) -> bool:
     """``a/b`` whose first number stays while the second moves: an epoch and its batch."""
     return behaviour.same > 0 and behaviour.total_changes > behaviour.rises and behaviour.falls == 0
-
-
-def _stays(behaviour: Behaviour | None) -> bool:
-    return behaviour is not None and behaviour.same > behaviour.rises
-
-
-def _repeats(behaviour: Behaviour | None) -> bool:
-    return behaviour is not None and behaviour.same > 0
-
-
-def _moves(behaviour: Behaviour | None) -> bool:
-    return behaviour is not None and behaviour.same < behaviour.rises
 
 
 def position_of(one: Statement, run: RunLength, state: Progression) -> Position:

@@ -11,16 +11,8 @@ import msgspec
 Split = Literal["train", "eval"]
 
 TOTAL_LOSS_NAMES = (
-    "loss",
-    "train_loss",
-    "training_loss",
-    "total_loss",
-    "lm_loss",
-    "avg_loss",
-    "train/loss",
-    "train_loss_step",
-    "loss_step",
-)
+    "loss", "train_loss", "training_loss", "total_loss", "lm_loss", "avg_loss", "train/loss", "train_loss_step", "loss_step",
+)  # fmt: skip
 """Names under which frameworks print the loss that is minimised, best first; other losses are parts of it."""
 
 

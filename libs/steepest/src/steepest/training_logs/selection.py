@@ -4,6 +4,7 @@ It owns the rules between the names of one line. It must never know other lines.
 """
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from steepest.training_logs.records import Split
 from steepest.training_logs.statement import NamedNumber, Statement
 
+_TRAIN = re.compile(r"^train(?:ing)?[_ ]")
 _STAND_IN = re.compile(r"valid(?:ation)?_0")
 _DATA_SET = re.compile(
     r"(?:cv_agg's_)?(?:train|valid|val|test|eval|dev)[a-z]{0,10}(?:_\d{1,4})?(?:'s)?[_-]([A-Za-z][\w@.-]{0,60})"
@@ -25,8 +27,20 @@ class Reported(NamedTuple):
     name: str
 
 
-def with_objective(metrics: list[NamedNumber], one: Statement) -> list[NamedNumber]:
-    """Boosting prints ``<data set> <metric>``: the training set's first error is the loss; else the first set stands in."""
+def lane_of(name: str) -> str:
+    """The name that a training metric shares with other spellings."""
+    return _TRAIN.sub("", name.lower())
+
+
+def with_objective(metrics: list[NamedNumber], one: Statement, lanes: Collection[str]) -> list[NamedNumber]:
+    """The training set's first error is the loss where no other is: not on the line, nor among the series (``lanes``).
+
+    Boosting prints ``<data set> <metric>``; without a training set the first set stands in.
+    """
+    error = next((metric for metric in metrics if metric.split == "train" and "e" in metric.trait), None)
+    if error is not None and not any(metric.kind == "loss" for metric in metrics):
+        trained = [name for name in lanes if name.startswith("train ")]
+        error.kind = "loss" if not trained or f"train {lane_of(error.name)}" in trained else error.kind
     parts = [_DATA_SET.fullmatch(metric.name) for metric in metrics]
     of_sets = all(part and part[1] != "loss" for part in parts) and all(metric.split for metric in metrics)
     if not of_sets or not one.has("lead", "iter"):

@@ -4,8 +4,6 @@ It owns the order in which evidence decides: the name itself, then labels on its
 never know the text of a line.
 """
 
-import re
-
 from steepest.training_logs.ledger import Position, Reading, Scope, begin_again, take_over, to_records
 from steepest.training_logs.memory import (
     MOST_STEPS,
@@ -21,7 +19,7 @@ from steepest.training_logs.memory import (
 from steepest.training_logs.phases import end_phase, label
 from steepest.training_logs.place import position_of
 from steepest.training_logs.records import LossRecord, Split
-from steepest.training_logs.selection import Reported, summed, with_objective, without_parts
+from steepest.training_logs.selection import Reported, lane_of, summed, with_objective, without_parts
 from steepest.training_logs.statement import NamedNumber, Statement, evaluated
 from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain
 
@@ -35,7 +33,6 @@ _FEW = 2
 """Readings of an unknown word before it counts as a loss."""
 
 
-_TRAIN = re.compile(r"^train(?:ing)?[_ ]")
 _LENGTHS = ("epoch", "total", "epochs")
 _STEPS = ("stated", "step", "iter", "global", "lead")
 
@@ -239,7 +236,8 @@ class Stream:
     # Readings.
 
     def _read(self, process: Process, one: Statement) -> None:
-        metrics = with_objective([metric for metric in one.metrics if metric.kind in ("loss", "quality")], one)
+        metrics = [metric for metric in one.metrics if metric.kind in ("loss", "quality")]
+        metrics = with_objective(metrics, one, self.state.lanes)
         if not metrics or one.is_best or process.phase == "summary":
             return
         labelled = one.split
@@ -261,16 +259,7 @@ class Stream:
         trained = any(each.split == "train" for each in found)
         if trained and one.shape not in process.shapes:
             process.shapes = [*process.shapes[-_MOST_SHAPES:], one.shape]
-        self._emit(
-            process,
-            one,
-            found,
-            at,
-            own=has_place and not inherited,
-            inherited=inherited,
-            trained=trained,
-            labelled=labelled,
-        )
+        self._emit(process, one, found, at, placed=has_place, inherited=inherited, trained=trained, labelled=labelled)
         if found:
             process.evaluated = None if trained else one.line
         is_mute = default == "train" and not found and one.has("epoch", *_STEPS[1:4]) and has_place and not inherited
@@ -358,7 +347,7 @@ class Stream:
         found: list[Reported],
         at: Position,
         *,
-        own: bool,
+        placed: bool,
         inherited: bool,
         trained: bool,
         labelled: Split | None,
@@ -370,16 +359,16 @@ class Stream:
             at = at._replace(total=lengths.get("total"), epochs=lengths.get("epochs"))
         index = 0
         readings: list[ReadAt] = []
-        texts: list[tuple[Reported, str, str, str, int]] = []
-        means: list[tuple[Reported, str, str, str, int]] = []
+        rows: list[tuple[Reported, str, str, str, int]] = []
         for each in found:
-            lane = _TRAIN.sub("", each.name.lower())
+            lane = lane_of(each.name)
             lane = each.name.lower() if (each.split, lane) in names else lane
-            texts.append((each, each.name, lane, each.metric.text, each.metric.at))
-            if each.metric.spread is not None and each.metric.kind == "loss":
-                spread = (f"{lane}_mean", each.metric.spread, each.metric.spread_at)
-                means.append((each, f"{each.name}_mean", *spread))
-        for each, name, lane, text, number in (*texts, *means):
+            rows.append((each, each.name, lane, each.metric.text, each.metric.at))
+        for each, name, lane, *_ in rows[:]:
+            metric = each.metric
+            if metric.spread is not None and metric.kind == "loss":
+                rows.append((each, f"{name}_mean", f"{lane}_mean", metric.spread, metric.spread_at))
+        for each, name, lane, text, number in rows:
             place, scope = self._place_of(process, one, each, at, inherited=inherited, trained=trained)
             if not self._is_wanted(name, scope):
                 continue
@@ -396,17 +385,17 @@ class Stream:
             is_mean = scope == "epoch" and self._is_mean_apart(each.split, lane)
             if len(records) == 1 and scope != "display" and not is_mean and number >= 0:
                 is_free = place.order is None and at.order is not None
-                lane_of = self.state.lanes[f"{each.split} {lane}"]
-                readings.append(ReadAt(lane_of, name, each.split, number, is_free, scope == "epoch"))
+                series = self.state.lanes[f"{each.split} {lane}"]
+                readings.append(ReadAt(series, name, each.split, number, is_free, scope == "epoch"))
         of_head = (
             inherited
             and not trained
             and place.order is None
             and all((each.metric.split or labelled) == "eval" for each in found)
         )
-        is_plain = own or of_head or (at.order is None and not inherited)
+        is_plain = (placed and not inherited) or of_head or (at.order is None and not inherited)
         settled = self.state.settled or one.label
-        if settled and is_plain and readings and len(readings) == len(texts) + len(means):
+        if settled and is_plain and readings and len(readings) == len(rows):
             at = place if not trained else at
             self.outcome = LineOutcome(
                 process, one.source or "", one.shape, at, readings, trained, self.state.run, of_head, label=one.label
@@ -424,14 +413,7 @@ class Stream:
         return any(plain(each) == self._wanted for each in names)
 
     def _place_of(
-        self,
-        process: Process,
-        one: Statement,
-        each: Reported,
-        at: Position,
-        *,
-        inherited: bool,
-        trained: bool,
+        self, process: Process, one: Statement, each: Reported, at: Position, *, inherited: bool, trained: bool
     ) -> tuple[Position, Scope]:
         """The place of one reading: an evaluation without its own has that of training, and counts when it changes."""
         if each.split == "train":

@@ -114,12 +114,7 @@ async def follow(
 
 
 async def follow_folder(
-    folder: Path,
-    pattern: str,
-    *,
-    below: Path,
-    stop: asyncio.Event | None = None,
-    poll_s: float = 1.0,
+    folder: Path, pattern: str, *, below: Path, stop: asyncio.Event | None = None, poll_s: float = 1.0
 ) -> AsyncGenerator[tuple[Path, Chunk], None]:
     """Yields the bytes of all files that match a pattern below a folder, including files that are created later.
 

@@ -17,6 +17,8 @@ from steepest.training_logs.syntax.words import (
     PROGRESS,
     TRAIN,
     NameRole,
+    is_prose,
+    named_before,
     role_of,
     word_set,
     words_of,
@@ -27,6 +29,9 @@ _DECORATED = re.compile(r"\s{0,99}\W{2,99}[^\W\d]")
 STEPS_BAR = "bar:steps"
 """Identifies a bar that is labelled as one over the steps of the run."""
 
+STEP_BEHIND = "step:behind"
+"""Identifies a number that is a step only if it is whole: it stands between a loss and another number."""
+
 _SUMS_OF_RUN = ("train_runtime", "train_samples_per_second")
 _HEADER_WORDS = word_set(
     "start starting begin running now run the on at results result phase error set epoch step iteration of data"
@@ -34,11 +39,8 @@ _HEADER_WORDS = word_set(
 )
 _COUNTERS = (["i"], ["t"], ["k"])
 _COPULAS = frozenset(["is", "was", "of", "value", "equals", "at"])
-_PREPOSITIONS = frozenset(["at", "after", "in", "for", "on"])
 _COUNTED = ("last", "past", "previous", "first", "every", "over", "per")
 _NO_UNITS = ("", "f", "f0")
-_PROSE_WORDS = 4
-"""A loss with more words than this between it and its number is prose: ``losses are gathered in buckets of 10``."""
 
 
 class ProgressAt(NamedTuple):
@@ -52,12 +54,16 @@ class ProgressAt(NamedTuple):
 
 
 class MetricAt(NamedTuple):
-    """A metric: its role, the indices of value and running mean; ``is_ratio``: the second divides the first."""
+    """A metric: its role, the indices of value and running mean; ``is_ratio``: the second divides the first.
+
+    ``step`` is the index of a whole number between name and value; if it has a fraction, it is the value.
+    """
 
     role: NameRole
     at: int
     spread: int | None = None
     is_ratio: bool = False
+    step: int | None = None
 
 
 @dataclass(slots=True)
@@ -228,17 +234,29 @@ class _Planner:
         self.segment.progress.append(ProgressAt(kind, key, one.at, one.total, one))
 
     def value_behind_step(self, one: Field) -> bool:
-        """``training loss at step 5: 2.5``: the loss is named before the step."""
-        progress = self.segment.progress
-        if one.after or one.at is None or one.total is not None or one.unit or not progress:
+        """``training loss at step 5: 2.5``, ``train loss 5 2.5``: the loss is named before the step."""
+        progress, metrics = self.segment.progress, self.segment.metrics
+        if one.after or one.at is None or one.total is not None or one.unit:
             return False
-        before = progress[-1]
-        if before.at != one.at - 1:
+        if not progress:
+            before = self.fields[self.fields.index(one) - 1]
+            if (
+                before.pair
+                or before.bracket
+                or not metrics
+                or metrics[-1] != MetricAt(metrics[-1].role, one.at - 1)
+                or metrics[-1].role.kind != "loss"
+            ):
+                return False
+            metrics[-1] = metrics[-1]._replace(at=one.at, step=before.at)
+            self.add("step", STEP_BEHIND, before)
+            return True
+        if progress[-1].at != one.at - 1:
             return False
-        words = before.field.words
-        if not (cut := _named_before(words)):
+        words = progress[-1].field.words
+        if not (cut := named_before(words)):
             return False
-        self.segment.metrics.append(MetricAt(role_of(" ".join(words[:cut])), one.at))
+        metrics.append(MetricAt(role_of(" ".join(words[:cut])), one.at))
         return True
 
     def take_nameless(self, one: Field) -> None:
@@ -249,15 +267,8 @@ class _Planner:
                 self.begin_segment()
             self.add("keras", "keras", one)
         elif one.total is not None:
-            kind = (
-                "tail"
-                if self.segment.metrics
-                else "beside"
-                if self.after_epoch
-                else "front"
-                if not self.keyed
-                else "middle"
-            )
+            kind = "beside" if self.after_epoch else "middle" if self.keyed else "front"
+            kind = "tail" if self.segment.metrics else kind
             same = sum(other.kind == kind for other in self.segment.progress)
             self.add(kind, f"{kind}{same or ''}", one)
         elif (
@@ -276,12 +287,17 @@ class _Planner:
 
     def take_named(self, number: int, one: Field) -> None:
         words = one.words
+        before = self.fields[number - 1] if number else one
+        follows = one.pair == ":" and not before.pair and before.at == (one.at or 0) - 1
+        if follows and before.words[-1:] == ["of"] and (cut := named_before(before.words)):  # loss of 8 batches: 0.5
+            words = one.words = before.words[:cut]
+            self.segment.metrics[:] = [other for other in self.segment.metrics if other.at != before.at]
         if words in _COUNTERS and one.pair == "=" and not (self.keyed or one.total or one.unit):
             self.add("lead", f"lead:{words[0]}", one)
             return
         if all(word.lower() in _COPULAS for word in words):
             words = next((other.words for other in reversed(self.fields[:number]) if other.words), words)
-            words = words[: _named_before(words)] or [
+            words = words[: named_before(words)] or [
                 word for word in words if word.lower() not in ("minibatches", "for")
             ]
             one.words = words
@@ -332,7 +348,7 @@ class _Planner:
         self.add(role.kind, f"{role.kind}:{'_'.join(role.words[-3:])}", one)
         if role.split and self.plan.split is None and role.kind not in LENGTHS:
             self.plan.split = role.split
-        self.plan.is_best = self.plan.is_best or any(word in BEST for word in (w.lower() for w in one.words))
+        self.plan.is_best = self.plan.is_best or any(word.lower() in BEST - {"summary"} for word in one.words)
         self.after_epoch = role.kind == "epoch"
         self.keyed = True
 
@@ -341,7 +357,7 @@ class _Planner:
         if (
             role.kind in ("loss", "quality")
             and not one.pair
-            and (_is_prose(role, words) or words[-1].lower() in _COUNTED)
+            and (is_prose(role, words) or words[-1].lower() in _COUNTED)
         ):
             return
         if role.kind in ("loss", "quality", "split"):
@@ -372,15 +388,13 @@ class _Planner:
         if "best" in before or (before and before[0] in BEST):
             plan.is_best = True
         starred = self.shape.strip()[:2] == "**" and {"metrics", "train"} <= set(before)
-        if "summary" in before or ("history" in before and self.lexed.is_header) or starred:
+        of_epoch = any(place.kind == "epoch" for segment in plan.segments for place in segment.progress)
+        if ("summary" in before and not of_epoch) or ("history" in before and self.lexed.is_header) or starred:
             plan.phase = "summary"
         elif plan.split is None and not plan.is_bar:
             plan.split = next(("eval" if word in EVAL else "train" for word in before if word in EVAL | TRAIN), None)
         self.label_later_metrics(first)
-        if (
-            "saving dict"
-            in " ".join([*self.words[:6], *self.fields[0].words[:6]] if self.fields else self.words).lower()
-        ):
+        if "saving dict" in " ".join([*self.words[:6], *(self.fields[0].words[:6] if self.fields else ())]).lower():
             plan.split = "eval"
         if plan.phase is None and not plan.is_bar and not reported:
             self.read_header()
@@ -418,19 +432,6 @@ class _Planner:
         announced = self.lexed.is_header or decorated or bool(progress) or len(words) <= 2
         if heads and announced and len(words) <= 6 and len(content) <= 2:
             self.plan.phase = "eval" if heads[0] in EVAL else "train"
-
-
-def _named_before(words: list[str]) -> int:
-    """How many words before a preposition name a metric: of ``training loss at step``, the first two."""
-    cut = next((at for at, word in enumerate(words) if word.lower() in _PREPOSITIONS), 0)
-    return cut if role_of(" ".join(words[:cut])).kind in ("loss", "quality") else 0
-
-
-def _is_prose(role: NameRole, words: list[str]) -> bool:
-    if len(words) < 5 or words[-1].lower() in ("is", "was"):
-        return False
-    at = max((at for at, word in enumerate(words) if role_of(word).kind == role.kind), default=0)
-    return len(words) - at > _PROSE_WORDS
 
 
 def _name_objectives(segment: Segment) -> None:

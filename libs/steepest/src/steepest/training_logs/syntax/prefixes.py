@@ -26,7 +26,8 @@ _NUMBER = re.compile(r"[\[(#]?\d[\d,.]{0,40}[\])]?[:|,]?")
 _LETTERS = re.compile(r"[A-Za-z_]{2,60}")
 _FILE = re.compile(
     r"[\[(]?(?:[\w./-]{1,200}\.(?:py|cc|cpp|h|scala|java|go):\w{1,80}(?::\w{1,80})?"
-    r"|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){1,6}:\d{1,6}|[A-Za-z_][\w.]{0,80}:[\w<>]{1,60}:\d{1,6})[\])]?:?"
+    r"|[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){1,6}:\d{1,6}|[A-Za-z_][\w.]{0,80}:[\w<>]{1,60}:\d{1,6}"
+    r"|(?:[A-Z][a-z0-9]{1,40}){2,8}\$?:\d{2,6})[\])]?:?"
 )
 _CLOSED = re.compile(r"[:\]|>-]$")
 _TAG = re.compile(r"(?i)<std|rank|worker|pid=|node|host|gpu|pod/|replica|process")

@@ -38,6 +38,9 @@ _MOST_WORDS, _MOST_OF_NAME, _MOST_FIELDS, _MOST_LABELS, _DEEPEST = 12, 6, 200, 6
 _COUNTED = {"epoch": "epoch", "epochs": "epoch", "batch": "batch", "batches": "batch", "iter": "iter", "iters": "iter"}
 """Words that name the number that they are glued to: ``3epoch``."""
 
+_SENTENCE = re.compile(r"[A-Z][a-z]{4,60}")
+"""A word that no unit is: another output begins behind the number, without a new line."""
+
 _SILENT = frozenset("'\"#*$`~!")
 _QUOTES = ("'", '"')
 _ENDS = frozenset(",;|\t│•→")
@@ -166,6 +169,7 @@ class _Lexer:
 
     def word(self, token: str, *, glued: bool) -> None:
         last = self.last
+        glued = glued and not _SENTENCE.fullmatch(token)
         if token.isdigit() and self.before + self.before2 == "-N":
             return  # minibatches 0-9
         if glued and last is not None and self.before == "M":

@@ -48,8 +48,8 @@ def word_set(words: str) -> frozenset[str]:
 
 
 EVAL = word_set(
-    "val valid validation validating valset validset test testing tests testset eval evaluation evaluating evaluate dev"
-    " heldout holdout cv validacao validacion validierung prueba teste проверка валидация валид тест"
+    "val valid validate validation validating valset validset test testing tests testset eval evaluation evaluating evaluate"
+    " dev heldout holdout cv validacao validacion validierung prueba teste проверка валидация валид тест"
 )
 TRAIN = word_set(
     "train training trainset trn learn treino treinamento entrenamiento entrainement apprentissage обучение"
@@ -97,6 +97,8 @@ _FILLERS = word_set("completed complete number no idx index is was are at of val
 _AT = word_set("at after in for")
 """Between a loss and the place of it: ``loss at epoch 3``."""
 
+_PREPOSITIONS = word_set("at after in for on of")
+_PROSE_WORDS = 4
 _PLAIN = word_set("batch step the current reduced iter this a")
 _WHOLES = word_set("total tot overall lm")
 _SETS = word_set("set split data")
@@ -164,6 +166,8 @@ def role_of(phrase: str, *, column: bool = False) -> NameRole:
         len(core) > 1 and "/" not in phrase and (core[-1] in _FILLERS or (core[-1] == "count" and core[-2] in _UNITS))
     ):
         core = core[:-1]
+    if len(core) > 2 and core[-2] == "per":
+        core = core[:-2]  # loss per sample
     if core[-1] in EVAL | TRAIN and all(word in EVAL | TRAIN | _SETS for word in core):
         return NameRole("split", name, split, words=words)
     role = _progress(phrase, words, core, name, split) or _metric(phrase, words, core, name, split, column=column)
@@ -284,7 +288,8 @@ def _is_loss(phrase: str, words: tuple[str, ...], core: tuple[str, ...], *, colu
     ends = last in LOSSES or last.endswith(("loss", "verlust")) or "objective" in known
     if last in ("cost", "costs") and known & _SETTINGS:
         return False  # batch_cost, reader_cost: seconds
-    return named and (ends or not known & _SETTINGS)
+    settings = known & _SETTINGS - ({"func", "function"} if "value" in known else set())
+    return named and (ends or not settings)
 
 
 def _is_whole(core: tuple[str, ...], known: set[str]) -> bool:
@@ -294,6 +299,20 @@ def _is_whole(core: tuple[str, ...], known: set[str]) -> bool:
     return rest in (["loss"], ["losses"]) or (
         len(rest) == 1 and rest[0] in LOSSES and rest[0] not in ("nll", "smoothl1")
     )
+
+
+def named_before(words: list[str]) -> int:
+    """How many words before a preposition name a metric: of ``training loss at step``, the first two."""
+    cut = next((at for at, word in enumerate(words) if word.lower() in _PREPOSITIONS), 0)
+    return cut if role_of(" ".join(words[:cut])).kind in ("loss", "quality") else 0
+
+
+def is_prose(role: NameRole, words: list[str]) -> bool:
+    """Whether too many words stand between a name and its number: ``losses are gathered in buckets of 10``."""
+    if len(words) < 5 or words[-1].lower() in ("is", "was"):
+        return False
+    at = max((at for at, word in enumerate(words) if role_of(word).kind == role.kind), default=0)
+    return len(words) - at > _PROSE_WORDS
 
 
 @lru_cache(maxsize=1024)
