@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -72,7 +72,10 @@ def jobs_of(run: GangRun) -> list[SimJob]:
     jobs = [job for name in FILES[run.trace] for job in read_workload(Path(run.data) / name).jobs]
     count = run.gangs or COUNTS[run.trace]
     rng = random.Random(run.seed)  # noqa: S311 - no secret
-    says = {MISTAKEN: lambda: rng.lognormvariate(0.0, WRONG), LIARS: lambda: LIES if rng.random() < LIES else 1.0}
+    says: dict[str, Callable[[], float]] = {
+        MISTAKEN: lambda: rng.lognormvariate(0.0, WRONG),
+        LIARS: lambda: LIES if rng.random() < LIES else 1.0,
+    }
     announced = says.get(run.policy, lambda: 1.0)
     return [
         msgspec.structs.replace(job, memory_mib=0, announced=announced())

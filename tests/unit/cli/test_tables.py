@@ -37,7 +37,9 @@ JOBS: list[list[Cell]] = [
     [
         *(
             f"mlp-with-a-very-long-name-{number}",
+            "",
             "n1",
+            "",
             "running",
             "PC",
             "12.3%",

@@ -30,7 +30,7 @@ class SteepestGangsParameters(msgspec.Struct, frozen=True, kw_only=True):
         min_run_s: For how long a job keeps its devices.
         lateness: As a share of the fair completion time.
         knows: Whether it knows how long jobs run; else it goes by attained service, in levels.
-        elastic: A gang may have so many times fewer or more GPUs than it asks for; 1: none.
+        elastic: A gang may have up to this many times fewer or more GPUs than it asks for; 1: it may not.
         pays: A resize gains this many times its cost.
     """
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from steepest.describe import count, on_gpus, span
 from steepest.policies.steepest.devices.which_jobs import devices_of, has_devices, is_in_force
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.gangs import gpus_on
 from steepest.view.places.node_rules import is_allowed
 from steepest.view.progress import time_left
 from steepest.view.state import Job, Phase
@@ -20,7 +21,7 @@ def device_promise(view: ClusterView, job: Job, at_ms: int) -> Iterator[str]:
     if job.phase is Phase.ENDED or not has_devices(job):
         return
     for node in dict.fromkeys(job.running_on):
-        if gpus := job.gpus_on(node):
+        if gpus := gpus_on(job, node):
             yield f"it has on {node}{on_gpus(gpus)}"
     if not is_in_force(view.parameters):
         return

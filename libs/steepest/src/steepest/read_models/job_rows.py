@@ -16,6 +16,7 @@ from steepest.events.plans import GrowthList
 from steepest.policies.forecast import remaining
 from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.gangs import gpus_on
 from steepest.view.progress import TimeLeft, checkpoint_step, cpu_ms_left, total_steps
 from steepest.view.state import Job, Phase
 
@@ -171,7 +172,7 @@ def job_row(
         outcome=job.outcome,
         node=job.node,
         nodes=tuple(dict.fromkeys(job.nodes)),
-        gpus={node: gpus for node in dict.fromkeys(job.nodes) if (gpus := job.gpus_on(node))},
+        gpus={node: gpus for node in dict.fromkeys(job.nodes) if (gpus := gpus_on(job, node))},
         incarnation=job.incarnation,
         alive=job.alive and not stopped,
         category=job.category,

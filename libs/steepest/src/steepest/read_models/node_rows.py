@@ -12,6 +12,7 @@ import msgspec
 from steepest.events.common import Resources
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
+from steepest.view.places.gangs import gpus_on
 from steepest.view.state import Node
 
 
@@ -75,7 +76,7 @@ def node_row(view: ClusterView, node: Node) -> NodeRow:
         gpus=NodeGpus(
             total=node.capacity.gpus,
             reserved=node.allocated.all_gpus_m / 1000,
-            assigned={job: gpus for job in node.jobs if (gpus := view.jobs[job].gpus_on(node.name))},
+            assigned={job: gpus for job in node.jobs if (gpus := gpus_on(view.jobs[job], node.name))},
         ),
         limits=limits(view, node),
         score=view.nodes.score(node),

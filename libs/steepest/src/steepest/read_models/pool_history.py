@@ -19,6 +19,7 @@ from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.read_models.pool_course import CoursePoint, PoolCourse, point
 from steepest.view.cluster_view import ClusterView
+from steepest.view.places.gangs import gpus_on
 from steepest.view.state import CATEGORIES, MOVING, Job, Phase, PlanKind
 
 KEPT = 10_000
@@ -277,7 +278,7 @@ class PoolHistory:
         if came:
             self._start(view, job, state, came, offset)
         for node, run in self._running.get(job.name, {}).items():
-            run.gpu_ids = state.gpus_on(node) or run.gpu_ids
+            run.gpu_ids = gpus_on(state, node) or run.gpu_ids
 
     def _start(self, view: ClusterView, job: HistoryJob, state: Job, nodes: list[str], offset: int) -> None:
         runs = self._running.setdefault(job.name, {})

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Sequence
 
 from steepest.events.common import Resources
 from steepest.events.requests import JobSpec
+from steepest.view.learned.user_use import UserUse
 from steepest.view.orders.changes import Changes
-from steepest.view.state import CLEARING, Job, Phase, Plan, UserUse, ViewState
+from steepest.view.state import CLEARING, Job, Phase, Plan, ViewState
 
 GPU_CORES = 16
 """A second of a GPU counts like this many seconds of a core."""

@@ -14,6 +14,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Tai
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters, accounts
 from steepest.view.learned.move_costs import MoveCosts
+from steepest.view.learned.user_use import UserUse
 from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress
 
 STATE_VERSION = 13
@@ -261,13 +262,6 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
             return tuple(replica.node for replica in self.replicas if replica.alive)
         return self.nodes if self.alive else ()
 
-    def gpus_on(self, node: str) -> tuple[int, ...]:
-        """The GPUs that its replicas which run on a node have there, by their ids, as far as they are known."""
-        if not self.spec.is_gang:
-            return self.gpus.get(0, ()) if node in self.running_on else ()
-        there = [at for at, replica in enumerate(self.replicas) if replica.alive and replica.node == node]
-        return tuple(gpu for at in there for gpu in self.gpus.get(at, ()))
-
     @property
     def running_sizes(self) -> tuple[int, ...]:
         """How many replicas of each role run; empty: as many as its roles name, or none."""
@@ -419,13 +413,6 @@ class Plan(msgspec.Struct, kw_only=True, omit_defaults=True):
     def destination_sizes(self) -> tuple[int, ...]:
         """How many replicas of each role START starts; empty: as many as the job's roles name."""
         return self.source_sizes if self.heading is Heading.BACK else self.sizes
-
-
-class UserUse(msgspec.Struct, omit_defaults=True):
-    """What a user's jobs have used by a counted time, in core-seconds that count half after each half-life."""
-
-    core_s: float = 0.0
-    counted_ms: int = 0
 
 
 class ViewState(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""The checker of single devices: none is held whole by two replicas at once."""
+"""The checker of single devices: none is held whole by two replicas at the same time."""
 
 from __future__ import annotations
 

@@ -32,6 +32,14 @@ def is_clearing(plan: Plan) -> bool:
     return plan.kind in CLEARING or plan.kind is PlanKind.SUSPEND
 
 
+def gpus_on(job: Job, node: str) -> tuple[int, ...]:
+    """The GPUs that its replicas which run on a node have there, by their ids, as far as they are known."""
+    if not job.spec.is_gang:
+        return job.gpus.get(0, ()) if node in job.running_on else ()
+    there = [at for at, replica in enumerate(job.replicas) if replica.alive and replica.node == node]
+    return tuple(gpu for at in there for gpu in job.gpus.get(at, ()))
+
+
 def places(job: Job, nodes: Sequence[str], sizes: tuple[int, ...] = ()) -> dict[str, Holding]:
     """Number and resources of the replicas on these nodes, by node in the order of the first replica on each."""
     held: dict[str, Holding] = {}

@@ -6,7 +6,7 @@ gangs that give way are suspended, and the one that they make room for starts wh
 are placed by it alone; what they reserve of a node's CPU is theirs. What it promises, and every promise that it puts off, is
 in the log.
 
-What nobody takes lets the gang grow that is worth most and may have more replicas, if it gains several times what its stop
+Free devices let the gang grow that is worth most and may have more replicas, if it gains several times what its stop
 and its start cost; it gives that back when a gang that waits has no room otherwise, before any is stopped.
 
 Jobs that cannot be saved, that have just started or were suspended too often keep their devices. Jobs of unknown size go by
@@ -271,7 +271,7 @@ class DevicePlanner:
             saves_s = gang.left_s - left_with(self.state, job, known, gang.left_s, devices_of(job, grown.sizes))
             if saves_s <= view.parameters.steepest.pays * gang.stop_s:
                 continue
-            because = c.Because(rule=f"what nobody takes ends it {span(1000 * saves_s)} earlier")
+            because = c.Because(rule=f"free devices end it {span(round(1000 * saves_s))} earlier")
             plan = scaling(job, grown.places, None, f"devices-{received.offset}-grow-{job.name}", because)
             if void_transition(plan, job, view) is None:
                 places.keep(job, grown)
