@@ -55,7 +55,7 @@ def test_every_command_helps_with_examples(name: str) -> None:
         (["jobs", "--al"], "Error: No such option '--al'"),
         (
             ["cancel"],
-            "Error: name a job, a pattern like 'sweep-*', --array or --queue (see `steepest cancel --help`)\n",
+            "Error: name a job, a pattern like 'sweep-*', --array, --queue or --node (see `steepest cancel --help`)\n",
         ),
         (["submit", "--cpu", "much", "true"], "Error: Invalid value for '--cpu': 'much' is no amount of cpu"),
         (["submit", "--name", "My Job", "true"], "Error: 'My Job' is no name of a job"),

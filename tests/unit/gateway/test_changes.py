@@ -108,7 +108,9 @@ async def test_jobs_that_move_together_find_room_beside_each_other() -> None:
     others = [c.NodeJoined(node=name, capacity=Resources(cpu_m=cpu_m)) for name, cpu_m in (("n2", 100), ("n3", 150))]
     jobs = [event for name in ("a", "b", "d") for event in running(name)]
     async with served_pool(await log_of(*others, *jobs)) as pool:
-        found = await door().change(pool, ChangeRequest(change=ChangeKind.MOVE, jobs=("a", "b", "d")), CALLER)
+        found = await door().change(
+            pool, ChangeRequest(change=ChangeKind.MOVE, node="n1", jobs=("a", "b", "d")), CALLER
+        )
         assert [one.said.partition(" as soon")[0] for one in found.answers] == [
             "moves from n1 to n3",
             "moves from n1 to n2",
@@ -151,7 +153,7 @@ async def test_of_several_the_error_of_one_is_its_own_answer() -> None:
         (ChangeRequest(change=ChangeKind.HOLD), "bad-input"),
         (ChangeRequest(change=ChangeKind.HOLD, jobs=("nosuch",)), "no-such-job"),
         (ChangeRequest(change=ChangeKind.DRAIN, node="n9"), "no-such-node"),
-        (ChangeRequest(change=ChangeKind.HOLD, node="n1"), "bad-input"),
+        (ChangeRequest(change=ChangeKind.HOLD, node="n1"), "no-such-job"),
         (ChangeRequest(change=ChangeKind.DRAIN, jobs=("a",)), "not-changed"),
         (ChangeRequest(change=ChangeKind.PRIORITY, jobs=("a",), to="hihg"), "bad-input"),
         (ChangeRequest(change=ChangeKind.PRIORITY, jobs=("a",), to="9" * 30), "unreadable"),

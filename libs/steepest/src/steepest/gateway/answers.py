@@ -53,8 +53,9 @@ class ChangeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A change of jobs, or of a node.
 
     Attributes:
-        jobs: Names and patterns; ``array`` and ``queue``: only those of them; without any of the three, none.
-        to: The priority: a number, or the name of a class.
+        jobs: Names and patterns; ``array``, ``queue`` and ``node``: only those of them; without any of the four, none.
+        node: The node that is drained or opened, or that jobs are on.
+        to: The priority (a number, or the name of a class), or the node that jobs move to.
         dry: Whether it is only asked what would become of them, and at what price.
         request: The caller's name for this request, so that sending it twice asks once; None: one is made.
     """

@@ -21,6 +21,7 @@ from steepest.gateway.answers import Answer, ChangeAnswer, Changed, ChangeReques
 from steepest.gateway.pools import ServedPool
 from steepest.policies.submission import ARRAY_INDEX
 from steepest.read_models.changes.job_changes import (
+    OF_NODES,
     ChangeKind,
     OfferedChange,
     again,
@@ -211,14 +212,14 @@ def _wanted(pool: ServedPool, wanted: ChangeRequest) -> Sequence[tuple[str, Offe
     Raises:
         InputError: See :meth:`Asking.change`.
     """
-    if wanted.node is not None:
+    if wanted.node is not None and wanted.change in OF_NODES:
         return [(wanted.node, change_of_node(pool.feed.view, wanted.change, wanted.node))]
-    if not (wanted.jobs or wanted.array or wanted.queue):
+    if not (wanted.jobs or wanted.array or wanted.queue or wanted.node):
         raise InputError("no job is named", hint="name jobs, patterns, an array, a queue, or a node")
     newest = pool.feed.timeline.moves[-MOVES_SEEN:]
     pauses = [move.paused_ms for move in newest if move.paused_ms is not None]
     pause_ms = round(statistics.median(pauses)) if pauses else None
-    selection = Selection(tuple(wanted.jobs), wanted.array, wanted.queue)
+    selection = Selection(tuple(wanted.jobs), wanted.array, wanted.queue, wanted.node or "")
     found = changes(pool.feed, wanted.change, selection, wanted.to, pause_ms)
     if len(found) > OPEN_MOST:
         raise InputError(

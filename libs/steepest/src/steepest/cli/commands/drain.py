@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
-  steepest nodes drain node-3          no more jobs start there; `steepest move JOB` moves those that run
+  steepest nodes drain node-3          no more jobs start there; `steepest move --node node-3` moves those that run
   steepest nodes undrain node-3
 
 Jobs that run there go on. Those that can save are moved by the policy as before, and never to this node.

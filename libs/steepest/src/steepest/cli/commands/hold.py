@@ -66,6 +66,7 @@ MOVE = """\b
 Examples:
   steepest move mnist-3fa2 --to node-2
   steepest move mnist-3fa2             to the node with the most free CPU that takes it
+  steepest move --node node-1          all that run there, after `steepest nodes drain node-1`
 
 A job saves, stops, and goes on from there on its new node, where its place is kept before it stops. A job that
 cannot save, a gang, and a node without room for it are refused.

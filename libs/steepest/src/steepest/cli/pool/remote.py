@@ -72,13 +72,14 @@ def refuse_without_client(settings: Settings) -> None:
 
 
 def change_of(kind: str, selection: Selection | None = None, to: str = "", node: str | None = None) -> ChangeRequest:
-    """What a command asks a gateway to change: jobs or a node; ``to``: the priority."""
+    """What a command asks a gateway to change: jobs or a node; ``to``: the priority, or the node to move to."""
     from steepest.gateway.answers import ChangeRequest
     from steepest.read_models.changes.job_changes import ChangeKind
 
-    jobs, array, queue = selection or ((), "", "")
+    jobs, array, queue, there = selection or ((), "", "", "")
+    request, node = os.urandom(8).hex(), node or there or None
     return ChangeRequest(
-        change=ChangeKind(kind), jobs=jobs, array=array, queue=queue, node=node, to=to, request=os.urandom(8).hex()
+        change=ChangeKind(kind), jobs=jobs, array=array, queue=queue, node=node, to=to, request=request
     )
 
 

@@ -39,6 +39,9 @@ class ChangeKind(enum.StrEnum):
     UNDRAIN = "undrain"
 
 
+OF_NODES = (ChangeKind.DRAIN, ChangeKind.UNDRAIN)
+
+
 class OfferedChange(msgspec.Struct, frozen=True, kw_only=True):
     """A change of one job or node.
 
@@ -114,8 +117,6 @@ def change_of_node(view: ClusterView, kind: ChangeKind, name: str) -> OfferedCha
     node, drained = view.nodes.get(name), kind is ChangeKind.DRAIN
     if node is None:
         raise InputError(f"there is no node {name!r}", code="no-such-node", hint="see `steepest nodes`")
-    if kind not in {ChangeKind.DRAIN, ChangeKind.UNDRAIN}:
-        raise InputError(f"{kind} is a change of jobs", hint="name jobs, and no node")
     if node.drained is drained:
         raise InputError(f"node {name} is {'drained already' if drained else 'not drained'}", code="not-changed")
     there = f"; {', '.join(node.jobs)} still there" if drained and node.jobs else ""

@@ -1,4 +1,4 @@
-"""Several jobs by one name: by their names, by patterns of names, by their array, by their queue. Pure."""
+"""Several jobs by one name: by their names, by patterns of names, by their array, their queue or their node. Pure."""
 
 from __future__ import annotations
 
@@ -33,16 +33,18 @@ class Selection(NamedTuple):
         names: Names, and patterns like ``sweep-*``.
         array: The jobs of this array; empty: of any.
         queue: The jobs of this queue; empty: of any.
+        node: The jobs that hold a place on this node; empty: all.
     """
 
     names: tuple[str, ...]
     array: str = ""
     queue: str = ""
+    node: str = ""
 
     @property
     def single(self) -> str | None:
         """The one job that is named, if it is one."""
-        is_one = len(self.names) == 1 and not (is_pattern(self.names[0]) or self.array or self.queue)
+        is_one = len(self.names) == 1 and not (is_pattern(self.names[0]) or self.array or self.queue or self.node)
         return self.names[0] if is_one else None
 
 
@@ -61,7 +63,9 @@ def select(pool: JobsByName, selection: Selection, *, over: bool = False) -> Seq
     chosen = [
         job
         for job in found.values()
-        if selection.array in {"", job.spec.array} and selection.queue in {"", job.spec.queue}
+        if selection.array in {"", job.spec.array}
+        and selection.queue in {"", job.spec.queue}
+        and (not selection.node or selection.node in job.nodes)
     ]
     if not chosen:
         raise InputError("no job is meant", code="no-such-job", hint="see `steepest jobs`")

@@ -30,7 +30,7 @@ export function Acts({ kinds, target, pool, token, setToken }) {
   };
   const close = () => { setState({}); opener.current?.focus(); };
   useEffect(() => { if (state.price || state.locked) box.current?.querySelector("[data-first]")?.focus(); }, [state.price, state.locked]);
-  const command = `steepest ${target.node ? "nodes " : ""}${state.kind} ${names.slice(0, SHOWN).join(" ")}${names.length > SHOWN ? " …" : ""}${state.to ? ` --to ${state.to}` : ""}`;
+  const command = `steepest ${!target.node ? state.kind : state.kind === "move" ? "move --node" : `nodes ${state.kind}`} ${names.slice(0, SHOWN).join(" ")}${names.length > SHOWN ? " …" : ""}${state.to ? ` --to ${state.to}` : ""}`;
   const use = (given) => { setToken(given); send(state.kind, state.to, true, given); };
   return html`<div class="acts" ref=${box} onKeyDown=${(event) => { if (event.key === "Escape" && state.kind) { event.stopPropagation(); close(); } }}>
     ${kinds.map((kind) => html`<button type="button" aria-expanded=${state.kind === kind} onClick=${(event) => { opener.current = event.currentTarget; send(kind, kind === "priority" ? "high" : "", true); }}>${kind}</button> `)}
