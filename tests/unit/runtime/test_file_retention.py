@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import re
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -140,8 +141,12 @@ async def everything(log: Any, at: TopicPartition) -> list[Record]:
 
 
 def decided(record: Record) -> tuple[Any, ...]:
-    """A record without its place and the log's own name, which is drawn."""
-    return record.headers.get(ID, "").split("/")[:1], b"epoch" in record.value or record.value
+    """A record without its place and the log's own name, which is drawn.
+
+    The progress of jobs is left out: it is known once their output is read again, before the first heartbeat or after it.
+    """
+    value = re.sub(rb',"progress":\[.*?\]', b"", record.value)
+    return record.headers.get(ID, "").split("/")[:1], b"epoch" in value or value
 
 
 def writer_of(one: tuple[Any, ...]) -> str:

@@ -40,7 +40,10 @@ class Pool(DeciderDriver):
         for gap_s in gaps_s:
             self.passes(gap_s, cpu_m)
             self.steps += 1
-            found = c.ReplicaProgress(job="a", incarnation=self.job("a").incarnation, step=self.steps, total=total)
+            incarnation = self.job("a").incarnation
+            found = c.ReplicaProgress(
+                job="a", incarnation=incarnation, step=self.steps, total=total, activity=Activity.OTHER
+            )
             self.uses(cpu_m, found)
         return self.found_since(before)
 
@@ -139,6 +142,17 @@ def test_a_phase_that_the_output_names_has_silences_of_its_own() -> None:
     pool.trains(*[1.0] * 5)
     (found,) = pool.passes(70, cpu_m=0)
     assert isinstance(found, c.FindingOpened)
+
+
+def test_a_collector_that_starts_again_does_not_end_a_phase() -> None:
+    """It does not know what was printed before it, which is no news of the job."""
+    pool = Pool()
+    pool.trains(*[1.0] * 40)
+    pool.says(Activity.EVALUATION)
+    assert pool.passes(1_000, cpu_m=0) == []
+    pool.uses(900, c.ReplicaProgress(job="a", incarnation=1, step=pool.steps))
+    assert pool.passes(2_500, cpu_m=0) == []
+    assert pool.passes(200, cpu_m=0) != []
 
 
 def test_what_a_job_was_silent_for_counts_for_the_next_of_its_model() -> None:

@@ -35,6 +35,9 @@ PIECE_BYTES = 4 << 10
 HELD_S = 2.0
 """How long a reading may wait for the lines that would tell more about it."""
 
+LINE_BYTES = 300
+"""What is kept of the newest line."""
+
 INDEX_BITS = 20
 """Bits for the index of a record in its line: a line of 1 MiB has fewer records."""
 
@@ -47,6 +50,7 @@ class SourceCursor(msgspec.Struct, kw_only=True):
         at_ms: The newest time that was assigned to a record.
         has_brought_any: Whether the file had any record.
         is_done: Whether the file was read completely and will not grow.
+        newest: The end of what was read last: the job may do what it says for long, and across a restart.
     """
 
     reader: ReaderState
@@ -55,6 +59,7 @@ class SourceCursor(msgspec.Struct, kw_only=True):
     at_ms: int = 0
     has_brought_any: bool = False
     is_done: bool = False
+    newest: bytes = b""
 
 
 class Source:
@@ -78,7 +83,7 @@ class Source:
         """Read ``path`` from the cursor stored in ``kept``; no folder below ``below`` is trusted.
 
         ``epochs`` are those that its user announced, ``turns`` those of all sources that are read by the same event loop.
-        ``hear`` is given all that is read.
+        ``hear`` is given all that is read, and the end of what was read before a restart.
 
         Raises:
             OSError: No cursor can be stored there.
@@ -124,6 +129,8 @@ class Source:
     async def _read(self) -> AsyncIterator[Sequence[LossRecord]]:
         if self._cursor.is_done:
             return
+        if self._hear:
+            self._hear(self._cursor.newest)
         async for chunk in self._chunks():
             if chunk is None:
                 yield self._reader.release()
@@ -132,6 +139,7 @@ class Source:
                 yield self._reader.begin_source()  # the last line of the previous file, with that file's number
                 self._cursor.files_before += 1
             if self._hear:
+                self._cursor.newest = (self._cursor.newest + chunk.data)[-LINE_BYTES:]
                 self._hear(chunk.data)
             for begin in range(0, len(chunk.data), PIECE_BYTES):
                 piece = chunk.data[begin : begin + PIECE_BYTES]

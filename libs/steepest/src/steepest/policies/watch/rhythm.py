@@ -129,7 +129,11 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
             self.busy_ms = now_ms
 
     def hear(self, step: int | None, mark: tuple[float | None, float | None], activity: Activity | None = None) -> None:
-        """Take in a report. A step shows that the training goes on, and so does a line about something else."""
+        """Take in a report. A step shows that the training goes on, and so does a line about something else.
+
+        Without an activity it is as before: a collector that has started again does not know what was printed.
+        """
+        activity = activity or self.activity
         goes_on = self._advances(step, mark)
         if self.begun and (goes_on or activity is not self.activity):
             self._end_silence()
