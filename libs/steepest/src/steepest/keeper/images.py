@@ -167,6 +167,8 @@ class Images:
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
                 tarfile.open(fileobj=zstd.stdin, mode="w|", bufsize=_CHUNK) as archive,
             ):
+                with contextlib.suppress(OSError):  # where memory gets short, it is killed, and not the job
+                    Path(f"/proc/{zstd.pid}/oom_score_adj").write_text("1000", encoding="ascii")
                 for path in sorted(raw.iterdir()):
                     if path.is_file() and not path.is_symlink():
                         archive.add(path, path.name, recursive=False)

@@ -244,6 +244,7 @@ class Keeper:
             raise CannotBeSaved("left-tree", f"{processes.names(outside)} left the job's tree")
         self._refuse_unsavable(pids)
         self._images.refuse_without_room(processes.memory_bytes(pids), self._order.most_bytes)
+        place = self._place()
         self._stopped = processes.stopped(found)
         self._ran_s, self._since = self._ran_s + time.monotonic() - self._since, time.monotonic()
         self._criu.dump(self._root, raw)
@@ -258,7 +259,7 @@ class Keeper:
             "sizes": written.sizes,
             "rewritten": written.rewritten,
             "last_pid": max(each.pid for each in found),
-            "place": self._place(),
+            "place": place,
         }
 
     def _refuse_unsavable(self, pids: list[int]) -> None:
