@@ -10,21 +10,26 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from tests.harness.docker_harness import DockerHarness
-from tests.harness.kept_job import JOB, KeptJob, running
+from tests.harness.kept_job import ENV, JOB, KeptJob, running
+from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 from tests.integration.kept import cases
 
+from steepest.cli.main import main
 from steepest.cluster.docker import Allowed
+from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.keepers import HOME, find_whole
 from steepest.cluster.port import Cluster, ReplicaPhase
 from steepest.errors import RefusedError
+from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
+from steepest.events.received import Received
 from steepest_lab import jobs
 from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
-pytestmark = pytest.mark.end_to_end
 ENGINES = ("large", "small")
 PLAIN = """
 import hashlib, subprocess, sys, time
@@ -81,6 +86,7 @@ def unmoved(engine: DockerEngine, work: Path, command: Sequence[str], env: Mappi
     return printed.decode()
 
 
+@pytest.mark.end_to_end
 @pytest.mark.parametrize("program", ["unchanged.py --steps=300 --pause=", "plain.py 300 "])
 async def test_a_program_that_is_moved_between_engines_prints_what_an_unmoved_one_does(
     make: Make, engines: dict[str, DockerEngine], program: str
@@ -95,30 +101,40 @@ async def test_a_program_that_is_moved_between_engines_prints_what_an_unmoved_on
         assert job.output == unmoved(engines["large"], job.folder, f"python3 {program}0".split(), job.spec.env)
 
 
-async def test_a_job_that_cannot_be_saved_in_a_container_runs_on(make: Make) -> None:
-    """The save is refused with the reason, which is declared, and the job goes on to its own end."""
-    job = make("python3", "cases.py", "ring")
+@pytest.mark.parametrize(
+    "name", ["database", "fork_server", "many_threads", "pool", "shared_memory_block", "tcp_listener", "unlinked_file"]
+)
+async def test_what_a_process_holds_moves_into_another_container(make: Make, name: str) -> None:
+    """After the move, what it has set up before still works: also what it has in ``/tmp`` and ``/dev/shm``."""
+    job = make("python3", "cases.py", name)
     async with running(job):
         await job.printed(1)
-        with pytest.raises(RefusedError, match="io-uring") as refused:
-            await job.save()
-        assert refused.value.code == "checkpoint-refused"
-        report = await job.declared(CheckpointMode.NONE)
-        assert report.mode_reason.startswith("io-uring: ")
+        await job.move()
         (job.folder / "go").touch()
         assert await job.end() == 0, job.output
         assert job.output == "ready\nOK\n"
 
 
-async def test_a_file_that_only_its_container_has_keeps_a_job_where_it_is(make: Make) -> None:
-    """Another container has it not; a temporary file moves with the job."""
-    words = "import sys, time; file = open(sys.argv[1], 'w'); print('ready', flush=True); time.sleep(600)"
-    job = make("python3", "-c", words, "/dev/shm/own")  # noqa: S108 - the container's
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        pytest.param("ring", "io-uring", marks=pytest.mark.end_to_end),
+        ("own_connection", "connections"),
+    ],
+)
+async def test_a_job_that_cannot_be_saved_in_a_container_runs_on(make: Make, name: str, code: str) -> None:
+    """The save is refused with the reason, which is declared, and the job goes on to its own end."""
+    job = make("python3", "cases.py", name)
     async with running(job):
         await job.printed(1)
-        with pytest.raises(RefusedError, match=r"own-file: .*/dev/shm/own"):
+        with pytest.raises(RefusedError, match=code) as refused:
             await job.save()
-        assert (await job.status()).phase is ReplicaPhase.RUNNING
+        assert refused.value.code == "checkpoint-refused"
+        report = await job.declared(CheckpointMode.NONE)
+        assert report.mode_reason.startswith(f"{code}: ")
+        (job.folder / "go").touch()
+        assert await job.end() == 0, job.output
+        assert job.output == "ready\nOK\n"
 
 
 async def test_without_the_operator_s_leave_a_job_has_no_keeper_and_says_so(make: Make) -> None:
@@ -164,18 +180,37 @@ def _make_other_image(engine: DockerEngine) -> None:
         client.remove_container(made)
 
 
-async def test_no_job_is_kept_by_programs_that_jobs_can_change(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies in a folder of jobs is theirs, and would run with the rights of a keeper."""
+@pytest.mark.parametrize(
+    ("place", "reason"), [("work/criu", "no-keeper: jobs may change "), ("criu", "no-keeper: job/0/1 ")]
+)
+async def test_a_keeper_that_cannot_be_started_is_done_without(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, reason: str
+) -> None:
+    """Its programs are where jobs could change them, or the engine cannot run them: the job runs on and says so."""
     job = make("python3", "plain.py", "20", "0.05")
-    theirs = job.folder / "criu"
-    (theirs / "root/usr/bin").mkdir(parents=True)
+    programs = tmp_path / place
+    (programs / "root/usr/bin").mkdir(parents=True)
     for name in ("loader", "root/usr/bin/python3"):
-        (theirs / name).touch()
-    monkeypatch.setenv(HOME, str(theirs))
+        (programs / name).touch()
+    monkeypatch.setenv(HOME, str(programs))
     async with running(job):
         report = await job.declared(CheckpointMode.NONE)
-        assert report.mode_reason.startswith(f"no-keeper: jobs may change {theirs}")
+        assert report.mode_reason.startswith(reason)
         assert await job.end() == 0
+
+
+def test_doctor_says_between_which_engines_jobs_can_be_moved(
+    make: Make, engines: dict[str, DockerEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moves a process on each engine and from one to the next, and leaves nothing behind."""
+    monkeypatch.chdir(make().folder)
+    before = sorted(Path.cwd().iterdir())
+    done = CliRunner().invoke(
+        main, ["doctor", "--json", "--cluster", f"docker={','.join(e.url for e in engines.values())}"]
+    )
+    assert done.exit_code == 0, done.output
+    assert [(one["health"], one["found"]) for one in json.loads(done.stdout)] == [("ok", "")] * 3
+    assert sorted(Path.cwd().iterdir()) == before
 
 
 RIGHTS = """
@@ -188,6 +223,7 @@ print(json.dumps({**seen, "folders": folders, "env": env}), flush=True)
 """
 
 
+@pytest.mark.end_to_end
 async def test_a_kept_job_has_no_rights_of_its_keeper(make: Make, harness: DockerHarness) -> None:
     """It has no capability and cannot get one, cannot write what is restored, and its variables change no keeper."""
     job = make("python3", "-c", RIGHTS, LD_PRELOAD="/no/such.so")
@@ -203,3 +239,42 @@ async def test_a_kept_job_has_no_rights_of_its_keeper(make: Make, harness: Docke
     assert (seen["NoNewPrivs"], seen["Groups"], seen["Uid"].split()) == ("1", "", ["65534"] * 4)
     assert seen["folders"] == [False] * 3
     assert seen["env"] == {"LD_PRELOAD": "/no/such.so", "HOME": "/nonexistent"}
+
+
+def test_a_job_is_suspended_and_moved_under_a_whole_system(
+    make: Make, engines: dict[str, DockerEngine], tmp_path: Path
+) -> None:
+    """No step is lost or done twice, and `explain` says why another one cannot be moved; the log's invariants hold."""
+    work, urls = make().folder, ",".join(engine.url for engine in engines.values())
+    where = ("--cluster", f"docker={urls}", "--node", "large=1", "--node", "small=1", "--folder", str(work))
+    system = RunningSystem(tmp_path / "state", *where, "--system-checkpoints", "--heartbeat", "100", env=ENV)
+    options = ("--checkpoint", "system", "--cpu", "0.2", "--workdir", str(work))
+    try:
+        system.start()
+        system.submit("ring", "python3", "cases.py", "ring", options=options)
+        system.submit("job", "python3", "unchanged.py", "--steps=600", "--pause=0.02", options=options)
+        system.await_event(lambda event: declared(event, "job", CheckpointMode.SYSTEM))
+        reason = system.await_event(lambda event: declared(event, "ring", CheckpointMode.NONE))
+        assert reason.startswith("io-uring: ")
+        assert reason in system.call("explain", "ring").stdout
+        system.call("suspend", "job")
+        suspended = system.await_event(lambda event: event.event if isinstance(event.event, c.JobSuspended) else None)
+        assert suspended.steps_lost == 0
+        system.call("release", "job")
+        (work / "go").touch()
+        assert system.await_end("ring").outcome is c.Outcome.FINISHED
+        assert system.await_end("job").outcome is c.Outcome.FINISHED
+        folder = AdapterFolder(system.state / "cluster")
+        output = "".join(one.output.read_text() for one in folder.printed(JOB))
+        assert output == unmoved(engines["large"], work, ("python3", "unchanged.py", "--steps=600"), ENV)
+        assert system.breaches() == []
+    finally:
+        system.end()
+
+
+def declared(event: Received[c.ClusterEvent], job: str, mode: CheckpointMode) -> str | None:
+    """Why, or a dash, where this event declares the mode of that job."""
+    found = event.event
+    if not isinstance(found, c.CheckpointModeDeclared) or (found.job, found.mode) != (job, mode):
+        return None
+    return found.reason or "-"

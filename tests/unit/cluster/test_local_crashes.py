@@ -25,7 +25,8 @@ from steepest.errors import RefusedError
 
 JOB = ReplicaId("doomed")
 TRAIN = ReplicaSpec(command=(sys.executable, contract_job.__file__))
-DOOMED = Path(__file__).with_name("doomed_adapter.py")
+ROOT = Path(__file__).parents[3]
+DOOMED = "tests.unit.cluster.doomed_adapter"
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives orphans to a subreaper")
 
 WITH_CHILDREN = """
@@ -46,7 +47,8 @@ def python(code: str) -> ReplicaSpec:
 
 def kill_adapter_at(moment: str, state: AdapterFolder) -> None:
     """Run an adapter in a separate process, which starts the job and is killed at that moment."""
-    done = subprocess.run([sys.executable, str(DOOMED), str(state.path), moment], timeout=100, check=False)
+    command = [sys.executable, "-m", DOOMED, str(state.path), moment]
+    done = subprocess.run(command, cwd=ROOT, timeout=100, check=False)
     assert done.returncode == -signal.SIGKILL
 
 

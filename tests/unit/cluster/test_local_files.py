@@ -229,6 +229,8 @@ def test_output_and_checkpoints_outlive_their_job(folder: IncarnationFolder, tmp
         folder.output.write_text(f"output {number}")
         (state.checkpoints("mnist") / "step-00000001-i0001").mkdir(parents=True)
         (state.checkpoints("mnist") / "step-00000001-i0001" / "model.bin").touch()
+        state.temporary("mnist").mkdir()
+        (state.temporary("mnist") / "scratch").touch()
         state.retire("mnist")
         kept = tmp_path / "ended" / f"mnist.{number}"
 
@@ -236,6 +238,7 @@ def test_output_and_checkpoints_outlive_their_job(folder: IncarnationFolder, tmp
         assert (kept / "0" / "1" / "output.log").read_text() == f"output {number}"
         assert [path.name for path in (kept / "0" / "1").iterdir()] == ["output.log"]
         assert (kept / "checkpoints" / "step-00000001-i0001" / "model.bin").exists()
+        assert sorted(path.name for path in kept.iterdir()) == ["0", "checkpoints"]
         folder.make(SpecRecord(node="a", command=("x",)))
 
 

@@ -25,6 +25,7 @@ _IMAGE = "image.tar.zst"
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
 _WINDOW = "--long=30"  # forked processes repeat each other's memory hundreds of MiB apart
+_ADDED = "added-"
 _KEPT = 2
 _CHUNK = 1 << 20
 
@@ -153,6 +154,31 @@ class Images:
                 except (tarfile.TarError, OSError) as error:
                     raise CannotBeSaved("disk-full", f"{name} cannot be unpacked: {error}") from error
 
+    def add_files(self, folder: Path, raw: Path) -> None:
+        """Put the regular files of a folder into an image; processes that could change them stand still.
+
+        Raises:
+            CannotBeSaved: ``disk-full``.
+        """
+        try:
+            for path in folder.iterdir():
+                if path.is_file() and not path.is_symlink():
+                    shutil.copyfile(path, raw / f"{_ADDED}{path.name}")
+        except OSError as error:
+            raise CannotBeSaved("disk-full", f"{folder} was not copied: {error}") from error
+
+    def take_files(self, raw: Path, folder: Path) -> None:
+        """Put the files that ``add_files`` has added back into their folder.
+
+        Raises:
+            CannotBeSaved: ``disk-full``.
+        """
+        try:
+            for path in raw.glob(f"{_ADDED}*"):
+                shutil.copyfile(path, folder / path.name.removeprefix(_ADDED))
+        except OSError as error:
+            raise CannotBeSaved("disk-full", f"{folder} was not filled: {error}") from error
+
     def failures(self, name: str, why: str) -> int:
         """Note that an image could not be restored; return how often that was."""
         path = self._folder / f".{name}.failed"
@@ -167,6 +193,8 @@ class Images:
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
                 tarfile.open(fileobj=zstd.stdin, mode="w|", bufsize=_CHUNK) as archive,
             ):
+                with contextlib.suppress(OSError):  # where memory gets short, it is killed, and not the job
+                    Path(f"/proc/{zstd.pid}/oom_score_adj").write_text("1000", encoding="ascii")
                 for path in sorted(raw.iterdir()):
                     if path.is_file() and not path.is_symlink():
                         archive.add(path, path.name, recursive=False)

@@ -244,10 +244,13 @@ class Keeper:
             raise CannotBeSaved("left-tree", f"{processes.names(outside)} left the job's tree")
         self._refuse_unsavable(pids)
         self._images.refuse_without_room(processes.memory_bytes(pids), self._order.most_bytes)
+        place = self._place()
         self._stopped = processes.stopped(found)
         self._ran_s, self._since = self._ran_s + time.monotonic() - self._since, time.monotonic()
         self._criu.dump(self._root, raw)
         processes.refuse_dead_timer(pids)
+        if self._order.user is not None:
+            self._images.add_files(Path(processes.SHARED_MEMORY), raw)
         written = processes.written_files(pids)
         printing = {link: descriptor for descriptor, link in processes.links(os.getpid()) if descriptor in {1, 2}}
         used = {link for pid in pids for _, link in processes.links(pid)}
@@ -258,7 +261,7 @@ class Keeper:
             "sizes": written.sizes,
             "rewritten": written.rewritten,
             "last_pid": max(each.pid for each in found),
-            "place": self._place(),
+            "place": place,
         }
 
     def _refuse_unsavable(self, pids: list[int]) -> None:
@@ -350,6 +353,8 @@ class Keeper:
             folder.mkdir(parents=True)
         try:
             self._images.unpack(name, scratch / "raw")
+            if self._order.user is not None:
+                self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
                 _truncate(facts["sizes"])
             self._root = self._criu.restore(

@@ -165,11 +165,13 @@ def refuse_own_files(pids: Iterable[int], since_s: float) -> None:
         for path in dict.fromkeys(path for path in paths if path.startswith("/")):
             inside = max((each for each in mounts if f"{path}/".startswith(each.rstrip("/") + "/")), key=len)
             with contextlib.suppress(OSError):
-                if inside in _OWN_MOUNTS and os.lstat(path).st_ctime >= since_s:
+                is_own = inside == "/" or (inside == SHARED_MEMORY and path.count("/") > inside.count("/") + 1)
+                if is_own and os.lstat(path).st_ctime >= since_s:
                     raise CannotBeSaved("own-file", f"{_name(pid)} uses {path}, which only its container has")
 
 
-_OWN_MOUNTS = ("/", "/dev/shm")  # noqa: S108 - not for a file of this process
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not for a file of this process
+"""Its files, but none in a folder there, are in the image of a container."""
 
 
 def are_connected(pids: Iterable[int]) -> bool:

@@ -162,7 +162,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                     f"jobs may change {place}, which would have their keeper's rights: let them have another --folder"
                 )
         most = self._retention.checkpoints_gib * GIB or None
-        return ContainerKeeper(home, temporary=self._state.job(job) / "tmp", most_bytes=most)
+        return ContainerKeeper(home, temporary=self._state.temporary(job), most_bytes=most)
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):

@@ -22,6 +22,7 @@ import steepest.keeper
 from steepest.cluster.container_paths import CHECKPOINTS, CONTROL
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
+from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef
 from steepest.keeper.kernel import CAPABILITIES, GROUP
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
@@ -87,10 +88,13 @@ def kept(
 
     Raises:
         ImageNotFound: The engine has no such image.
+        ClusterError: The job could enter its keeper's folders.
         OSError: The order could not be written.
     """
     image = client.inspect_image(asked["image"])
     uid, gid = map(int, asked["user"].split(":"))
+    if gid == GROUP:
+        raise ClusterError(f"the group {GROUP} is that of keepers, and has jobs here", code="not-started")
     order = KeeperOrder(
         program=spec.command[0],
         command=list(spec.command),

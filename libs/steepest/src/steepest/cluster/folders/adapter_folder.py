@@ -230,6 +230,10 @@ class AdapterFolder:
         """The job's volume, shared by all its replicas and incarnations."""
         return self.job(job) / "checkpoints"
 
+    def temporary(self, job: str) -> Path:
+        """What is ``/tmp`` in a container with a keeper: it moves with the job, and is removed with it."""
+        return self.job(job) / "tmp"
+
     def incarnation(self, replica: ReplicaId, incarnation: int) -> IncarnationFolder:
         """The folder of an incarnation, which may not exist.
 
@@ -300,6 +304,7 @@ class AdapterFolder:
             numbers = itertools.count(1)
             target = next(path for n in numbers if not (path := self.ended / f"{job}.{n}").exists())
             self.job(job).rename(target)
+            _remove(target / self.temporary(job).name)
             os.utime(target)  # the retention sweep sorts by this time
             for path in target.glob("*/*/*"):
                 is_kept = path.parent.parent.name == "checkpoints" or path.name.startswith("output.log")
