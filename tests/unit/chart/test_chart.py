@@ -445,6 +445,7 @@ def test_further_namespaces_get_the_rights_that_their_objects_need_and_nothing_e
             "pods/log": {"get"},
             "pods/resize": {"patch"},
             "jobs": {"list", "watch", "patch"},
+            "jobs/status": {"patch"},
             "events": {"create"},
         },
         "resizer": {"pods": sees, "pods/log": {"get"}, "pods/resize": {"patch"}},

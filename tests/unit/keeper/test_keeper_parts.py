@@ -33,6 +33,7 @@ from steepest.keeper.processes import (
     written_files,
 )
 
+ROOT = Path(__file__).parents[3]
 LINES = {
     "(00.1) Error (criu/files-ext.c:99): Can't dump file 5 of that type [600] (anon_inode:[io_uring])": "io-uring",
     "(00.1) Error (criu/sk-unix.c:879): unix: External socket is used. Consider --ext-unix-sk": "outside-socket",
@@ -116,6 +117,13 @@ def test_an_image_is_refused_where_it_could_not_run_on(field: str, value: object
 
 def test_connections_of_a_job_s_own_are_told_from_those_to_others() -> None:
     """Both ends in the tree: they continue. One end: it is closed. Both kinds cannot be saved."""
+    check = f"from {__name__} import connect_and_check; connect_and_check()"
+    done = subprocess.run([sys.executable, "-c", check], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def connect_and_check() -> None:
+    """The same in a process that has no other connections."""
     own = [os.getpid()]
     with running_elsewhere() as port, contextlib.ExitStack() as stack:
         assert not are_connected(own)

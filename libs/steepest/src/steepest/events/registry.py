@@ -180,7 +180,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "device-planner": (c.PromiseRevised,),
         "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
-        "steepest-planner, node-scorer, rebalancer, user": (c.MigrationPlanned,),
+        "user, steepest-planner, node-scorer, rebalancer": (c.MigrationPlanned,),
         "steepest-planner, limit-planner": (c.LimitsPlanned,),
         "resizer": (c.LimitsApplied, c.LimitsRefused),
         "migrator": (

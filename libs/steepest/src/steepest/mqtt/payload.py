@@ -156,7 +156,7 @@ def _refuse_impossible(beat: NodeHeartbeat) -> None:
     for where, of in amounts.items():
         for name in ("cpu_m", "memory_mib", "gpus", "block_bytes_s", "network_bytes_s"):
             amount = getattr(of, name, None)
-            if amount is not None and amount > MAX_RESOURCE_AMOUNT:
+            if isinstance(amount, int) and amount > MAX_RESOURCE_AMOUNT:  # a replica's GPUs are ids
                 raise RefusedMessageError(f"`$.event.{where}.{name}` is {amount}, more than any machine has")
 
 
