@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.harness.scenarios.folded_pool import checkpoint, placement, submitted
+from tests.harness.scenarios.folded_pool import checkpoint, grown, placement, submitted
 from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
@@ -185,6 +185,13 @@ def test_a_job_whose_output_is_not_understood_is_unread_until_it_is() -> None:
         assert pool.passes(60, cpu_m=0) == []
         (over,) = pool.trains(1.0, 1.0)
         assert isinstance(over, c.FindingEnded)
+
+
+def test_a_job_whose_losses_come_without_steps_is_not_unread() -> None:
+    """A device reports them itself; the node says nothing of them."""
+    pool = Pool()
+    pool.fold(grown("a"))
+    assert pool.passes(1_000, cpu_m=500) == []
 
 
 def test_a_job_that_was_never_seen_to_train_is_not_hung() -> None:

@@ -218,8 +218,8 @@ def _hung(rhythm: JobRhythm) -> str:
 
 
 def _unread(job: Job, rhythm: JobRhythm) -> str:
-    """Nothing says how far it is. It stays so, also while it rests, until something does."""
-    if not (rhythm.is_unread or (c.FindingKind.UNREAD in job.findings and not rhythm.begun)):
+    """Nothing says how far it is, until something does. The losses of a device come without its heartbeats."""
+    if job.measured or not (rhythm.is_unread or (c.FindingKind.UNREAD in job.findings and not rhythm.begun)):
         return ""
     seconds = rhythm.silent_ms / 1_000
     if rhythm.activity is None:
