@@ -90,7 +90,8 @@ def _tick(event: c.Tick) -> str:
 
 def _node_joined(event: c.NodeJoined) -> str:
     only = f", for jobs that tolerate {', '.join(map(str, event.taints[:3]))}" if event.taints else ""
-    return f"node {event.node} joined with {format_resources(event.capacity)}{only}"
+    failed = "".join(f"; GPU {one.gpu} has failed: {one.why}" for one in event.failed_gpus)
+    return f"node {event.node} joined with {format_resources(event.capacity)}{only}{failed}"
 
 
 def _node_lost(event: c.NodeLost) -> str:
