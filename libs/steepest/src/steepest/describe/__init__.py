@@ -16,6 +16,7 @@ from steepest.describe.checkpoints import SAVES, held
 from steepest.describe.masking import masked
 from steepest.describe.rules import rules_in_force
 from steepest.describe.units import count as count
+from steepest.describe.units import on_gpus as on_gpus
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
@@ -160,11 +161,6 @@ def _goal(event: c.GoalReached) -> str:
 
 def _replica_started(event: c.ReplicaStarted) -> str:
     return f"{event.job} runs on {event.node}{on_gpus(event.gpus)} (incarnation {event.incarnation})"
-
-
-def on_gpus(gpus: Sequence[int]) -> str:
-    """The GPUs of a node by their ids, as they follow its name; nothing where none is known."""
-    return f", GPU{'s' * (len(gpus) > 1)} {', '.join(map(str, gpus))}" if gpus else ""
 
 
 def _mode_declared(event: c.CheckpointModeDeclared) -> str:
