@@ -128,7 +128,7 @@ class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The use of a GPU, whoever uses it; None: its driver does not say it.
+    """The use of a GPU by all processes; None: its driver does not say it.
 
     Attributes:
         gpu: Its id on its node.

@@ -18,6 +18,7 @@ from steepest.policies.watch.pace import GangPace, Pace
 from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm, Silences
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
+from steepest.view.places.gangs import gpus_on
 from steepest.view.progress import total_steps
 from steepest.view.state import Job, Node, Phase
 
@@ -201,7 +202,7 @@ def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator
 
 def _failed_gpu(job: Job, node: Node, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
     """A job does not stay on a GPU that failed: it goes on elsewhere from its newest checkpoint."""
-    mine = job.gpus_on(node.name)
+    mine = gpus_on(job, node.name)
     failed = [f"GPU {one.gpu} of {node.name}: {one.why}" for one in node.failed_gpus if one.gpu in mine]
     if failed and c.FindingKind.GPU in job.findings:
         yield from _reaction(job, job.findings[c.FindingKind.GPU], parameters)
