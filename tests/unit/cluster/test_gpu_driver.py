@@ -104,7 +104,7 @@ def test_without_a_driver_nothing_is_known(library: FakeLibrary, monkeypatch: py
 
     assert driver_of(0) is None
     assert driver_of(1) is not None
-    library.nvmlInit = fail  # type: ignore[assignment]
+    library.nvmlInit = fail
     assert driver_of(1) is None
     with pytest.raises(InputError, match="there is no driver"):
         NvmlGpus()
@@ -135,19 +135,25 @@ async def heard(cluster: LocalCluster, wanted: Callable[[NodeHeartbeat], bool]) 
 
 async def test_a_node_without_its_failed_gpu(cluster: LocalCluster, library: FakeLibrary) -> None:
     """It has one less and says why; no start gets that one, and who ended with it says nothing of its job."""
-    dies = ReplicaSpec(command=("sh", "-c", "sleep 1; exit 3"), requests=Resources(gpus=1))
+    dies = ReplicaSpec(
+        command=("sh", "-c", "while [ ! -e stop ]; do sleep 0.1; done; exit 3"), requests=Resources(gpus=1)
+    )
     beat = await heard(cluster, lambda one: one.node == "n2" and bool(one.gpus))
     assert beat.gpus == (GpuUse(1, 10, 1024), GpuUse(2, 20, 2048))
     await cluster.start(ReplicaId("a"), 1, "n2", dies, None)
     library.errors.append((1, 79))
+    (files,) = cluster.files("n2")
+    (files.output.parent / "work" / "stop").touch()
 
     beat = await heard(cluster, lambda one: any(each.state is not ReplicaState.RUNNING for each in one.replicas))
     assert (beat.capacity.gpus, beat.failed_gpus) == (1, (FailedGpu(1, "Xid 79"),))
     assert [(one.state, one.exit_status) for one in beat.replicas] == [(ReplicaState.GONE, None)]
     assert beat.replicas[0].reason == "GPU 1 has failed: Xid 79; its exit status was 3"
 
-    await cluster.start(ReplicaId("b"), 1, "n2", dies, None)
+    sleeps = ReplicaSpec(command=("sleep", "600"), requests=Resources(gpus=1))
+    await cluster.start(ReplicaId("b"), 1, "n2", sleeps, None)
     beat = await heard(cluster, lambda one: any(each.job == "b" and each.gpus for each in one.replicas))
     assert {one.job: one.gpus for one in beat.replicas}["b"] == (2,)
     with pytest.raises(RefusedError, match="n2 has 1, of which 0 are free"):
-        await cluster.start(ReplicaId("c"), 1, "n2", dies, None)
+        await cluster.start(ReplicaId("c"), 1, "n2", sleeps, None)
+    await cluster.stop(ReplicaId("b"), 1, grace_s=5.0)
