@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from steepest.cluster.local.nvml import driver_of
+
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py"))
 
@@ -28,9 +30,9 @@ def test_its_help_names_each_size(name: str) -> None:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_smallest_size_prints_figures(name: str, tmp_path: Path) -> None:
     """It says what it does, prints a JSON object for each figure, and skips only for lack of a component, which it names."""
-    state = ("--state", str(tmp_path)) if name == "real_pairs" else ()
+    more = {"real_pairs": ("--state", str(tmp_path)), "gpu_check": ("--declared",)}.get(name, ())
     done = subprocess.run(
-        [sys.executable, "-m", f"benchmarks.{name}", "--smallest", "--json", *state],
+        [sys.executable, "-m", f"benchmarks.{name}", "--smallest", "--json", *more],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -44,3 +46,14 @@ def test_the_smallest_size_prints_figures(name: str, tmp_path: Path) -> None:
     assert figures
     assert all(len(one) > 1 for one in figures)
     assert done.stderr.startswith("[")
+
+
+def test_the_check_of_gpus_says_that_there_is_no_driver() -> None:
+    """It ends with that line, unless this machine has one."""
+    if driver_of(1) is not None:
+        pytest.skip("this machine has an NVIDIA driver: python -m benchmarks.gpu_check")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu_check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("skipped: there is no NVIDIA driver here")

@@ -32,8 +32,8 @@ def test_people_and_programs_see_which_job_has_which_gpus(tmp_path: Path) -> Non
     shown = CliRunner().invoke(nodes, ["--state", state, "--json"])
     found = {node["node"]: node["gpus"] for node in json.loads(shown.stdout)}
 
-    assert found["gpu1"] == {"total": 3, "reserved": 1.5, "assigned": {"b": [0, 2]}}
-    assert found["n1"] == {"total": 0, "reserved": 0, "assigned": {}}
+    assert found["gpu1"] == {"total": 3, "reserved": 1.5, "assigned": {"b": [0, 2]}, "failed": [], "use": []}
+    assert found["n1"] == {"total": 0, "reserved": 0, "assigned": {}, "failed": [], "use": []}
     of_jobs = json.loads(CliRunner().invoke(jobs, ["--state", state, "--json"]).stdout)
     assert {row["job"]: row["gpus"] for row in of_jobs} == {"a": {}, "b": {"gpu1": [0, 2]}}
     assert "0,2" in CliRunner().invoke(jobs, ["--state", state]).stdout
@@ -50,3 +50,11 @@ def test_people_see_gpus_where_there_are_some(tmp_path: Path) -> None:
     assert "GPUs" in with_gpus
     assert "0 / 3" in with_gpus
     assert "GPUs" not in without
+
+
+def test_people_see_a_gpu_that_failed(tmp_path: Path) -> None:
+    """As the state of its node."""
+    failed = c.NodeJoined(node="gpu1", capacity=Resources(cpu_m=4_000, gpus=2), failed_gpus=(c.FailedGpu(1, "Xid 79"),))
+    shown = CliRunner().invoke(nodes, ["--state", str(folder_with(tmp_path, JOINED, failed).root)])
+
+    assert "GPU 1 failed" in shown.stdout

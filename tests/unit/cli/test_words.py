@@ -40,6 +40,10 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.NodeLost(node="n1", silent_ms=15_000), "node n1 is lost: no heartbeat for 15 s"),
     (c.NodeGone(node="n1"), "node n1 is gone for good, as an operator or its cluster says: nothing runs there"),
     (c.NodeUsage(node="n1", used=Resources(300), jobs={"a": 300}), "node n1 uses 300m CPU: a 300m"),
+    (
+        c.NodeJoined(node="n1", capacity=Resources(cpu_m=500), failed_gpus=(c.FailedGpu(3, "Xid 79"),)),
+        "node n1 joined with 500m CPU; GPU 3 has failed: Xid 79",
+    ),
     (c.ReplicaStarted(job="a", incarnation=1, node="n1"), "a runs on n1 (incarnation 1)"),
     (c.ReplicaStarted(job="a", incarnation=2, node="n1", gpus=(3,)), "a runs on n1, GPU 3 (incarnation 2)"),
     (c.ReplicaStarted(job="a", incarnation=2, node="n1", gpus=(0, 3)), "a runs on n1, GPUs 0, 3 (incarnation 2)"),

@@ -66,6 +66,7 @@ class Monitor:
         used: int = 0,
         takes_jobs: bool = True,
         usage_of: tuple[Resource, ...] = (),
+        **more: Any,
     ) -> list[c.ClusterEvent]:
         """What follows from a node's heartbeat."""
         self.at_ms += later_ms
@@ -79,6 +80,7 @@ class Monitor:
             takes_jobs=takes_jobs,
             usage_every_ms=self.every_ms,
             usage_of=usage_of,
+            **more,
             progress_every_ms=self.progress_every_ms,
         )
         received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
@@ -239,6 +241,18 @@ def test_a_start_names_its_gpus() -> None:
     """As the node's first report of it does."""
     (_, found) = [one for one in Monitor().hear(report(gpus=(2, 5))) if not isinstance(one, c.NodeUsage)]
     assert found == c.ReplicaStarted(job="job", incarnation=1, node="w1", gpus=(2, 5))
+
+
+def test_a_node_says_which_gpus_failed_and_how_busy_the_others_are() -> None:
+    """It joins again without one that failed, once; its usage has the newest use of the others."""
+    monitor = Monitor()
+    monitor.hear()
+    beat: dict[str, Any] = {"failed_gpus": (c.FailedGpu(1, "Xid 79"),), "gpus": (c.GpuUse(0, 40, 512),)}
+    first, *usages = monitor.hear_all(later_ms=1_000, **beat)
+    assert isinstance(first, c.NodeJoined)
+    assert first.failed_gpus == (c.FailedGpu(1, "Xid 79"),)
+    assert [one.gpus for one in usages if isinstance(one, c.NodeUsage)] == [(c.GpuUse(0, 40, 512),)]
+    assert kinds(monitor.hear_all(later_ms=1_000, **beat)) == ["NodeUsage"]
 
 
 def test_a_replica_that_is_gone_has_stopped_and_nobody_knows_how() -> None:

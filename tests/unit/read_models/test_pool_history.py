@@ -256,6 +256,9 @@ def test_a_run_says_how_many_of_the_nodes_gpus_it_holds() -> None:
 
     pool.fold(c.ReplicaStarted(job="a", incarnation=1, node="g", gpus=(3,)))
     assert pool.timeline().runs.gpu_ids == [(3,), ()]
+    failed = (c.FailedGpu(1, "Xid 79"),)
+    pool.fold(c.NodeJoined(node="g", capacity=Resources(cpu_m=1_000, gpus=3), failed_gpus=failed))
+    assert [node.gpus for node in pool.timeline().nodes] == [0, 4]  # lanes keep their places
     pool.tick()
     pool.fold(c.ReplicaStopped(job="a", incarnation=1, node="g", exit_status=0))
     assert pool.timeline().runs.gpu_ids == [(3,), ()]

@@ -215,6 +215,24 @@ def test_a_job_that_has_done_all_its_steps_and_stays_is_idle() -> None:
     assert (found.kind, "all 30 steps" in found.why) == (FindingKind.IDLE, True)
 
 
+def test_a_job_leaves_a_gpu_that_failed() -> None:
+    """Although nobody asks for that: it waits for a place again. One whose GPUs work stays."""
+    pool = Pool()
+    pool.fold(c.ReplicaStarted(job="a", incarnation=1, node="w1", gpus=(2,)))
+    gpus = Resources(cpu_m=4_000)
+    pool.fold(c.NodeJoined(node="w1", capacity=gpus, failed_gpus=(c.FailedGpu(1, "Xid 48"),)))
+    assert pool.trains(1.0, 1.0) == []
+    pool.fold(c.NodeJoined(node="w1", capacity=gpus, failed_gpus=(c.FailedGpu(1, "Xid 48"), c.FailedGpu(2, "Xid 79"))))
+    opened, reaction = pool.trains(1.0, 1.0)
+
+    assert isinstance(opened, c.FindingOpened)
+    assert (opened.kind, opened.why) == (c.FindingKind.GPU, "GPU 2 of w1: Xid 79")
+    assert isinstance(reaction, c.ReactionPlanned)
+    assert reaction.restarts
+    pool.carry_out("a")
+    assert pool.job("a").phase is Phase.WAITING
+
+
 def test_a_hung_job_is_restarted_as_its_user_asks_for() -> None:
     """It is stopped, costs no retry, waits for a place, and its findings are over; after three times it has failed."""
     pool = Pool(reactions=RESTART)

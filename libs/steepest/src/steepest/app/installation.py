@@ -222,6 +222,7 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str, age
     if any(node.engine for node in nodes):
         return _docker_cluster(folder, installation, pool, nodes)
     from steepest.cluster.local.cluster import LocalCluster, LocalNode  # noqa: PLC0415 - few commands need it
+    from steepest.cluster.local.nvml import driver_of  # noqa: PLC0415 - as above
 
     return LocalCluster(
         folder.cluster,
@@ -231,6 +232,7 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str, age
         retention=installation.ended,
         data=_data_of(installation),
         link_mbit=installation.link_mbit,
+        driver=driver_of(sum(node.capacity.gpus for node in nodes)),
     )
 
 

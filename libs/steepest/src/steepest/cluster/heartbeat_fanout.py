@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
 
 from steepest.cluster.folders.replica_roster import Tracked
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import BugError
 from steepest.events.common import CheckpointRef, Resources
+from steepest.events.facts import FailedGpu, GpuUse
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 
 _STATES = {
@@ -20,6 +24,17 @@ _STATES = {
     ReplicaPhase.EXITED: ReplicaState.EXITED,
     ReplicaPhase.GONE: ReplicaState.GONE,
 }
+
+
+class GpuFacts(NamedTuple):
+    """The use of GPUs, and those that are out of use."""
+
+    use: tuple[GpuUse, ...]
+    failed: tuple[FailedGpu, ...]
+
+
+NO_FACTS = GpuFacts((), ())
+"""Those of a node without a driver."""
 
 
 def heartbeat(
@@ -30,6 +45,7 @@ def heartbeat(
     capacity: Resources,
     replicas: Sequence[Tracked],
     checkpoint: Callable[[str], CheckpointRef | None],
+    gpus: GpuFacts = NO_FACTS,
 ) -> NodeHeartbeat:
     """The heartbeat of a node now. A replica is listed once it is proven to run, and no other has its GPUs any more.
 
@@ -40,6 +56,7 @@ def heartbeat(
         capacity: The node's resources.
         replicas: The replicas on the node.
         checkpoint: Returns the newest verified checkpoint of a job.
+        gpus: The facts of its GPUs.
     """
     unsettled = {gpu for each in replicas if each.seen.ended and not each.settled for gpu in each.gpus}
     listed = [each for each in replicas if each.seen.phase in _STATES]
@@ -52,8 +69,24 @@ def heartbeat(
         cpu_m=sum(report.cpu_m or 0 for report in reports), memory_mib=sum(report.memory_mib or 0 for report in reports)
     )
     return NodeHeartbeat(
-        node=node, pool=pool, at_ms=at_ms, capacity=capacity, used=used, replicas=reports, takes_jobs=True
+        node=node,
+        pool=pool,
+        at_ms=at_ms,
+        capacity=capacity - Resources(gpus=len(gpus.failed)),
+        used=used,
+        replicas=tuple(_gone_with_its_gpu(one, gpus.failed, at) for one, at in zip(reports, listed, strict=True)),
+        gpus=gpus.use,
+        failed_gpus=gpus.failed,
     )
+
+
+def _gone_with_its_gpu(report: ReplicaReport, failed: Sequence[FailedGpu], tracked: Tracked) -> ReplicaReport:
+    """A process that ended, but did not finish, with a GPU that failed says nothing of its job."""
+    why = [f"GPU {one.gpu} has failed: {one.why}" for one in failed if one.gpu in tracked.gpus]
+    if not why or report.state is not ReplicaState.EXITED or not report.exit_status:
+        return report
+    reason = f"{'; '.join(why)}; its exit status was {report.exit_status}"
+    return msgspec.structs.replace(report, state=ReplicaState.GONE, exit_status=None, reason=reason)
 
 
 def _state(tracked: Tracked) -> ReplicaState:

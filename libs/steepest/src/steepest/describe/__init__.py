@@ -16,6 +16,7 @@ from steepest.describe.checkpoints import SAVES, held
 from steepest.describe.masking import masked
 from steepest.describe.rules import rules_in_force
 from steepest.describe.units import count as count
+from steepest.describe.units import on_gpus as on_gpus
 from steepest.describe.units import percent as percent
 from steepest.describe.units import span as span
 from steepest.events import cluster as c
@@ -90,7 +91,8 @@ def _tick(event: c.Tick) -> str:
 
 def _node_joined(event: c.NodeJoined) -> str:
     only = f", for jobs that tolerate {', '.join(map(str, event.taints[:3]))}" if event.taints else ""
-    return f"node {event.node} joined with {format_resources(event.capacity)}{only}"
+    failed = "".join(f"; GPU {one.gpu} has failed: {one.why}" for one in event.failed_gpus)
+    return f"node {event.node} joined with {format_resources(event.capacity)}{only}{failed}"
 
 
 def _node_lost(event: c.NodeLost) -> str:
@@ -159,11 +161,6 @@ def _goal(event: c.GoalReached) -> str:
 
 def _replica_started(event: c.ReplicaStarted) -> str:
     return f"{event.job} runs on {event.node}{on_gpus(event.gpus)} (incarnation {event.incarnation})"
-
-
-def on_gpus(gpus: Sequence[int]) -> str:
-    """The GPUs of a node by their ids, as they follow its name; nothing where none is known."""
-    return f", GPU{'s' * (len(gpus) > 1)} {', '.join(map(str, gpus))}" if gpus else ""
 
 
 def _mode_declared(event: c.CheckpointModeDeclared) -> str:

@@ -18,6 +18,7 @@ FOUND: Mapping[c.FindingKind, str] = {
     c.FindingKind.UNREAD: "cannot be read",
     c.FindingKind.SLOWED: "is slower than before",
     c.FindingKind.STRAGGLER: "waits for a replica",
+    c.FindingKind.GPU: "has a GPU that failed",
 }
 """What a job with a finding does, in words."""
 

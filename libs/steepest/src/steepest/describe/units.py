@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def span(ms: int) -> str:
     """A span of time: ``0.3 s``, ``41 s``, ``3 min 20 s``, ``2 h 05 min``."""
@@ -32,3 +34,8 @@ def data(number: int) -> str:
     while amount >= 1000 and unit != "PB":  # noqa: PLR2004 - the units are powers of it
         amount, unit = amount / 1000, next(units)
     return f"{amount:.3g} {unit}"
+
+
+def on_gpus(gpus: Sequence[int]) -> str:
+    """The GPUs of a node by their ids, as they follow its name; nothing where none is known."""
+    return f", GPU{'s' * (len(gpus) > 1)} {', '.join(map(str, gpus))}" if gpus else ""

@@ -48,6 +48,13 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=Tr
     counted_ms: Millis
 
 
+class FailedGpu(msgspec.Struct, frozen=True):
+    """A GPU that failed, by its id on its node, and why it is out of use."""
+
+    gpu: Count
+    why: Text
+
+
 class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """A node is present with this capacity, or what it says of itself has changed.
 
@@ -55,6 +62,7 @@ class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         takes_jobs: Whether jobs may be placed there; a device that only reports takes none.
         labels: Its labels; None: they are not known, and no job that requires any is placed there.
         taints: What keeps jobs away that do not tolerate it.
+        failed_gpus: Its GPUs that are out of use; ``capacity`` is without them.
     """
 
     node: Name
@@ -62,6 +70,7 @@ class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     takes_jobs: bool = True
     labels: dict[LabelText, LabelText] | None = None
     taints: tuple[Taint, ...] = ()
+    failed_gpus: tuple[FailedGpu, ...] = ()
 
 
 class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -118,6 +127,20 @@ class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     network_bytes_s: Count | None = None
 
 
+class GpuUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The use of a GPU by all processes; None: its driver does not say it.
+
+    Attributes:
+        gpu: Its id on its node.
+        busy: The percentage of the time in which a kernel ran.
+        memory_mib: Memory in use.
+    """
+
+    gpu: Count
+    busy: Count | None = None
+    memory_mib: Count | None = None
+
+
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
     """Measured use of a node; the resource use R(w, t) of SpeCon's Algorithm 4.
 
@@ -126,6 +149,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         measured: How many measurements this is the mean of.
         progress: The replicas on the node that have come further since they were named last.
         others: What each job used besides CPU, in a pool whose policy considers it.
+        gpus: The newest use of its GPUs, where a driver says it.
     """
 
     node: Name
@@ -134,6 +158,7 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     measured: Positive = 1
     progress: tuple[ReplicaProgress, ...] = ()
     others: dict[Name, OtherUse] = {}
+    gpus: tuple[GpuUse, ...] = ()
 
 
 class ReplicaStarted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

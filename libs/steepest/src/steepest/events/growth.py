@@ -94,6 +94,7 @@ class FindingKind(enum.StrEnum):
     UNREAD = "unread"  # it works, and nothing that it prints says how far it is
     SLOWED = "slowed"  # its steps take longer than they did
     STRAGGLER = "straggler"  # a replica of it computes longer than its peers, which wait for it
+    GPU = "gpu"  # a GPU of it has failed
 
 
 class Reaction(enum.StrEnum):

@@ -19,6 +19,7 @@ from steepest.events.common import (
     Taint,
     Text,
 )
+from steepest.events.facts import FailedGpu, GpuUse
 from steepest.events.parameters import Resource
 
 
@@ -92,6 +93,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         progress_every_ms: Least time between two facts about the progress of one of its replicas; 0: there are none.
         labels: Its labels, where a job of the pool says which it requires; None: they are not said.
         taints: What keeps jobs away that do not tolerate it.
+        gpus: The use of its GPUs, where a driver says it.
+        failed_gpus: Those that are out of use; ``capacity`` is without them.
     """
 
     node: Name
@@ -106,6 +109,8 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     progress_every_ms: Count = 0
     labels: dict[LabelText, LabelText] | None = None
     taints: tuple[Taint, ...] = ()
+    gpus: tuple[GpuUse, ...] = ()
+    failed_gpus: tuple[FailedGpu, ...] = ()
 
 
 HeartbeatEvent = NodeHeartbeat

@@ -20,7 +20,7 @@ from steepest.secret_files import read_secret
 from steepest.view.progress import total_steps
 from steepest.view.state import Job
 
-PUSHED = (FindingKind.HUNG, FindingKind.DIVERGED, FindingKind.LOST, FindingKind.IDLE)
+PUSHED = (FindingKind.HUNG, FindingKind.DIVERGED, FindingKind.LOST, FindingKind.IDLE, FindingKind.GPU)
 """The kinds that are sent where a target names none: jobs that hold their places without effect."""
 
 

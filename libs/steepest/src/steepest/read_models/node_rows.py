@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from steepest.events.cluster import FailedGpu, GpuUse
 from steepest.events.common import Resources
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
@@ -30,11 +31,14 @@ class NodeGpus(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         reserved: In GPUs; of shared ones, parts.
         assigned: The ids that jobs' replicas have, by job, where the node's adapter says so.
+        failed: Those that are out of use; ``use``: how busy the others are, where a driver says it.
     """
 
     total: int
     reserved: float
     assigned: Mapping[str, tuple[int, ...]]
+    failed: tuple[FailedGpu, ...]
+    use: tuple[GpuUse, ...]
 
 
 class NodeRow(msgspec.Struct, kw_only=True):
@@ -77,6 +81,8 @@ def node_row(view: ClusterView, node: Node) -> NodeRow:
             total=node.capacity.gpus,
             reserved=node.allocated.all_gpus_m / 1000,
             assigned={job: gpus for job in node.jobs if (gpus := gpus_on(view.jobs[job], node.name))},
+            failed=node.failed_gpus,
+            use=node.gpu_use,
         ),
         limits=limits(view, node),
         score=view.nodes.score(node),

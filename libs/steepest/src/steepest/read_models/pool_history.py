@@ -20,7 +20,7 @@ from steepest.events.received import Received
 from steepest.read_models.pool_course import CoursePoint, PoolCourse, point
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.gangs import gpus_on
-from steepest.view.state import CATEGORIES, MOVING, Job, Phase, PlanKind
+from steepest.view.state import CATEGORIES, MOVING, Job, Node, Phase, PlanKind
 
 KEPT = 10_000
 """Runs that are over, and as many waits, moves and marks: the newest. What goes on is kept as long as it does."""
@@ -286,7 +286,7 @@ class PoolHistory:
             run = HistoryRun(job=job, node=node, begun=offset, begun_ms=self.now_ms, share=StepCourse(SHARE_LEAST))
             held, found = view.nodes.held(state, node), view.nodes.get(node)
             run.share.add(self.now_ms, share(view, node, held.cpu_m))
-            run.gpus = part(held.all_gpus_m, found.capacity.all_gpus_m if found else 0)
+            run.gpus = part(held.all_gpus_m, gpus_of(found) if found else 0)
             runs[node] = run
         left = [one for one in job.left if one[0] not in nodes]
         before = {node for node, _ in job.left}
@@ -364,6 +364,11 @@ def share(view: ClusterView, node: str, cpu_m: int) -> int:
 def part(amount: int, whole: int) -> int:
     """An amount as thousandths of a whole, from 0 to 1,000."""
     return max(0, min(1_000, 1_000 * amount // whole)) if whole > 0 else 0
+
+
+def gpus_of(node: Node) -> int:
+    """Thousandths of a GPU that a node has, with those that failed: a lane keeps its place."""
+    return node.capacity.all_gpus_m + 1_000 * len(node.failed_gpus)
 
 
 def category_of(state: Job) -> int:

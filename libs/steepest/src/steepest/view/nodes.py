@@ -130,6 +130,7 @@ class Nodes:
             self.lose(node)
         node.capacity, node.takes_jobs = event.capacity.of_a_node, event.takes_jobs
         node.labels, node.taints = event.labels, (*event.taints, *((DRAINED,) if node.drained else ()))
+        node.failed_gpus = event.failed_gpus
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self.changes.note(node.name)

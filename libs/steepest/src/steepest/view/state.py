@@ -9,7 +9,7 @@ import enum
 
 import msgspec
 
-from steepest.events.cluster import Category, FairStanding, Hold, JobSpec, MoveKind, Outcome, Step
+from steepest.events.cluster import Category, FailedGpu, FairStanding, GpuUse, Hold, JobSpec, MoveKind, Outcome, Step
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters, accounts
@@ -37,6 +37,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         takes_jobs: Whether jobs may be placed here; a device that only reports takes none.
         labels: Its labels; None: they are not known.
         taints: What keeps jobs away that do not tolerate it.
+        failed_gpus: Its GPUs that are out of use; ``gpu_use``: the newest use of the others.
         drained: Whether its operator lets no more jobs come; it has the taint :data:`DRAINED` then.
         standing: How its jobs stood in its newest plan of the policy ``steepest``.
     """
@@ -54,6 +55,8 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     takes_jobs: bool = True
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
+    failed_gpus: tuple[FailedGpu, ...] = ()
+    gpu_use: tuple[GpuUse, ...] = ()
     drained: bool = False
     standing: tuple[FairStanding, ...] = ()
 

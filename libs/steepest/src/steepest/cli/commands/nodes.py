@@ -91,6 +91,8 @@ def _state(row: NodeRow) -> Cell:
         return ("lost", "red")
     if row.drained:
         return ("drained", "yellow")
+    if row.gpus.failed:
+        return (f"GPU {', '.join(str(one.gpu) for one in row.gpus.failed)} failed", "red")
     return ("ready", "green") if row.takes_jobs else "reports only"
 
 

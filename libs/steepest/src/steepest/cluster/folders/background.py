@@ -26,7 +26,7 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFo
 from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.folder_watch import Watch, wait
 from steepest.cluster.folders.replica_roster import Roster, T, jobs_of
-from steepest.cluster.heartbeat_fanout import Listener, heartbeat
+from steepest.cluster.heartbeat_fanout import NO_FACTS, GpuFacts, Listener, heartbeat
 from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef, Resources
@@ -103,6 +103,11 @@ class Background(abc.ABC, Generic[T]):
         """Stop watching an incarnation that has ended or is no longer the newest."""
         self.watch.remove(tracked.folder.path)
         self.watch.remove(tracked.folder.control)
+
+    def gpu_facts(self, node: str) -> GpuFacts:
+        """The newest facts of a node's GPUs."""
+        del node
+        return NO_FACTS
 
     def answers(self, node: str) -> bool:
         """Whether a node answers: only then is a heartbeat sent for it."""
@@ -303,6 +308,7 @@ class Background(abc.ABC, Generic[T]):
             capacity=self._capacities[node],
             replicas=self.roster.on(node),
             checkpoint=self._known_checkpoint,
+            gpus=self.gpu_facts(node),
         )
 
     def _known_checkpoint(self, job: str) -> CheckpointRef | None:

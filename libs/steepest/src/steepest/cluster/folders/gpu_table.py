@@ -8,7 +8,7 @@ when their incarnation is proven ended. Its calls block.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -61,16 +61,20 @@ class GpuTable:
         self._state = state
         self._gpus = gpus
 
-    def assign(self, folder: IncarnationFolder, node: str, requests: Resources) -> tuple[int, ...] | None:
-        """The GPUs of an incarnation, by their ids: those that it has already, or free ones. None: its node has no GPUs.
+    def assign(
+        self, folder: IncarnationFolder, node: str, requests: Resources, failed: Collection[int] = ()
+    ) -> tuple[int, ...] | None:
+        """The GPUs of an incarnation, by their ids: those that it has already, or free ones that have not failed.
+
+        None: its node has no GPUs.
 
         Raises:
             RefusedError: ``no-free-gpus``, or ``damaged-table``: it is not known which are free. Nothing was changed.
             OSError: The table could not be written.
         """
         whole, share_m = divmod(requests.all_gpus_m, WHOLE_M)
-        there = self._gpus.get(node, ())
-        if not there and not requests.all_gpus_m:
+        there = [gpu for gpu in self._gpus.get(node, ()) if gpu not in failed]
+        if not self._gpus.get(node) and not requests.all_gpus_m:
             return None
         with incarnation_locks.held(self._lock):
             kept = []

@@ -34,6 +34,7 @@ from steepest.cluster.local.groups import Groups, cap, find_groups, keeper_group
 from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.local_background import LocalBackground
+from steepest.cluster.local.nvml import NvmlGpus
 from steepest.cluster.local.phases import boot_id, observe
 from steepest.cluster.local.process_roster import LocalRoster
 from steepest.cluster.local.supervisor import FULL_SHARE
@@ -76,6 +77,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         retention: How much is kept of forgotten jobs.
         data: Where jobs read their data; None: there is no storage. What each incarnation reads is counted.
         link_mbit: The rate of the links that join the nodes, in Mbit/s; None: all are on this machine's loopback.
+        driver: What is known of this machine's GPUs; None: nothing, they are only declared.
 
     Raises:
         InputError: A node's name is invalid or appears twice; or there are links and a storage.
@@ -93,6 +95,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
         link_mbit: int | None = None,
+        driver: NvmlGpus | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
         super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, events=events, retention=retention)
@@ -102,7 +105,8 @@ class LocalCluster(FolderCluster[LocalBackground]):
         self._data = data
         self._boot = boot_id()
         self._ports = PortTable(self._state)
-        self._gpus = GpuTable(self._state, numbered_gpus(nodes))
+        self._numbered, self._driver = numbered_gpus(nodes), driver
+        self._gpus = GpuTable(self._state, self._numbered)
         self._links = NodeLinks(state_dir, [*self._capacities], link_mbit) if link_mbit else None
 
     async def start(
@@ -177,7 +181,8 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 order = msgspec.structs.replace(order, addresses=self._addresses(folder, order.spec.gang))
             if self._links is not None:
                 order = msgspec.structs.replace(order, entering=self._links.entering(order.node))
-            gpus = self._gpus.assign(folder, order.node, order.spec.requests)
+            failed = self._driver.failed if self._driver is not None else ()
+            gpus = self._gpus.assign(folder, order.node, order.spec.requests, failed)
             order = msgspec.structs.replace(order, gpus=gpus)
             if groups is not None:
                 name = f"{job}.{folder.replica.index}.{folder.incarnation}"
@@ -272,7 +277,9 @@ class LocalCluster(FolderCluster[LocalBackground]):
             await asyncio.to_thread(self._links.make)
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
-        background = LocalBackground(self._settings, roster, groups, self._links)
+        background = LocalBackground(
+            self._settings, roster, groups, self._links, gpus=self._numbered, driver=self._driver
+        )
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.look()

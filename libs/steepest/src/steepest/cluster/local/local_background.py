@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from steepest.cluster.folders.background import AdapterSettings, Background
+from steepest.cluster.heartbeat_fanout import NO_FACTS, GpuFacts
 from steepest.cluster.local.duty_cycles import DutyCycles, send_order
 from steepest.cluster.local.groups import Groups, keeper_group
 from steepest.cluster.local.links import NodeLinks
+from steepest.cluster.local.nvml import NvmlGpus
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
+from steepest.events.facts import FailedGpu
 
 
 class LocalBackground(Background[LocalTracked]):
@@ -22,14 +25,24 @@ class LocalBackground(Background[LocalTracked]):
     Args:
         groups: Control groups, already open; None: CPU is divided by duty cycles.
         links: The links that join the nodes, already made; None: there are none.
+        gpus: The ids of each node's GPUs.
+        driver: What is known of them; None: nothing.
     """
 
     roster: LocalRoster
 
     def __init__(
-        self, settings: AdapterSettings, roster: LocalRoster, groups: Groups | None, links: NodeLinks | None
+        self,
+        settings: AdapterSettings,
+        roster: LocalRoster,
+        groups: Groups | None,
+        links: NodeLinks | None,
+        *,
+        gpus: Mapping[str, range],
+        driver: NvmlGpus | None,
     ) -> None:
         super().__init__(settings, roster)
+        self._gpus, self._driver = gpus, driver
         self._links = links
         self.groups = groups
         self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in settings.capacities.items()})
@@ -41,6 +54,23 @@ class LocalBackground(Background[LocalTracked]):
     async def measure(self) -> None:
         """See ``Background.measure``."""
         await asyncio.to_thread(self.roster.measure, time.monotonic())
+        if self._driver is not None:
+            await asyncio.to_thread(self._driver.look)
+
+    async def finish(self, ended: LocalTracked) -> None:
+        """See ``Background.finish``: whether its GPU failed is known before its end is reported."""
+        if self._driver is not None and ended.gpus:
+            await asyncio.to_thread(self._driver.look)
+
+    def gpu_facts(self, node: str) -> GpuFacts:
+        """See ``Background.gpu_facts``."""
+        if self._driver is None:
+            return NO_FACTS
+        use, failed = self._driver.use, self._driver.failed
+        return GpuFacts(
+            tuple(use[gpu] for gpu in self._gpus[node] if gpu in use),
+            tuple(FailedGpu(gpu, failed[gpu]) for gpu in self._gpus[node] if gpu in failed),
+        )
 
     async def changed(self, *, measured: bool) -> None:
         """Divide the nodes' CPU among replicas without a control group, and send the shares to their supervisors."""

@@ -1,18 +1,25 @@
-"""The GPUs of this machine, as NVIDIA's management library counts them, or ``nvidia-smi`` without its binding.
+"""The GPUs of this machine, as NVIDIA's management library knows them; ``nvidia-smi`` counts them without its binding.
 
-It must never be needed: without a driver, nodes have the GPUs that are declared.
+It must never be needed: without a driver, nodes have the GPUs that are declared. Its calls block.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import subprocess
 
 from steepest.errors import InputError
+from steepest.events.facts import GpuUse
 
 _BINDING = "pynvml"
+
+OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
+"""Xid errors that a program causes, not its GPU (NVIDIA, *Xid Errors*): the GPU is as good as before."""
+
 _SMI = ("nvidia-smi", "--list-gpus")
 _SMI_S = 10.0
+_ERRORS_AT_ONCE = 100
 
 
 def count_gpus() -> int:
@@ -42,3 +49,80 @@ def _listed() -> int:
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"GPUs cannot be counted: {error}", code="no-nvml", hint="write gpus=N") from error
     return sum(line.startswith("GPU ") for line in done.stdout.splitlines())
+
+
+class NvmlGpus:
+    """What the driver says of this machine's GPUs, by their ids.
+
+    Attributes:
+        use: The use of each, at the last look.
+        failed: Why each is out of use that failed since this was opened: an Xid error, or it is not there any more.
+    """
+
+    def __init__(self) -> None:
+        """Open the library.
+
+        Raises:
+            InputError: ``no-nvml``: the driver or its binding is missing.
+        """
+        try:
+            self._nvml = importlib.import_module(_BINDING)
+        except ImportError as error:
+            raise InputError(str(error), code="no-nvml", hint="pip install steepest[gpu]") from error
+        self.use: dict[int, GpuUse] = {}
+        self.failed: dict[int, str] = {}
+        try:
+            self._nvml.nvmlInit()
+            self._gpus = {
+                gpu: self._nvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in range(self._nvml.nvmlDeviceGetCount())
+            }
+            self._errors = self._nvml.nvmlEventSetCreate()
+        except self._nvml.NVMLError as error:
+            raise InputError(f"there is no driver: {error}", code="no-nvml", hint="declare gpus=N") from error
+        self._of_bus = {self._bus(handle): gpu for gpu, handle in self._gpus.items()}
+        for handle in self._gpus.values():
+            with contextlib.suppress(self._nvml.NVMLError):  # some kinds of GPUs report none
+                self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, self._errors)
+
+    def look(self) -> None:
+        """Bring use and failures up to date."""
+        self._hear()
+        for gpu, handle in self._gpus.items():
+            if gpu not in self.failed:
+                self._measure(gpu, handle)
+
+    def _hear(self) -> None:
+        for _ in range(_ERRORS_AT_ONCE):
+            try:
+                error = self._nvml.nvmlEventSetWait_v2(self._errors, 0)
+                gpu = self._of_bus.get(self._bus(error.device))
+            except self._nvml.NVMLError:  # no more: the wait is over
+                return
+            if gpu is not None and error.eventData not in OF_PROGRAMS:
+                self._fail(gpu, f"Xid {error.eventData}")
+
+    def _measure(self, gpu: int, handle: object) -> None:
+        busy, memory_mib = None, None
+        try:
+            memory_mib = self._nvml.nvmlDeviceGetMemoryInfo(handle).used >> 20
+            busy = self._nvml.nvmlDeviceGetUtilizationRates(handle).gpu
+        except self._nvml.NVMLError as error:
+            if error.value == self._nvml.NVML_ERROR_GPU_IS_LOST:
+                self._fail(gpu, str(error))
+                return
+        self.use[gpu] = GpuUse(gpu, busy, memory_mib)
+
+    def _fail(self, gpu: int, why: str) -> None:
+        self.failed.setdefault(gpu, why)
+        self.use.pop(gpu, None)
+
+    def _bus(self, handle: object) -> object:
+        return self._nvml.nvmlDeviceGetPciInfo(handle).busId
+
+
+def driver_of(gpus: int) -> NvmlGpus | None:
+    """What is known of this machine's GPUs; None: nodes have none, or there is no driver."""
+    if gpus:
+        with contextlib.suppress(InputError):
+            return NvmlGpus()
+    return None

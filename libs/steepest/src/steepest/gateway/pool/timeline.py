@@ -26,6 +26,7 @@ from steepest.read_models.pool_history import (
     PoolHistory,
     RunEnd,
     StepCourse,
+    gpus_of,
 )
 from steepest.read_models.run_timeline import TimelineJob
 from steepest.view.progress import TimeLeft
@@ -307,7 +308,7 @@ def _node(moment: PoolMoment, name: str) -> TimelineNode:
     node = moment.view.nodes.get(name)
     if node is None:
         return TimelineNode(node=name, cpu_m=0, gone=True)
-    return TimelineNode(node=name, cpu_m=node.capacity.cpu_m, gone=node.lost, gpus=node.capacity.gpus)
+    return TimelineNode(node=name, cpu_m=node.capacity.cpu_m, gone=node.lost, gpus=gpus_of(node) // 1_000)
 
 
 def _job(

@@ -80,11 +80,12 @@ class KnownNode(msgspec.Struct):
     beat: int = 0
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
+    failed_gpus: tuple[c.FailedGpu, ...] = ()
 
     def is_as(self, beat: NodeHeartbeat) -> bool:
         """Whether the log already has what a heartbeat says of the node itself."""
-        mine = (self.capacity, self.takes_jobs, self.labels, self.taints)
-        return mine == (beat.capacity, beat.takes_jobs, beat.labels, beat.taints)
+        mine = (self.capacity, self.takes_jobs, self.labels, self.taints, self.failed_gpus)
+        return mine == (beat.capacity, beat.takes_jobs, beat.labels, beat.taints, beat.failed_gpus)
 
 
 class FactsState(msgspec.Struct):
@@ -152,6 +153,7 @@ class Facts:
                 joined_ms=beat.at_ms,
                 labels=beat.labels,
                 taints=beat.taints,
+                failed_gpus=beat.failed_gpus,
             )
             self.state.nodes[beat.node] = node
         elif beat.usage_every_ms:
@@ -189,6 +191,7 @@ def _joined(beat: NodeHeartbeat) -> c.NodeJoined:
         takes_jobs=beat.takes_jobs,
         labels=beat.labels,
         taints=beat.taints,
+        failed_gpus=beat.failed_gpus,
     )
 
 
@@ -249,7 +252,7 @@ def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], reports: 
         node.usage_ms = beat.at_ms
         for known, newer in further:
             known.progress = newer
-        yield node.use.mean(beat.node, tuple([newer.progress for _, newer in further]))
+        yield node.use.mean(beat.node, tuple([newer.progress for _, newer in further]), beat.gpus)
         node.use = UsageTotal()
 
 

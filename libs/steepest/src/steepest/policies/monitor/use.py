@@ -56,8 +56,10 @@ class UsageTotal(msgspec.Struct):
         if used_besides:
             others.add(self.others, used_besides)
 
-    def mean(self, node: str, progress: tuple[c.ReplicaProgress, ...] = ()) -> c.NodeUsage:
-        """The fact with their mean, and with the progress of replicas on the node."""
+    def mean(
+        self, node: str, progress: tuple[c.ReplicaProgress, ...] = (), gpus: tuple[c.GpuUse, ...] = ()
+    ) -> c.NodeUsage:
+        """The fact with their mean, and with the progress of replicas on the node, and the newest use of its GPUs."""
         count, total = self.measured, self.total
         used = Resources(total.cpu_m // count, total.memory_mib // count, total.gpus // count)
         jobs = {job: cpu_m // count for job, cpu_m in self.jobs.items()}
@@ -68,4 +70,5 @@ class UsageTotal(msgspec.Struct):
             measured=count,
             progress=progress,
             others=others.means(self.others) if self.others else {},
+            gpus=gpus,
         )

@@ -18,8 +18,9 @@ from steepest.policies.watch.pace import GangPace, Pace
 from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm, Silences
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
+from steepest.view.places.gangs import gpus_on
 from steepest.view.progress import total_steps
-from steepest.view.state import Job, Phase
+from steepest.view.state import Job, Node, Phase
 
 CAUSES = {
     "node": "so do those of most other jobs on {node}",
@@ -90,6 +91,8 @@ class Watcher:
                 if found.replica or found.job in self.state.gangs:
                     self._hear_replica(found)
         for job, rhythm in watched:
+            if not self.state.awaits("job", job.name) and node is not None and node.failed_gpus:
+                yield from _failed_gpu(job, node, view.parameters.watch)
             if not self.state.awaits("job", job.name):
                 yield from _found(job, rhythm, view.parameters.watch)
                 yield from self._slow_replica(job) if job.spec.is_gang else self._slow(job, rhythm, usage.node)
@@ -197,6 +200,16 @@ def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator
         yield from _reaction(job, diverged, parameters)
 
 
+def _failed_gpu(job: Job, node: Node, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
+    """A job does not stay on a GPU that failed: it goes on elsewhere from its newest checkpoint."""
+    mine = gpus_on(job, node.name)
+    failed = [f"GPU {one.gpu} of {node.name}: {one.why}" for one in node.failed_gpus if one.gpu in mine]
+    if failed and c.FindingKind.GPU in job.findings:
+        yield from _reaction(job, job.findings[c.FindingKind.GPU], parameters)
+    elif failed:
+        yield from _changed(job, c.FindingKind.GPU, "; ".join(failed), "", {})
+
+
 def _changed(
     job: Job, kind: c.FindingKind, why: str | None, over: str, figures: dict[str, float]
 ) -> Iterator[c.ClusterEvent]:
@@ -241,11 +254,13 @@ def _idle(rhythm: JobRhythm, *, is_done: bool) -> str:
 def _reaction(job: Job, found: c.FindingOpened, parameters: WatchParameters) -> Iterator[c.ReactionPlanned]:
     if job.reaction or job.cancel or job.hold or job.suspended_for == job.incarnation:
         return
-    wanted: c.Reaction = getattr(job.spec.reactions, found.kind.value) or getattr(parameters, found.kind.value)
+    has_failed = found.kind is c.FindingKind.GPU
+    asked: c.Reaction | None = None if has_failed else getattr(job.spec.reactions, found.kind.value)
+    wanted = c.Reaction.RESTART if has_failed else asked or getattr(parameters, found.kind.value)
     suspends = wanted is c.Reaction.SUSPEND
     if wanted is c.Reaction.NOTIFY or (suspends and immovable(job) is not None):
         return  # one that cannot save would lose its work
-    restarts = wanted is c.Reaction.RESTART and job.restarted < parameters.restarts
+    restarts = wanted is c.Reaction.RESTART and (has_failed or job.restarted < parameters.restarts)
     if restarts and found.kind is c.FindingKind.DIVERGED:
         restarts = job.good is not None or job.checkpoint is None
     yield c.ReactionPlanned(

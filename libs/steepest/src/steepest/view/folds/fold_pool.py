@@ -72,6 +72,7 @@ def _node_used(view: Projection, event: c.NodeUsage, received: Received[Any]) ->
     if node is None:
         return False
     view.nodes.hear(node, event.used, view.counted_ms, received.offset)
+    node.gpu_use = event.gpus
     for found in event.progress:
         fold_progress.advance(view, event.node, found)
     if event.progress and view.jobs.queue.any_ready:
