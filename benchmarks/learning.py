@@ -26,6 +26,7 @@ A run's first moments count only where it has many reports (``--reports 200``): 
 from __future__ import annotations
 
 import argparse
+import bisect
 import math
 import statistics
 from collections import defaultdict
@@ -36,7 +37,7 @@ import msgspec
 import numpy as np
 from benchmarks.frame.bench import data, doing, figure, options
 
-from steepest.policies.steepest.learning import SHARES, chance_to_learn
+from steepest.policies.steepest.learning import SHARES
 from steepest.policies.steepest.learning_history import LEARNED, LossCourse
 from tools.real_curves import RealCurve, algoperf_curves, learned_at, pollux_curves, taskset_curves
 
@@ -146,7 +147,7 @@ def slope(run: Sequence[Report], seen: float, _: Sequence[float]) -> float:
 
 def others(_: Sequence[Report], seen: float, shares: Sequence[float]) -> float:
     """Where the runs of other workloads got there."""
-    return chance_to_learn(seen, shares)
+    return 1 - bisect.bisect_right(shares, seen) / len(shares)
 
 
 def fitted(run: Sequence[Report], seen: float, shares: Sequence[float]) -> float:

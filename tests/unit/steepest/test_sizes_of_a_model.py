@@ -129,6 +129,23 @@ def test_a_job_that_announced_too_little_gets_no_size_from_others(pool: Training
     assert (found.unknown, found.size) == (True, None)
 
 
+def test_a_job_past_its_total_is_taken_to_do_as_much_more_as_others_did(pool: Trainings) -> None:
+    """The first one announced two thirds of its steps; until then nothing is known of one that is past its total."""
+    pool.begin_job("short", "bert", 26)
+    pool.train(FINISHED_AFTER_S)
+    pool.finish("short")
+    pool.begin_job("second", "gpt", 26)
+    pool.train(6)
+    honest = pool.facts("second")
+    pool.train(2)
+    found = pool.facts("second")
+    pool.train(3)
+
+    assert honest.size == pytest.approx(26 * STEP_MS / 1000, rel=0.1)
+    assert found.size == pytest.approx(SIZE, rel=0.1)
+    assert pool.facts("second").size is None  # it has done more than any other
+
+
 def test_where_no_job_ever_announced_a_total_nothing_is_known() -> None:
     """Such a pool is left as it is, although a job of the model has finished there."""
     pool = Trainings()

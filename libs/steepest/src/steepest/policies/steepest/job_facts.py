@@ -36,12 +36,14 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     """What is known of a running job now; the fair pool learns it too."""
     running, now_s = state.running[job.name], state.now_s
     demand = state.demand(running, cores)
-    (step, total), of_each, left_ms, all_ms = (
-        course(job),
-        cpu_ms_per_step(job),
-        cpu_ms_left(job),
-        cpu_ms_of_all_steps(job),
-    )
+    (step, total), of_each = course(job), cpu_ms_per_step(job)
+    left_ms, all_ms = cpu_ms_left(job), cpu_ms_of_all_steps(job)
+    running.total = None if job.progress.steps_doubted else total or running.total
+    overrun = state.learned.overrun(running.overrun) if total is None else None
+    if overrun is not None and running.total and step and of_each:
+        total = math.ceil(overrun * running.total)
+        left_ms = round((total - step) * of_each)
+        all_ms = left_ms + step * of_each
     fresh = running.is_fresh(parameters.young_ms / 1000, demand, now_s) and (of_each is None or running.used_before > 0)
     fresh = fresh or job.incarnation != running.incarnation
     ends = True

@@ -22,16 +22,6 @@ SHARES = (0.1, 0.16, 0.18, 0.22, 0.28, 0.34, 0.36, 0.38, 0.6, 0.68)
 prints them."""
 
 
-def chance_to_learn(done: float, shares: Sequence[float] = SHARES) -> float:
-    """The probability that a job has not reached 90 % of its loss reduction.
-
-    Args:
-        done: Share of its steps that are done, in [0, 1].
-        shares: As :data:`SHARES`.
-    """
-    return 1 - bisect.bisect_right(shares, done) / len(shares)
-
-
 def worth(done: float, left: float, learning: float, shares: Sequence[float] = SHARES) -> float:
     """The value of a core-second that a job gets now: the steepest chord of expected value over work.
 
@@ -44,9 +34,8 @@ def worth(done: float, left: float, learning: float, shares: Sequence[float] = S
         learning: λ, in [0, 1]; 0 is the shortest remaining time first.
         shares: As :data:`SHARES`.
     """
-    size = left / (1 - done)
-    best = (1 - learning + learning * chance_to_learn(done, shares)) / left
-    first = bisect.bisect_right(shares, done)
+    size, first = left / (1 - done), bisect.bisect_right(shares, done)
+    best = (1 - learning + learning * (1 - first / len(shares))) / left
     for reached, share in enumerate(shares[first:], 1):
         if share < 1:
             best = max(best, learning * reached / len(shares) / ((share - done) * size))

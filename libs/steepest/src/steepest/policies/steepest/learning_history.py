@@ -1,5 +1,8 @@
 """What jobs teach about the next ones of their model: their size, the CPU that they use, and when they have learned most.
 
+A job past its announced total is taken to exceed it as others of the pool did on average that exceeded theirs by more: a
+mean residual life. Before its total that says nothing of a job, so that an honest one loses nothing by it.
+
 A job that announces nothing is taken to be as large as the last ones of its model were, while it has used less than that. A
 job whose demand has not shown yet is taken to have theirs.
 
@@ -66,6 +69,7 @@ later."""
 
 MODELS_KEPT = 256
 OF_A_MODEL = 5
+OVERRUNS_KEPT = 50
 
 
 class LossCourse(msgspec.Struct):
@@ -166,12 +170,14 @@ class LearningHistory(msgspec.Struct):
         models: Shares of their steps at which they had learned most, by model; that which finished longest ago comes first.
         sizes: Core-seconds of the whole jobs, likewise.
         demands: Cores that they could use, likewise; also of jobs that still run.
+        overruns: How many times their announced totals jobs did that did more than these, the newest last.
         ahead: The job furthest ahead, by model, of those that run.
     """
 
     models: dict[str, list[float]] = {}
     sizes: dict[str, list[float]] = {}
     demands: dict[str, list[float]] = {}
+    overruns: list[float] = []
     ahead: dict[str, JobAhead] = {}
 
     def add(self, model: str, share: float) -> None:
@@ -185,6 +191,10 @@ class LearningHistory(msgspec.Struct):
     def add_demand(self, model: str, demand: float) -> None:
         """A job has shown that it can use so many cores."""
         _remember(self.demands, model, demand)
+
+    def add_overrun(self, times: float) -> None:
+        """A job has finished that did so many times the total that it announced."""
+        self.overruns = [*self.overruns, times][-OVERRUNS_KEPT:]
 
     def report(self, model: str, job: str, losses: LossCourse, step: int, steps: int | None) -> None:
         """A running job reported another loss.
@@ -226,6 +236,11 @@ class LearningHistory(msgspec.Struct):
     def size(self, model: str) -> float | None:
         """Core-seconds that a job is taken to need which announces nothing: the median; None as for :meth:`shares`."""
         return _median(self.sizes, model)
+
+    def overrun(self, done: float) -> float | None:
+        """How many times its total a job is taken to do that has done more than once that; None: none did more."""
+        more = [times for times in self.overruns if times > done > 1]
+        return statistics.fmean(more) if more else None
 
     def demand(self, model: str) -> float | None:
         """Cores that a job is taken to use whose demand has not shown: the median; None: none of its model has shown it."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -63,6 +62,7 @@ class ManagedJob(msgspec.Struct):
         left: What was left of it then.
         step_ms: CPU time of its steps, as measured last.
         losses: Some of its losses.
+        total: Its steps as they were announced, when that was believed last.
         ahead: What it had got more than its fair copy when its size proved to be unknown, as far as it has not given that
             back. It led, or was served before others, by what it seemed to be.
         unlimited_until_s: No limit is planned before, because one was refused.
@@ -92,6 +92,7 @@ class ManagedJob(msgspec.Struct):
     left: float | None = None
     step_ms: float | None = None
     losses: LossCourse = msgspec.field(default_factory=LossCourse)
+    total: int | None = None
     ahead: float = math.inf
     unlimited_until_s: float = 0.0
     rate: float = 0.0
@@ -103,6 +104,11 @@ class ManagedJob(msgspec.Struct):
     def is_fresh(self, young_s: float, demand: float, now_s: float) -> bool:
         """Whether its incarnation has used less than it can use in so many seconds: imports take CPU before it says much."""
         return self.used_by(now_s) - self.used_before < young_s * demand
+
+    @property
+    def overrun(self) -> float:
+        """How many times the total that it announced it has done."""
+        return self.step / self.total if self.step and self.total else 0.0
 
     def measure(self, cpu_m: int, now_s: float) -> None:
         """Its mean use since it was measured last."""
@@ -145,22 +151,10 @@ class ManagedJob(msgspec.Struct):
         return first and self.demand is not None
 
 
-class NodeMeasured(NamedTuple):
-    """What a measurement of a node shows.
-
-    Attributes:
-        shown: The jobs whose demand showed for the first time.
-        short: Whether the node has no CPU beyond what its jobs use.
-    """
-
-    shown: list[str]
-    short: bool
-
-
 def measure_node(
     jobs: Mapping[str, ManagedJob], uses_m: Mapping[str, int], capacity_m: int, now_s: float
-) -> NodeMeasured:
-    """Take in the measured use of a node.
+) -> tuple[list[str], bool]:
+    """Take in the measured use of a node: the jobs whose demand showed for the first time, and whether the node is short.
 
     Args:
         jobs: The running jobs by name; others on the node are of no concern here.
@@ -182,7 +176,7 @@ def measure_node(
         if not may_be_full and job in settled and job.tightest_m is None and job.show(cores):
             shown.append(name)
         job.forget_limits()
-    return NodeMeasured(shown, alike or any(lacking))
+    return shown, alike or any(lacking)
 
 
 def _find_lacking(jobs: Sequence[ManagedJob], cores: float) -> list[bool]:

@@ -110,7 +110,7 @@ class _Search:
     def balance(self) -> Iterator[MoveChoice]:
         """From the fullest node to the emptiest."""
         target = next((node for node in self._nodes.emptiest() if not node.awaits), None)
-        if target is None or len(self._nodes) < 2:  # noqa: PLR2004 - a move needs two
+        if target is None:
             return
         source = self._sources[0]
         gap_s = source.fullness - target.fullness

@@ -153,7 +153,7 @@ def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
     if known is not None:
         fresh.began_s, fresh.used, fresh.used_before, fresh.used_reported = known.began_s, *3 * (known.used,)
         fresh.start = known.start
-        fresh.size, fresh.left = known.size, known.left
+        fresh.size, fresh.left, fresh.total = known.size, known.left, known.total
         fresh.most, fresh.demand, fresh.losses = known.most, known.demand, known.losses
     if job.limit is not None:
         fresh.limit_m = job.limit.cpu_m
@@ -180,13 +180,13 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     }
     not_divided = [cpu_m for name, cpu_m in event.jobs.items() if name not in here and name not in divided]
     state.other[event.node] = sum(not_divided) / 1000
-    measured = measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s)
-    for name in measured.shown:
+    shown, short = measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s)
+    for name in shown:
         if name in here:
             state.learn_demand(here[name])
     used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
     limited = any(job.in_force_m is not None for job in (here | divided).values())
-    gives = state.deliver(event.node, declared, used, short=measured.short, limited=limited)
+    gives = state.deliver(event.node, declared, used, short=short, limited=limited)
     state.fair.deliver(event.node, gives, now_s)
     for progress in event.progress:
         running = here.get(progress.job) or (divided.get(progress.job) if progress.replica == CHIEF else None)
@@ -234,6 +234,8 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     state.fair.finish(job.name, size, now_s)
     if job.outcome is c.Outcome.FINISHED:
         state.learned.add_size(job.spec.model, size)
+        if running.overrun > 1:
+            state.learned.add_overrun(running.overrun)
     state.due[running.node] = 0.0
 
 

@@ -51,10 +51,6 @@ class Residences:
     def __getitem__(self, name: str) -> Residence:
         return self._all[name]
 
-    def __len__(self) -> int:
-        """How many of them are open."""
-        return len(self._emptiest)
-
     def fullest(self, most: int) -> list[Residence]:
         """Those with the most seconds of work, then by name."""
         return [self._all[name] for name in islice(self._fullest, most)]
