@@ -343,6 +343,16 @@ SETTLED = (
     "lr: 0.1 step: {step}",
     "global_step {step} epoch {epoch} batch {index}/20 loss {value}",
     "[{index}/20][{epoch}/9] D_loss: {value} G_loss: 2.5",
+    "('{percent} %', 'train_loss:', '{value}', 'train_acc:', 0.5)",
+    "valid_loss {value}, valid_p 90.5, valid_f1 85.5",
+    "Train loss {step} {value} Grad Norm 2.5",
+    "loss {value} 2.5",
+    "train rmse {value} val rmse 2.5",
+    " * Average accuracy 0.5; Average Loss {value}",
+    "Mean test loss of 8 batches: {value}",
+    "epoch {epoch}: train mse {value}",
+    "epoch/iter: {epoch}/{step}  total_loss: {value}  loss_cls: 2.5",
+    "step: {step}/ 4000 loss:{value} 2.25 imps:26.6",
 )
 OTHERS = (
     "Epoch {epoch}",
@@ -372,6 +382,9 @@ OTHERS = (
     "{index}/50 [=====>......] - loss: {value}",
     "best loss {value} at epoch {epoch}",
     "restarted at step 0\nstep 0 | epoch 0 | loss {value} | lr 1e-4",
+    "# epoch    train_rmse    val_rmse",
+    "Validate model...",
+    "Validation Summary Epoch: [{epoch}] Average WER {value}",
 )
 
 
@@ -379,7 +392,7 @@ OTHERS = (
 @given(
     st.lists(st.sampled_from(SETTLED), min_size=1, max_size=3),
     st.lists(st.tuples(st.integers(0, 200), st.sampled_from(OTHERS)), max_size=6),
-    st.lists(st.sampled_from(("0.5", "nan", "1e-3", "2.25")), min_size=1, max_size=5),
+    st.lists(st.sampled_from(("0.5", "nan", "1e-3", "2.25", "3")), min_size=1, max_size=5),
     st.integers(1, 25),
     st.sampled_from(("\n", "\n", "\r")),
 )

@@ -167,6 +167,7 @@ class CompiledShape:
             and (self.epoch_at is None or self.epoch is not None)
             and (self.epoch_at is not None or self.mode == _NONE or of.at.epoch == self._inherited())
             and not (self.offset and restarts)
+            and not (self.mode == _NONE and of.trained and any(one.split == "eval" for one in of.readings))
             and not (plan.quote and progression.fractional and self.epoch_at is not None and not self.is_fraction)
             and _is_steady(plan, places, numbers, of, self.mode)
         )

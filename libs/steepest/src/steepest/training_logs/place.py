@@ -65,7 +65,7 @@ class Behaviour(msgspec.Struct, array_like=True, gc=False):
             self.same += value == self.last
             self.falls += value < self.last
             self.total_changes += total != self.total
-            if epoch is not None and self.epoch is not None and epoch > self.epoch:
+            if epoch is not None and (self.epoch is None or epoch > self.epoch):
                 self.restarts += value <= self.last
                 self.continued += value > self.last
         self.epoch = self.epoch if epoch is None else epoch
@@ -96,7 +96,7 @@ class Behaviour(msgspec.Struct, array_like=True, gc=False):
             and (not self.on_grid or value % GRID == 0)
             and total == self.total
             and self.total_changes <= rises
-            and (epoch is None or self.epoch is None or epoch <= self.epoch)
+            and (epoch is None or (self.epoch is not None and epoch <= self.epoch))
         ):
             return True
         after = msgspec.structs.replace(self, values=self.values[:])

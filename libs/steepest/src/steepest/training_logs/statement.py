@@ -121,11 +121,6 @@ class Statement(msgspec.Struct, gc=False):
         return False
 
 
-def evaluated(number: ProgressNumber) -> ProgressNumber:
-    """A progress number of an evaluation, whose total says nothing about training."""
-    return msgspec.structs.replace(number, total=None) if number.kind == "epoch" else number
-
-
 def metric_of(role: NameRole, text: str, spread: str | None, line: int, end: int) -> NamedNumber:
     """A metric with the role of its name."""
     return NamedNumber(

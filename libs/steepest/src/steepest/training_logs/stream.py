@@ -20,7 +20,7 @@ from steepest.training_logs.phases import end_phase, label
 from steepest.training_logs.place import position_of
 from steepest.training_logs.records import LossRecord, Split
 from steepest.training_logs.selection import Reported, lane_of, summed, with_objective, without_parts
-from steepest.training_logs.statement import NamedNumber, Statement, evaluated
+from steepest.training_logs.statement import NamedNumber, Statement
 from steepest.training_logs.syntax.words import SUM_OF_PARTS, plain
 
 GENERAL = "general"
@@ -244,7 +244,9 @@ class Stream:
         label(process, one, metrics, self.state.run.per_epoch)
         splits = {metric.split for metric in metrics}
         if (one.split == "eval" or splits == {"eval"}) and "train" not in splits:
-            one.progress = [evaluated(number) for number in one.progress if number.kind in (*_STEPS, *_LENGTHS)]
+            one.progress = [number for number in one.progress if number.kind in (*_STEPS, *_LENGTHS)]
+            for number in one.progress:
+                number.total = None if number.kind == "epoch" else number.total
         places = one.places()
         if not one.shape and len(places) > 1 and places[0].total is not None and places[0].kind in _STEPS:
             one.progress = [places[0]]  # a block's first line is its header

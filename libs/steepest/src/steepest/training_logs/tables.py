@@ -107,10 +107,10 @@ def _bound(names: Cells, cells: Cells, *, counts: bool, is_text: bool) -> list[t
     return None if len(set(near)) < len(near) else [(name, cell) for name, (cell, *_) in zip(near, cells, strict=True)]
 
 
-def row_of(header: Header, pairs: list[tuple[str, str]], text: str, line: int, end: int, shape: int) -> Statement:
+def row_of(header: Header, pairs: list[tuple[str, str]], text: str, line: int, end: int) -> Statement:
     """The statement of a row; a bar behind it says how far the epoch is."""
     detector = any(name.lower() == "gpu_mem" for name, *_ in header.names)
-    row = Statement(line, end, shape)
+    row = Statement(line, end, sum(len(name) * (at + 1) for at, (name, *_) in enumerate(header.names)) + 2)
     for name, cell in pairs:
         if (found := _CELL.fullmatch(cell)) is None:
             row.split = row.split or _split(name, cell)
@@ -163,7 +163,7 @@ class LineTables(msgspec.Struct):
         for header in self.headers:
             if header.delimiter == delimiter and (pairs := pairs_of(header, cells)):
                 header.misses = 0
-                return row_of(header, pairs, text, line, end, hash_of(header))
+                return row_of(header, pairs, text, line, end)
         for header in self.headers:
             header.misses += header.delimiter == delimiter
         self.headers = [one for one in self.headers if one.misses <= _MOST_MISSES]
@@ -193,8 +193,3 @@ class LineTables(msgspec.Struct):
                 splits.setdefault(split, metric_of(one, cell, None, line, end))
             row.metrics = list(splits.values())
         return row
-
-
-def hash_of(header: Header) -> int:
-    """What identifies a table's rows among the shapes."""
-    return sum(len(name) * (at + 1) for at, (name, *_) in enumerate(header.names)) + 2

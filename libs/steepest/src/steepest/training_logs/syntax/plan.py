@@ -304,8 +304,11 @@ class _Planner:
         roles = ((parent, role_of(parent)) for parent in one.parents)
         phrase = " ".join([*(parent for parent, role in roles if role.split or role.kind == "loss"), *words])
         if one.total is not None and words and "/" in words[-1]:
-            head = words[-1].partition("/")[0]
+            head, _, tail = words[-1].partition("/")
             phrase = head if role_of(head).kind in PROGRESS else phrase  # global_step/max_steps: '12/94'
+            if role_of(head).kind == "epoch" and (kind := role_of(tail).kind) in PROGRESS:  # epoch/iter: 2/500
+                self.segment.progress.append(ProgressAt(kind, f"{kind}:{tail}", one.total, None, one))
+                one.total = None
         role = role_of(phrase)
         if role.kind == "split" and one.at is not None:
             if (renamed := self.split_as_name(one, role)) is None:
@@ -354,11 +357,8 @@ class _Planner:
 
     def take_metric(self, one: Field, role: NameRole, words: list[str]) -> None:
         metrics = self.segment.metrics
-        if (
-            role.kind in ("loss", "quality")
-            and not one.pair
-            and (is_prose(role, words) or words[-1].lower() in _COUNTED)
-        ):
+        reads = role.kind in ("loss", "quality")
+        if reads and not one.pair and (is_prose(role, words) or words[-1].lower() in _COUNTED):
             return
         if role.kind in ("loss", "quality", "split"):
             if (

@@ -48,8 +48,8 @@ def word_set(words: str) -> frozenset[str]:
 
 
 EVAL = word_set(
-    "val valid validate validation validating valset validset test testing tests testset eval evaluation evaluating evaluate"
-    " dev heldout holdout cv validacao validacion validierung prueba teste проверка валидация валид тест"
+    "val vali valid validate validation validating valset validset test testing tests testset eval evaluation evaluating"
+    " evaluate dev heldout holdout cv validacao validacion validierung prueba teste проверка валидация валид тест"
 )
 TRAIN = word_set(
     "train training trainset trn learn treino treinamento entrenamiento entrainement apprentissage обучение"
@@ -105,7 +105,7 @@ _SETS = word_set("set split data")
 _QUALITY = re.compile(
     r"(?:^|_)(?:m?acc(?:uracy|u)?\d{0,2}|top_?\d{1,3}|prec(?:ision)?|recall|auc|auroc|roc|f1|f\d|bleu|rouge\w{0,4}|mae|mse"
     r"|rmse|m?ap(?:\d\w{0,6})?|m?ap_\d{1,3}|m?iou|pixacc|ppl|perplexity|wer|cer|psnr|ssim|dice|score|err(?:or)?|reward|mcc"
-    r"|uas|las|fid|mrr|ndcg\w{0,3}|r2|em|pearson\w?|spearman\w?|delta_?\d?|abs_rel|sq_rel|rmse_log|(?:val|valid|test|dev)_[pr])(?:$|_)"
+    r"|uas|las|fid\w{0,9}|mrr|ndcg\w{0,3}|r2|em|pearson\w?|spearman\w?|delta_?\d?|abs_rel|sq_rel|rmse_log|(?:val|valid|test|dev)_[pr])(?:$|_)"
 )
 _BEFORE = re.compile(r" (?:before|during) ")
 _CUT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^\w]{1,8}|_{1,8}")
