@@ -132,7 +132,7 @@ def commands_with(params: Sequence[str], command: tuple[str, ...]) -> list[tuple
     Raises:
         UsageError: One is no K=V, or the command has no place for it.
     """
-    values = {name: listed.split(",") for name, listed in map(_variable, params)}
+    values = {name: listed.split(",") for name, listed in (_variable(one, "--param") for one in params)}
     if unused := [name for name in values if not any(f"{{{name}}}" in word for word in command)]:
         raise click.UsageError(f"--param {unused[0]}: the command has no {{{unused[0]}}}")
     found = [command]
@@ -241,10 +241,10 @@ def checked_spec(spec: JobSpec) -> JobSpec:
         raise click.UsageError(f"{where.rstrip('`').replace('_', ' ')}: {what.replace('`', '')}") from None
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _variable(text: str, option: str = "--env") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise click.UsageError(f"{text}: write it like SEED=7")
+        raise click.UsageError(f"{option} {text}: write it like SEED=7")
     return name, value
 
 
