@@ -191,3 +191,17 @@ def test_a_job_comes_after_ends_of_one_kind(holding: Holding) -> None:
     call(folder, "--name", "b", "--after-any", "a", "--", "true")
     assert (spec_of(folder, "b").after, spec_of(folder, "b").after_any) == (("a",), True)
     assert "exclude each other" in call(folder, "--after", "a", "--after-any", "a", "--", "true").stderr
+
+
+def test_a_sweep_has_a_job_for_each_choice_of_values(holding: Holding, python: Path) -> None:
+    """The values are in the commands, and so in what `jobs` shows; a value without a place, or another count, is refused."""
+    folder = holding()
+    options = ("--force", "--name", "s", "--param", "lr=1,2", "--param", "wd=0,3", "--array", "4%2")
+    call(folder, *options, "--", "python", "x.py", "--lr={lr}", "{wd}")
+    commands = [spec_of(folder, f"s-{number}").command for number in range(4)]
+    assert [(command[0], *command[2:]) for command in commands] == [
+        (str(python), f"--lr={lr}", wd) for lr in "12" for wd in "03"
+    ]
+    assert (spec_of(folder, "s-3").array_most, spec_of(folder, "s-3").env) == (2, {"STEEPEST_ARRAY_INDEX": "3"})
+    assert "the command has no {lr}" in call(folder, "--param", "lr=1", "--", "true").stderr
+    assert "--param makes 2 jobs" in call(folder, "--param", "a=1,2", "--array", "3", "--", "true", "{a}").stderr

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.commands.add_nodes import add
 from steepest.cli.commands.drain import drain, undrain
 from steepest.cli.commands.gone import gone
-from steepest.cli.options import json_option, remote_options
+from steepest.cli.options import NodeType, installation_options, json_option, remote_options
 from steepest.cli.printing.output import give, tell
+from steepest.cli.system.node_selection import cluster_option, engines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,15 @@ Examples:
 
 The score is SpeCon's: 2 for each progressing job, 1.5 for each watched one, 1 for each converged one, unless the pool's
 parameters say otherwise. A converged job moves to the node with the lowest. Limited are the jobs whose CPU FlowCon limits.
+"""
+
+ADD_EPILOG = """\b
+Examples:
+  steepest nodes add big=16:64Gi:gpus=2
+  steepest nodes add --cluster docker=gpu-box
+
+No system may run meanwhile: stop `steepest up` by Ctrl-C or SIGTERM. Its jobs run on, and its next start takes them over.
+Leave --node and --cluster out there.
 """
 
 COLUMNS = ("node", "state", "#capacity", "#reserved", "#used", "#limited", "#score", "#jobs", "#PC", "#WC", "#CC", "#?")
@@ -60,7 +69,29 @@ def nodes(ctx: click.Context, settings: Settings, *, as_json: bool) -> None:
         tell(pool.note, err=True)
 
 
-nodes.add_command(add)
+@nodes.command(epilog=ADD_EPILOG)
+@click.argument("described", metavar="NODES", type=NodeType(), nargs=-1)
+@cluster_option
+@installation_options
+@json_option
+def add(settings: Settings, *, described: Sequence[str], cluster: str | None, as_json: bool) -> None:
+    """Add NODES, like n2=4:16Gi, or Docker engines to a pool that no system runs on now."""
+    from steepest.app.pool_changes import add_nodes
+    from steepest.app.settings.amounts import node
+
+    sizes = tuple(map(node, described))
+    new = engines(cluster, sizes) or sizes
+    if not new:
+        raise click.UsageError("name a node like n2=4:16Gi, or engines with --cluster docker=HOST")
+    pool = settings.pool or settings.folder.read().pool
+    installation = add_nodes(settings, pool, new)
+    names = [one.name for one in installation.nodes_of(pool)]
+    if as_json:
+        give({"pool": pool, "nodes": names})
+    else:
+        tell(f"the pool {pool} has {', '.join(names)} from the next `steepest up` on")
+
+
 nodes.add_command(gone)
 nodes.add_command(drain)
 nodes.add_command(undrain)

@@ -33,6 +33,7 @@ Examples:
   steepest submit --pattern 'it (?P<step>\\d+) cost: (?P<value>\\S+)' -- ./train.sh
   steepest submit --gpus 1 --cpu 8 --memory 32Gi --time 4h --export -- python train.py
   steepest submit --name sweep --array 20%4 -- python sweep.py    STEEPEST_ARRAY_INDEX is 0 to 19, four at a time
+  steepest submit --name lr --param lr=1e-3,3e-3 --param wd=0,1e-4 -- python train.py --lr {lr} --wd {wd}    four jobs
   steepest submit --after 'sweep-*' -- python best.py             once all of them have finished
   steepest submit --on-end 'echo "$STEEPEST_OUTCOMES" | mail me' -- python train.py
   steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
@@ -132,6 +133,7 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--tty/--no-tty", default=False, help="Let it print to a terminal: some progress bars need one.")
 @click.option("--export", is_flag=True, help="Give it this shell's environment, instead of that of `steepest up`.")
 @click.option("--array", type=ArrayType(), metavar="N[%M]", help="Submit N jobs, NAME-0, NAME-1, ...; M at a time.")
+@click.option("--param", "params", multiple=True, metavar="K=V,...", help="Put each value in place of {K}, a job each.")
 @click.option("--image", default="", help="Run it in this container image, where nodes are Docker engines.")
 @click.option("--device", help="Name the MQTT device that trains it and reports its losses.")
 @click.option("--force", is_flag=True, help="Submit it also where its program or script is not there.")
@@ -146,6 +148,7 @@ def submit(
     python: Path | None,
     export: bool,
     array: tuple[int, int | None] | None,
+    params: tuple[str, ...],
     on_end: str | None,
     force: bool,
     wait: bool,
@@ -165,7 +168,7 @@ def submit(
         given["env"] = (*callers_environment(), *given.get("env", ()))
     spec = _spec_of(settings, described.spec if described else None, given)
     base = name or (described.name if described else None) or name_for(spec.command)
-    jobs = _jobs(base, spec, array)
+    jobs = _jobs(base, spec, array, params)
     if described is None and given["cpu"] is None:
         usual_m = usual_cpu(settings, spec)
         jobs = [(each, with_cpu(spec, usual_m)) for each, spec in jobs]
@@ -174,7 +177,7 @@ def submit(
 
         remote = submit_to_gateway(settings, _with_end(jobs, base, on_end), wait=wait, talk=not as_json)
         if as_json:
-            give(remote if array or on_end else remote[0])
+            give(remote if array or params or on_end else remote[0])
         sys.exit(max(_status(answer) for answer in remote))
     settings = in_pool_of(settings, spec)
     if spec.tty and _in_containers(settings, spec):
@@ -183,7 +186,7 @@ def submit(
         command = with_python(spec.command, python)
         if command != spec.command:
             tell(f"{spec.command[0]} is {command[0]}", err=True)
-        jobs = [(each, _running(spec, command)) for each, spec in jobs]
+        jobs = [(each, _running(one, with_python(one.command, python))) for each, one in jobs]
     if not export and (others := differing_names(settings.folder, spec.env)):
         tell(f"the running system has other values of {others}; --export gives the job yours", err=True)
     if why := why_not_found(spec.command, Path(str(spec.working_dir))):
@@ -192,7 +195,7 @@ def submit(
         tell(f"Warning: {why}", err=True)
     answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json, at_end=(base, on_end) if on_end else None))
     if as_json:
-        give(answers if array or on_end else answers[0])
+        give(answers if array or params or on_end else answers[0])
     sys.exit(max(_status(answer) for answer in answers))
 
 
@@ -243,19 +246,28 @@ def _running(spec: JobSpec, command: tuple[str, ...]) -> JobSpec:
     return msgspec.structs.replace(spec, command=command)
 
 
-def _jobs(name: str, spec: JobSpec, array: tuple[int, int | None] | None) -> list[tuple[str, JobSpec]]:
-    """The job, or those of an array, each with its index in its name and its environment."""
+def _jobs(
+    name: str, spec: JobSpec, array: tuple[int, int | None] | None, params: Sequence[str]
+) -> list[tuple[str, JobSpec]]:
+    """The job, or those of an array, each with its index in its name and its environment, and with its values."""
     import msgspec
 
+    from steepest.cli.jobs.job_options import commands_with
     from steepest.policies.submission import ARRAY_INDEX
 
-    if array is None:
+    commands = commands_with(params, spec.command)
+    if array is None and not params:
         return [(_checked(name), spec)]
-    count, most = array
+    count, most = array or (len(commands), None)
+    if count > ARRAY_MOST or (params and count != len(commands)):
+        raise click.UsageError(f"--param makes {len(commands)} jobs; an array has as many, and at most {ARRAY_MOST}")
     spec = msgspec.structs.replace(spec, array=name, array_most=most)
     return [
-        (_checked(f"{name}-{index}"), msgspec.structs.replace(spec, env={**spec.env, ARRAY_INDEX: str(index)}))
-        for index in range(count)
+        (
+            _checked(f"{name}-{index}"),
+            msgspec.structs.replace(spec, command=command, env={**spec.env, ARRAY_INDEX: str(index)}),
+        )
+        for index, command in enumerate(commands if params else [spec.command] * count)
     ]
 
 

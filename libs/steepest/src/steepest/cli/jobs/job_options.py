@@ -126,6 +126,21 @@ def spec_of(
     return msgspec.structs.replace(checked_spec(spec), after=earlier, after_any=bool(after_any) or spec.after_any)
 
 
+def commands_with(params: Sequence[str], command: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """A command for each choice of values, each K=V,...: the value is in place of ``{K}``; the last K changes fastest.
+
+    Raises:
+        UsageError: One is no K=V, or the command has no place for it.
+    """
+    values = {name: listed.split(",") for name, listed in (_variable(one, "--param") for one in params)}
+    if unused := [name for name in values if not any(f"{{{name}}}" in word for word in command)]:
+        raise click.UsageError(f"--param {unused[0]}: the command has no {{{unused[0]}}}")
+    found = [command]
+    for name, choices in values.items():
+        found = [tuple(word.replace(f"{{{name}}}", one) for word in words) for words in found for one in choices]
+    return found
+
+
 def at_end(jobs: Sequence[tuple[str, JobSpec]], command: str) -> JobSpec:
     """A job that a shell runs once all of these are over: where they run, with little CPU and for a short time."""
     spec = jobs[0][1]
@@ -226,10 +241,10 @@ def checked_spec(spec: JobSpec) -> JobSpec:
         raise click.UsageError(f"{where.rstrip('`').replace('_', ' ')}: {what.replace('`', '')}") from None
 
 
-def _variable(text: str) -> tuple[str, str]:
+def _variable(text: str, option: str = "--env") -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise click.UsageError(f"--env {text}: write it like SEED=7")
+        raise click.UsageError(f"{option} {text}: write it like SEED=7")
     return name, value
 
 
