@@ -56,10 +56,14 @@ def test_what_is_known_is_said_and_nothing_else(spec: dict[str, Any], said: dict
 
 def test_a_job_whose_log_has_only_epochs_shows_these() -> None:
     """Its readings are counted as steps in the topic of losses; the newest epoch comes from there too."""
-    job = Trained().report(epoch=2.0, epochs=10.0)
+    pool = Trained()
+    job = pool.report(epoch=2.0, epochs=10.0)
 
     assert steps(job) == "epoch 2/10"
     assert steps(job, 3, 3.0) == "epoch 3/10"
+    pool.feed(pool.stopped("a", 0))
+    pool.end("a")
+    assert steps(pool.job("a"), 10, 10.0) == "epoch 10/10"
 
 
 def test_the_time_left_has_an_interval() -> None:

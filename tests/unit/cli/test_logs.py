@@ -139,3 +139,14 @@ def test_a_failure_is_reported_with_its_last_lines(capsys: pytest.CaptureFixture
     assert [line.strip() for line in capsys.readouterr().out.splitlines() if "printed" in line] == [
         "a printed: last of a/0"
     ]
+
+
+def test_a_node_that_is_still_there_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that was silent for some seconds joins again: that is printed once it was lost, or has other resources."""
+    pool, printer = FoldedPool(), EventPrinter()
+    again = (joined("w1"), joined("w1"), joined("w1", 2_000), c.NodeLost(node="w1", silent_ms=9), joined("w1", 2_000))
+    for event in (c.PoolConfigured(), *again):
+        accepted = pool.fold(event)
+        printer.observe(pool.view, pool.log[-1], accepted=accepted)
+
+    assert capsys.readouterr().out.count("node w1 joined") == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from tests.unit.cli.conftest import Holding
 
 from steepest.app.configurator import Configurator
 from steepest.app.settings.reading import read_settings
-from steepest.app.state_folder import StateFolder
+from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 from steepest.cli.main import main
 from steepest.cli.pool import user_requests
 from steepest.cli.pool.stored_pool import StoredPool, look
@@ -28,6 +29,7 @@ from steepest.cli.pool.user_requests import (
 )
 from steepest.errors import InputError
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.dead_letter import DeadLetter
 from steepest.events.parameters import PoolParameters, SpeConParameters
 from steepest.log.base import Log
@@ -67,6 +69,21 @@ def test_what_no_reader_could_read_is_refused(
     assert names in done.stderr
     assert done.stderr.splitlines()[-1].startswith("Error: ")
     assert look(read_settings({"state_dir": folder.root})).view.position == before
+
+
+async def test_a_system_that_still_starts_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine it opens its log late: it is not one that never ran."""
+    folder = StateFolder(tmp_path / "state")
+    folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
+    settings = read_settings({"state_dir": folder.root})
+    monkeypatch.setattr(user_requests, "READY_S", 0.0)
+    monkeypatch.setattr(user_requests, "CONFIGURED_S", 0.0)
+    with pytest.raises(InputError, match="no system ever ran"):
+        async with asking(settings):
+            pass
+    with folder.sole(), pytest.raises(InputError, match="has not opened its log yet"):
+        async with asking(settings):
+            pass
 
 
 def test_parameters_that_no_reader_could_read_are_refused() -> None:

@@ -18,8 +18,11 @@ def steps(job: Job, step: int | None = None, epoch: float | None = None) -> str:
         step: A step that is known to be newer than the pool's; None: there is none.
         epoch: An epoch, likewise.
     """
-    known = job.progress.step if step is None else step
-    if known is None or job.progress.history.by_epochs:  # the number of its readings is no step
+    progress = job.progress
+    known = progress.step if step is None else step
+    # The number of its readings is no step; an ended job has no history.
+    only_epochs = progress.history.by_epochs or (progress.step is None and progress.epoch is not None)
+    if known is None or only_epochs:
         return _epochs(job, epoch)
     total = total_steps(job)
     return str(known) if total is None else f"{min(known, total)}/{total}"

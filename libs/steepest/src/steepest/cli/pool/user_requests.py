@@ -33,7 +33,8 @@ READY_S = 5.0
 """A system that has just been started for the first time opens its log within this time."""
 
 CONFIGURED_S = 30.0
-"""A system that runs configures a new pool within this time, also where its services learn of it from Kafka."""
+"""A system that runs opens its log and configures a new pool within this time, also where its services learn of it from
+Kafka."""
 
 
 class RequestOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,9 +71,13 @@ async def asking(settings: Settings) -> AsyncIterator[tuple[Log, StoredPool]]:
     log = open_log(settings, installation)
     try:
         at = installation.layout.of_pool(settings.pool or installation.pool)
-        if not await log.end(at) and await first(log, {at: 0}, _opened, READY_S) is None:
+        starts = settings.folder.is_up
+        if not await log.end(at) and await first(log, {at: 0}, _opened, CONFIGURED_S if starts else READY_S) is None:
             # The first record of a partition is its identity, and only a system gives it one.
-            raise InputError(f"no system ever ran on {settings.folder.root}", hint="start one with `steepest up`")
+            root = settings.folder.root
+            if starts:
+                raise InputError(f"the system on {root} has not opened its log yet", hint="try again in a moment")
+            raise InputError(f"no system ever ran on {root}", hint="start one with `steepest up`")
         yield log, await fold(settings, installation, log)
     finally:
         await log.close()

@@ -70,6 +70,7 @@ class EventPrinter(Effector):
         """
         self._label = f"{label}: " if label else ""
         self._begun = False
+        self._joined: dict[str, c.NodeJoined] = {}
         self._printed_last = printed_last
 
     def caught_up(self, view: ClusterView) -> None:
@@ -84,11 +85,21 @@ class EventPrinter(Effector):
         refused = (
             isinstance(event, c.JobRejected) and not view.repeated
         )  # a second job of a name changes nothing either
-        if (accepted and type(event) in NEWS) or refused:
+        if (accepted and type(event) in NEWS and self._is_new(event)) or refused:
             say(self._label + sentence(event), _colour(event), received.at_ms)
             self._show_failure(view, event)
         elif not accepted and (void := why_void(view, received)):
             say(f"{self._label}{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
+
+    def _is_new(self, event: c.ClusterEvent) -> bool:
+        """Whether it says more than that a node, silent for some seconds, is still there."""
+        match event:
+            case c.NodeJoined(node=node):
+                before, self._joined[node] = self._joined.get(node), event
+                return before != event
+            case c.NodeLost(node=node) | c.NodeGone(node=node):
+                self._joined.pop(node, None)
+        return True
 
     def _show_failure(self, view: ClusterView, event: c.ClusterEvent) -> None:
         if isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED:
