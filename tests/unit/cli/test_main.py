@@ -58,6 +58,7 @@ def test_every_command_helps_with_examples(name: str) -> None:
             "Error: name a job, a pattern like 'sweep-*', --array, --queue or --node (see `steepest cancel --help`)\n",
         ),
         (["submit", "--cpu", "much", "true"], "Error: Invalid value for '--cpu': 'much' is no amount of cpu"),
+        (["submit", "--cpu", "0", "true"], "Error: Invalid value for '--cpu': '0' is too little cpu"),
         (["submit", "--name", "My Job", "true"], "Error: 'My Job' is no name of a job"),
         (["submit", "--env", "novalue", "true"], "Error: --env novalue: write it like SEED=7"),
         (["submit", "--workdir", "/nowhere", "true"], "Error: the folder /nowhere is not there"),

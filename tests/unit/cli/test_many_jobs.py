@@ -79,6 +79,8 @@ def test_jobs_are_named_in_several_ways(folder: StateFolder, chosen: tuple[str, 
         (("submit", "--array", "20%0", "--", "true"), "write it like 20, or 20%4"),
         (("submit", "--gpus", "1.5", "--", "true"), "whole GPUs, or a share of one"),
         (("submit", "--time", "soon", "--", "true"), "is no amount of time"),
+        (("submit", "--time", "0s", "--", "true"), "'0s' is too little time"),
+        (("submit", "--time", "9999999999999d", "--", "true"), "is too much time"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(folder: StateFolder, call_of: tuple[str, ...], says: str) -> None:

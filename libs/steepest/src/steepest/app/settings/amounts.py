@@ -44,7 +44,7 @@ class Quantity:
             raise ValueError(f"{text!r} is no amount of {self.name}; write it like {self._example}")
         amount = round(float(found[1]) * self._units[found[2]])
         if not self._least <= amount <= _MOST:
-            raise ValueError(f"{text!r} is no possible amount of {self.name}")
+            raise ValueError(f"{text!r} is too {'little' if amount < self._least else 'much'} {self.name}")
         return amount
 
 

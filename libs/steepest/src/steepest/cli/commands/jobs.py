@@ -28,13 +28,12 @@ Examples:
   steepest jobs --server kube:                     ask that in the cluster of the current kube context
   steepest jobs --json | jq '.[] | select(.category == "CC") | .job'
 
-Growth is how much of its largest value the loss changed by in the last interval (PC progressing, WC watched, CC
-converged; ?: unknown, because no loss was read). Step and loss are those reported last. The time left, and the interval
-that it lies between, follow from the pace of the last minutes, for jobs of which it is known how long they train; due says
-how long it is until a job's deadline. The
-limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). Queue is the position of a job that
-waits, and its reason says what for. A terminal shows what has
-room: --json has everything.
+Growth is the share of its largest value by which the loss changed in the last interval (PC progressing, WC watched, CC
+converged; ?: unknown, because no loss was read). Step and loss are the newest ones reported. Left, with its interval in
+between, follows from the pace of the last minutes, for jobs of known length; due is the time until a job's deadline. Limit
+is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). Waited is the time before the first
+start, and running the time since then, pauses included. Queue is the position of a waiting job; its reason says what it
+waits for. A terminal shows the columns that fit: --json has all.
 """
 
 COLUMNS = (
