@@ -27,7 +27,7 @@ from steepest.training_logs.syntax.shape import (
 )
 from steepest.training_logs.syntax.words import LENGTHS
 
-MOST_COMPILED = 4
+MOST_COMPILED = 8
 LONGEST_SHAPE = 1000
 """Characters of a shape that is worth a pattern of its own."""
 
@@ -86,8 +86,9 @@ def _is_steady(plan: ShapePlan, places: list[ProgressAt], numbers: Sequence[str]
         return given.phase is None or all(place.kind != "epoch" for place in places)
     if of.of_head and not given.head[0]:
         return False  # each name counts once below such a header
-    in_phase = "eval" in splits and all(splits)
-    if given.phase is not None and not (in_phase or plan.split == "train" or (plan.split == "eval" and mode == _NONE)):
+    own = all(splits)
+    in_phase = (own and "eval" in splits) or ((own or plan.split == "eval") and mode == _NONE)
+    if given.phase is not None and not (in_phase or plan.split == "train"):
         return False
     if plan.split is not None or "train" in splits:
         return True
@@ -95,7 +96,9 @@ def _is_steady(plan: ShapePlan, places: list[ProgressAt], numbers: Sequence[str]
         place.kind == "keras" and place.total is not None and to_step(numbers[place.total]) != of.run.per_epoch
         for place in places
     )
-    return not other_loop and (bool(places) or all(metric.role.kind != "quality" for metric in segment.readings()))
+    return not other_loop and (
+        bool(places) or own or all(metric.role.kind != "quality" for metric in segment.readings())
+    )
 
 
 class CompiledShape:
@@ -172,7 +175,8 @@ class CompiledShape:
             and _is_steady(plan, places, numbers, of, self.mode)
         )
         self.was_used = False
-        self.match = match or compile_shape(shape, prefix, _JSON_NUMBER if of.label else NUMBER).fullmatch
+        if self.is_clear:
+            self.match = match or compile_shape(shape, prefix, _JSON_NUMBER if of.label else NUMBER).fullmatch
 
     def is_usable(self, guise: Guise, common: tuple[object, ...]) -> bool:
         """Whether all that its lines depend on is as it was."""

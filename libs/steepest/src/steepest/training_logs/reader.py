@@ -38,6 +38,8 @@ FORMER_FORMATS = word_set(
 
 _MOST_PROCESSES = 16
 _MOST_TEXTS = 4096
+_PAUSE = 8
+"""Lines of a shape after which it is tried once more whether the short way can read it."""
 _NO_TEXT = "\ufffd"
 _WINDOW_BYTES = 256 << 10
 _LONGEST_KEPT = 4096
@@ -276,7 +278,7 @@ class LogReader:
             return
         one = CompiledShape(*key, plan, numbers, outcome, self._process, None if old is None else old.match)
         if not one.is_clear:
-            self._run_of_shape[key] = -_MOST_TEXTS
+            self._run_of_shape[key] = -_PAUSE
         else:
             self._shapes = [one, *(other for other in self._shapes if other.key != key)][:MOST_COMPILED]
 
