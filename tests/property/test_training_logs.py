@@ -169,10 +169,10 @@ def test_values_fields_and_prefixes_may_differ(name: str, losses: list[float], e
     """Any values, further fields and a rank's prefix: each line still yields its step and its value."""
     field = EXTRAS.get(name, "") if extra else ""
     lines = [SHAPES[name].format(step=step, value=value, extra=field) for step, value in enumerate(losses, 1)]
-    text = "\n".join(line if not tagged else line.replace("\n", "\n[1,0]<stdout>:") for line in lines)
-    log = (b"[1,0]<stdout>:" if tagged else b"") + text.replace("\n", "\n[1,0]<stdout>:" if tagged else "\n").encode()
+    tag = "[1,0]<stdout>:" if tagged else ""
+    log = "".join(f"{tag}{line}\n" for line in "\n".join(lines).split("\n"))
 
-    records = [record for record in read(log + b"\n", name) if "loss" in record.metric]
+    records = [record for record in read(log.encode(), name) if "loss" in record.metric]
 
     assert [record.step for record in records] == list(range(1, len(losses) + 1))
     assert all(
