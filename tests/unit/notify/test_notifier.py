@@ -104,11 +104,13 @@ async def test_a_finding_and_its_end_are_sent_with_the_page_of_the_job() -> None
 
 
 async def test_each_target_gets_what_it_asks_for() -> None:
-    """By queue, by job and by kind; a spike only where it is named, a plateau of a job without a total never."""
+    """By queue, by user, by job and by kind; a spike only where it is named, a plateau of a job without a total never."""
     pool = WatchedPool()
+    pool.job("b").user = "alice"
     targets = {
         "all": Target(url="json://a"),
         "paper": Target(url="json://b", queues=("paper",)),
+        "alice": Target(url="json://d", users=("alice",)),
         "mine": Target(url="json://c", jobs=("a*",), kinds=(SPIKE, PLATEAU)),
     }
     async with pool.notifies(targets):
@@ -117,7 +119,7 @@ async def test_each_target_gets_what_it_asks_for() -> None:
                 pool.opens(kind, job)
         await asyncio.sleep(10)
     texts = {target: body.count("no step") for target, _, body, _ in pool.messages}
-    assert texts == {"all": 2, "paper": 1, "mine": 1}
+    assert texts == {"all": 2, "paper": 1, "alice": 1, "mine": 1}
 
 
 async def test_what_was_found_while_no_process_ran_is_sent_once() -> None:

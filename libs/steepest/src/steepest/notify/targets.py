@@ -30,12 +30,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         url: Where to, as Apprise writes it: ``mailto://…``, ``slack://…``, ``json://…``. It may hold a password.
         queues: Only jobs of these queues; empty: of all.
-        jobs: Only jobs whose names match one of these patterns (``bert-*``), for example those of one user; empty: all.
+        users: Only jobs that these users submitted; empty: of all, also of unknown ones.
+        jobs: Only jobs whose names match one of these patterns (``bert-*``); empty: all.
         kinds: The kinds of findings.
     """
 
     url: Annotated[str, msgspec.Meta(min_length=1)]
     queues: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     jobs: tuple[str, ...] = ()
     kinds: tuple[FindingKind, ...] = PUSHED
 
@@ -45,6 +47,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def wants(self, job: Job, kind: FindingKind) -> bool:
         """Whether it is notified of such a finding of a job. A plateau without a known total is mostly wrong: never."""
         if kind not in self.kinds or (self.queues and job.spec.queue not in self.queues):
+            return False
+        if self.users and job.user not in self.users:
             return False
         if self.jobs and not any(fnmatchcase(job.name, pattern) for pattern in self.jobs):
             return False
