@@ -32,7 +32,7 @@ from steepest.errors import InputError
 
 STEEPEST = [sys.executable, "-m", "steepest"]
 NODE = "n1=1:gpus=1"
-WAIT_S = 240.0
+WAIT_S = 480.0
 DECLARED_TIMES = 10
 LONG, SHORT, GANG = "long", "short", "ranks"
 
