@@ -21,6 +21,7 @@ CHIEF = 0
 """The replica whose reports and output are read."""
 
 LINE_BYTES = 300
+"""The part of the newest line that is looked at, and kept across a restart."""
 
 ACTIVITIES = tuple(
     (what, re.compile(rb"(?<![a-z])(" + words + rb")"))

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from steepest.clock import Clock
+from steepest.collector.progress import LINE_BYTES
 from steepest.collector.turns import Turns
 from steepest.log.files.atomic_write import write_atomically
 from steepest.logger import Logger
@@ -34,9 +35,6 @@ PIECE_BYTES = 4 << 10
 
 HELD_S = 2.0
 """How long a reading may wait for the lines that would tell more about it."""
-
-LINE_BYTES = 300
-"""What is kept of the newest line."""
 
 INDEX_BITS = 20
 """Bits for the index of a record in its line: a line of 1 MiB has fewer records."""
@@ -139,7 +137,7 @@ class Source:
                 yield self._reader.begin_source()  # the last line of the previous file, with that file's number
                 self._cursor.files_before += 1
             if self._hear:
-                self._cursor.newest = (self._cursor.newest + chunk.data)[-LINE_BYTES:]
+                self._cursor.newest = (self._cursor.newest + chunk.data[-LINE_BYTES:])[-LINE_BYTES:]
                 self._hear(chunk.data)
             for begin in range(0, len(chunk.data), PIECE_BYTES):
                 piece = chunk.data[begin : begin + PIECE_BYTES]

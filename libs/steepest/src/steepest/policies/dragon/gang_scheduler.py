@@ -31,6 +31,7 @@ from steepest.policies.dragon.packing import pack
 from steepest.policies.dragon.rooms import Made, Want, grown, has_room, least, make_room, make_room_by_count
 from steepest.policies.dragon.running_gangs import DragonState, RunningGangs
 from steepest.policies.dragon.scaling import Shape
+from steepest.policies.placement.preemption import scaling
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed
 from steepest.policies.queueing.wish import wish_of
@@ -284,20 +285,8 @@ class GangScheduler:
     def _scale(
         self, view: ClusterView, job: Job, shape: Shape, offset: int, *, rule: str, room_for: str | None = None
     ) -> c.TransitionPlanned:
-        nodes, sizes = shape.places
-        leaving = _surplus(job, shape)
-        plan = c.TransitionPlanned(
-            plan=f"scale-{offset}-{job.name}",
-            job=job.name,
-            incarnation=job.incarnation,
-            kind=c.Transition.SHED if leaving else c.Transition.SCALE,
-            sources=job.running_on,
-            nodes=nodes,
-            sizes=() if sizes == job.spec.counts() else sizes,
-            room_for=room_for,
-            leaving=leaving,
-            because=c.Because(rule=rule),
-        )
+        name, because = f"scale-{offset}-{job.name}", c.Because(rule=rule)
+        plan = scaling(job, shape.places, room_for, name, because, leaving=_surplus(job, shape))
         self.state.add_scaling(plan.plan, job, shape.places)
         self._gangs_in(view).refresh(job.name)
         return plan

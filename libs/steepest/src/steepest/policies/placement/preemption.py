@@ -85,17 +85,23 @@ def suspension(victim: Job, room_for: str | None, plan: str, because: Because) -
     )
 
 
-def scaling(job: Job, places: GangPlaces, room_for: str | None, plan: str, because: Because) -> TransitionPlanned:
-    """The plan that a gang has other places, more or fewer, from then on; ``room_for``: who it makes room for, if anyone."""
+def scaling(
+    job: Job, places: GangPlaces, room_for: str | None, plan: str, because: Because, *, leaving: tuple[int, ...] = ()
+) -> TransitionPlanned:
+    """The plan that a gang has other places, more or fewer; ``leaving``: the replicas that leave while the others run on.
+
+    ``room_for`` is the job that it makes room for, if any.
+    """
     return TransitionPlanned(
         plan=plan,
         job=job.name,
         incarnation=job.incarnation,
-        kind=Transition.SCALE,
+        kind=Transition.SHED if leaving else Transition.SCALE,
         sources=job.running_on,
         nodes=places.nodes,
         sizes=() if places.sizes == job.spec.counts() else places.sizes,
         room_for=room_for,
+        leaving=leaving,
         because=because,
     )
 
