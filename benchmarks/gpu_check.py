@@ -8,7 +8,7 @@
   because NCCL refuses two ranks on one GPU).
 
 It needs PyTorch with CUDA and ``pip install steepest[gpu]``. Without a driver it says so and ends. ``--declared`` checks
-*device*, *moves* and *ranks* on a GPU that is declared and that nobody has, with trainings in NumPy.
+*device*, *moves* and *ranks* on a GPU that is declared but does not exist, with trainings in NumPy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Real gangs on emulated nodes with declared GPUs: pairs of ``steepest`` with first come first served, and with SRTF.
 
 Each pair runs the same gangs of the demo's NumPy training, submitted at the same times, once under each policy, on this
-machine. The nodes declare GPUs that nobody has; gangs, checkpoints, suspensions and resumptions are real. A
+machine. The nodes declare GPUs that do not exist; gangs, checkpoints, suspensions and resumptions are real. A
 job is late that ends more than 5 % after the end that it was promised first. Nothing that takes time here is reliable while
 others use the machine, so the policies take turns, and each pair has the order of the one before reversed.
 """

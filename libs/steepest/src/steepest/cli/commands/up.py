@@ -387,7 +387,7 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
 
 
 def _of_containers(asked: ClusterSettings) -> dict[str, object]:
-    """What only Docker engines have, by its flag."""
+    """The options of Docker engines alone, by flag."""
     return {f"--{name.replace('_', '-')}": getattr(asked, name) for name in _RIGHTS} | {"--folder": asked.folders}
 
 

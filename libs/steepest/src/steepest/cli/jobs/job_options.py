@@ -25,7 +25,7 @@ LONGEST_NUMBER = 9
 """Digits; what is longer is no number of replicas."""
 
 END_CPU_M, END_MS = 100, 600_000
-"""What runs at the end of a job has so much CPU, and is cancelled after so long."""
+"""CPU and time limit of the command that runs at the end of a job."""
 
 _WRITTEN = re.compile(r"\s*([^\s<>=]+)\s*([<>])\s*([^\s<>=]+)\s*")
 

@@ -72,7 +72,7 @@ def refuse_without_client(settings: Settings) -> None:
 
 
 def change_of(kind: str, selection: Selection | None = None, to: str = "", node: str | None = None) -> ChangeRequest:
-    """What a command asks a gateway to change: jobs or a node; ``to``: the priority, or the node to move to."""
+    """A command's request to a gateway to change jobs or a node; ``to``: the priority, or the node to move to."""
     from steepest.gateway.answers import ChangeRequest
     from steepest.read_models.changes.job_changes import ChangeKind
 

@@ -52,7 +52,7 @@ def _listed() -> int:
 
 
 class NvmlGpus:
-    """What the driver says of this machine's GPUs, by their ids.
+    """The driver's readings of this machine's GPUs, by their ids.
 
     Attributes:
         use: The use of each, at the last look.
@@ -121,7 +121,7 @@ class NvmlGpus:
 
 
 def driver_of(gpus: int) -> NvmlGpus | None:
-    """What is known of this machine's GPUs; None: nodes have none, or there is no driver."""
+    """The driver of this machine's GPUs; None: nodes have none, or there is no driver."""
     if gpus:
         with contextlib.suppress(InputError):
             return NvmlGpus()
