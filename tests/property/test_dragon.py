@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,7 @@ from tests.harness.view_promises import check_view
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, LabelOperator, LabelRequirement, NodeRule, Resources
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import PoolParameters, QueueLimits, QueueParameters
 from steepest.log.base import TopicPartition
 from steepest.policies.dragon.gang_scheduler import GangScheduler
 from steepest.policies.named import under
@@ -52,6 +52,7 @@ def acts_with(
 
 ACTS = acts_with(st.booleans())
 ACTS_WITH_RULES = acts_with(st.booleans(), RULES)
+LIMITED_ACTS = ("submit", "submit", "carry", "exit", "cancel", "tick")
 ACTS_WITHOUT_SERVERS = acts_with(st.sampled_from([False]))
 RESTS_IN_S = 300
 """Longer than all that any variant waits for, one after the other."""
@@ -101,7 +102,7 @@ def act_on(driver: DeciderDriver, kind: str, name: str) -> None:
             driver.carry_out(name)
         case "fail" if plan is not None and plan.step is not None and not plan.waits and not plan.doomed:
             driver.fail(name)
-        case "exit" if plan is None:
+        case "exit" if plan is None and job.alive:
             for index in range(len(job.replicas)):
                 driver.fold(driver.stopped(name, 0, replica=index))
         case "cancel":
@@ -127,15 +128,47 @@ def test_whatever_happens(policy: str, acts: list[tuple[object, ...]], delay: in
     """Capacities, sizes and rules of nodes hold at every step; a replay decides the same, and so does one without memory."""
     driver = play(policy, acts, delay)
 
-    engine = PoolEngine([Placer(), GangScheduler()], TopicPartition("cluster"), "pool")
-    again = [one.event for received in driver.log for one in engine.step(received)]
-    assert again == driver.decided
-    forgetful, decided = GangScheduler(), []
-    engine = PoolEngine([Placer(), forgetful], TopicPartition("cluster"), "pool")
+    check_decided_again(driver)
+    check_decided_again(driver, forgets=range(len(driver.log)))
+
+
+def check_decided_again(driver: DeciderDriver, forgets: Container[int] = ()) -> None:
+    """A replay decides the same, also where the gang-scheduler has only its state left before some records."""
+    gangs, decided = GangScheduler(), []
+    engine = PoolEngine([Placer(), gangs], TopicPartition("cluster"), "pool")
     for received in driver.log:
-        forgetful._walk = forgetful._index = None
+        if received.offset in forgets:
+            gangs._walk = gangs._index = None
         decided += [one.event for one in engine.step(received)]
     assert decided == driver.decided
+
+
+@given(
+    acts=st.lists(st.tuples(st.sampled_from(LIMITED_ACTS), st.integers(0, 7)), min_size=10, max_size=60),
+    most_m=st.integers(1, 8).map(lambda places: places * 100),
+    delay=st.integers(0, 40),
+    forgets=st.sets(st.integers(0, 400), min_size=1, max_size=8),
+)
+@settings(max_examples=scaled(300), deadline=None)
+def test_limits_and_late_decisions(acts: list[tuple[str, int]], most_m: int, delay: int, forgets: set[int]) -> None:
+    """A replay decides the same, and so does one that forgets now and then, where limits hold and plans come back late."""
+    driver = DeciderDriver(Placer(), GangScheduler(), delay=delay, w1=NODE_M, w2=NODE_M)
+    queueing = QueueParameters(limits=(QueueLimits(queue="limited", cpu_m=most_m),))
+    driver.fold(c.PoolConfigured(parameters=under("dragon", PoolParameters(queueing=queueing))))
+    for number, (kind, which) in enumerate(acts):
+        jobs = driver.active()
+        match kind:
+            case "submit":
+                worker = c.Role(name="worker", replicas=1 + which % 3, requests=Resources(cpu_m=100 + which // 4 * 100))
+                queue = "default" if which % 3 == 1 else "limited"
+                driver.fold(submitted(f"job-{number}", roles=(worker,), queue=queue))
+            case "tick":
+                driver.tick(1_000 * (1 + which))
+            case _ if jobs:
+                act_on(driver, kind, jobs[which % len(jobs)].name)
+    driver.deliver(everything=True)
+    for offsets in ((), forgets, range(len(driver.log))):
+        check_decided_again(driver, offsets)
 
 
 @given(acts=st.lists(ACTS, min_size=5, max_size=30))

@@ -86,12 +86,12 @@ class GangScheduler:
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: what a job still needs is decided in the next pass."""
         match event:
-            case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
+            case c.PlacementPlanned(plan=plan) | c.TransitionPlanned(plan=plan):
                 self._read_back(plan)
-                self._let_wait(job)
             case c.JobRejected(job=job):
                 self.state.announced.pop(job, None)
-                self._let_wait(job)
+                if self._walk is not None:
+                    self._walk.is_back(job)
 
     def step(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Sequence[c.ClusterEvent]:
         """What follows from a record."""
@@ -112,10 +112,8 @@ class GangScheduler:
 
     def _take_in(self, view: ClusterView, event: c.ClusterEvent) -> None:
         match event:
-            case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
+            case c.PlacementPlanned(plan=plan) | c.TransitionPlanned(plan=plan):
                 self._read_back(plan)
-                if view.refused is not None:
-                    self._let_wait(job)
             case c.TransitionFailed(job=job):
                 self.state.failed[job] = self.state.failed.get(job, 0) + 1
             case c.JobEnded(job=job) | c.JobRejected(job=job):
@@ -128,10 +126,6 @@ class GangScheduler:
         read_back(self._walk, self.state, plan)
         if made is not None and self._index is not None:
             self._index.refresh(made.job)
-
-    def _let_wait(self, job: str) -> None:
-        if self._walk is not None:
-            self._walk.is_back(job)
 
     # --- a pass -------------------------------------------------------------------------------------------------------
 

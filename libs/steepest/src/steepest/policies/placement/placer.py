@@ -120,10 +120,8 @@ class Placer:
     def reconsider(self, event: c.ClusterEvent) -> None:
         """See ``ClusterDecider.reconsider``: a job that waits is placed when the queue is gone through next."""
         match event:
-            case c.PlacementPlanned(plan=plan, job=job) | c.TransitionPlanned(plan=plan, job=job):
+            case c.PlacementPlanned(plan=plan) | c.TransitionPlanned(plan=plan):
                 read_back(self._walk, self.state, plan)
-                if self._walk is not None:
-                    self._walk.is_back(job)
             case c.JobCancelRequested(job=job) | c.JobChangeRequested(job=job):
                 self.state.asked.pop(job, None)
                 self.state.again[job] = None
@@ -138,7 +136,7 @@ class Placer:
         event, job = received.event, view.touched
         self.reads = READS
         if type(event) in DECIDED:
-            self._note_decided(view, event)
+            self._note_decided(event)
         decided: list[c.ClusterEvent] = []
         if self.state.again:
             decided.extend(self._decide_again(view, received.offset))
@@ -173,14 +171,10 @@ class Placer:
                 self.state.add_suspension(plan.plan, view.jobs[plan.job])
                 yield plan
 
-    def _note_decided(self, view: ClusterView, event: c.ClusterEvent) -> None:
+    def _note_decided(self, event: c.ClusterEvent) -> None:
         match event:
-            case c.TransitionPlanned(plan=plan):
+            case c.TransitionPlanned(plan=plan) | c.PlacementPlanned(plan=plan):
                 read_back(self._walk, self.state, plan)
-            case c.PlacementPlanned(plan=plan):
-                read_back(self._walk, self.state, plan)
-                if view.refused is not None and self._walk is not None:
-                    self._walk.is_back(event.job)
             case c.RetryPlanned() | c.JobRejected() | c.JobEnded():
                 self.state.announced.pop(event.job, None)
                 self.state.asked.pop(event.job, None)

@@ -135,11 +135,11 @@ class QueueWalk:
         self._goes_on = placed or (rejected and self._view.parameters.queueing.blocking)
 
     def is_back(self, name: str) -> None:
-        """A plan for a job was not valid: it waits, as if it had just come."""
-        wish = self.order.wish(name)
+        """A decision about a job is in the log: if it was not valid, the job waits, and its queue and user hold less."""
+        job, wish = self._view.jobs.get(name), self.order.wish(name)
+        for account in list(self._held_back) if job is None else job.accounts:
+            self.holds_less(account)
         if wish is not None:
-            for account in wish.accounts:
-                self.holds_less(account)
             self.room.reopen((wish,))
 
     def holds_less(self, account: str) -> None:
@@ -175,8 +175,9 @@ def walk_of(walk: QueueWalk | None, view: ClusterView, pending: Pending) -> Queu
 
 
 def read_back(walk: QueueWalk | None, pending: Pending, plan: str) -> None:
-    """A plan is in the log: from here on the view contains its effect, and what it took may be free."""
+    """A plan is in the log: from here on the view contains its effect, and what it took may be free, of nodes and limits."""
     made = pending.plans.get(plan)
     if made is not None and walk is not None:
         walk.room.may_be_back(places.node for places in made.targets)
+        walk.is_back(made.job)
     pending.read_back(plan)
