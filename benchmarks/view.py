@@ -25,6 +25,9 @@ JOBS_A_NODE = 10
 REQUESTS = Resources(cpu_m=100)
 BECAUSE = c.Because(rule="a benchmark says so")
 CATEGORIES = (c.Category.PROGRESSING, c.Category.WATCHED, c.Category.CONVERGED)
+MEASURED_MS = 30_000
+"""Mean time between two measurements of a job's growth."""
+
 KINDS = ("growth",) * 40 + ("usage",) * 35 + ("tick",) * 10 + ("category",) * 10 + ("turnover",) * 1
 """Kinds of what comes next, as often as it does; a turnover is seven records."""
 
@@ -81,7 +84,7 @@ class Life:
                 node = f"node-{self.random.randrange(self.nodes)}"
                 used = Resources(cpu_m=self.random.randrange(1_000), memory_mib=self.random.randrange(60_000))
                 return self.raw(c.NodeUsage(node=node, used=used, jobs={name: 90}), node, "worker-monitor")
-        self.counted_ms += 1_000
+        self.counted_ms += max(1, MEASURED_MS * 4 // self.count)  # a tick comes with four measurements of growth
         return self.raw(c.Tick(counted_ms=self.counted_ms))
 
     def turnover(self) -> Iterator[Raw]:

@@ -12,6 +12,7 @@ from sortedcontainers import SortedDict
 from steepest.events.cluster import Category
 from steepest.view.movable import immovable
 from steepest.view.orders.holds import Holds, keep
+from steepest.view.orders.order import Order
 from steepest.view.queue import Queue
 from steepest.view.queue_use import QueueUse
 from steepest.view.state import Job, Phase, ViewState
@@ -43,7 +44,7 @@ class Jobs:
         self._converged: SortedDict[tuple[int, str], Job] = SortedDict()
         self._undecided: dict[str, None] = {}
         self._silent: SortedDict[tuple[int, str], Job] = SortedDict()
-        self._heard: SortedDict[tuple[int, str], Job] = SortedDict()
+        self._heard = Order()
         self._ended: dict[str, None] = {}
         for job in sorted(jobs.values(), key=lambda job: job.ended_offset):
             self.update(job)
@@ -85,9 +86,16 @@ class Jobs:
 
     def silent_for_long(self, counted_ms: int, interval_ms: int) -> Job | None:
         """A running job whose growth may count as unknown by now: it was measured never, or for too long not again."""
-        orders = ((self._silent, counted_ms - GRACE_INTERVALS * interval_ms), (self._heard, counted_ms))
-        firsts = ((next(iter(order.items()), None), until_ms) for order, until_ms in orders)
-        return next((first[1] for first, until_ms in firsts if first is not None and first[0][0] <= until_ms), None)
+        if self._silent:
+            (since_ms, _), job = self._silent.peekitem(0)
+            if since_ms <= counted_ms - GRACE_INTERVALS * interval_ms:
+                return job
+        while (first := self._heard.first()) is not None and first[0] <= counted_ms:
+            job = self._jobs[first[1]]
+            if (key := _unknown_at(job))[0] <= counted_ms:
+                return job
+            self._heard.put(key)
+        return None
 
     def most_recently_converged(self) -> Iterator[Job]:
         """Running CC jobs that Algorithm 5 may move, and has not yet: smallest d = now − t_converged first, then by name.
@@ -104,13 +112,19 @@ class Jobs:
         self.update(job)
 
     def hear(self, job: Job, counted_ms: int, interval_ms: int) -> None:
-        """Growth of a job was measured. That measurements become rarer is learned step by step: one silence says little."""
-        self._heard.pop(_unknown_at(job), None)
+        """Growth of a job was measured. That measurements become rarer is learned step by step: one silence says little.
+
+        A job that becomes unknown later than before is put in its place only when its turn has come: most measurements
+        change no order.
+        """
         since_ms = counted_ms - max(job.growth_counted_ms, job.started_counted_ms)
-        most_ms = GRACE_INTERVALS * max(job.growth_every_ms, interval_ms)
-        job.growth_every_ms = max(min(since_ms, most_ms), interval_ms)
-        job.growth_counted_ms = counted_ms
-        self.update(job)
+        before_ms = job.growth_every_ms
+        every_ms = max(min(since_ms, GRACE_INTERVALS * max(before_ms, interval_ms)), interval_ms)
+        job.growth_every_ms, job.growth_counted_ms = every_ms, counted_ms
+        if job.name not in self._heard:
+            self.update(job)
+        elif every_ms < before_ms:
+            self._await_growth(job, wanted=True)
 
     def update(self, job: Job) -> None:
         """Bring the orders up to date after ``job`` changed. Call it before changing a time that it is ordered by."""
@@ -122,8 +136,7 @@ class Jobs:
         keep(
             self._silent, (job.started_counted_ms, job.name), job, wanted=running and not (job.measured or job.unknown)
         )
-        is_heard = running and job.measured and not job.unknown and job.growth_every_ms > 0
-        keep(self._heard, _unknown_at(job), job, wanted=is_heard)
+        self._await_growth(job, wanted=running and job.measured and not job.unknown and job.growth_every_ms > 0)
         keep(
             self._converged,
             (-job.converged_counted_ms, job.name),
@@ -139,6 +152,12 @@ class Jobs:
         keep(self._undecided, job.name, None, wanted=is_undecided)
         if job.phase is Phase.ENDED:
             self._retire(job)
+
+    def _await_growth(self, job: Job, *, wanted: bool) -> None:
+        if not wanted:
+            self._heard.drop(job.name)
+        elif (before := self._heard.of(job.name)) is None or _unknown_at(job) < before:
+            self._heard.put(_unknown_at(job))
 
     def _retire(self, job: Job) -> None:
         self._ended[job.name] = None

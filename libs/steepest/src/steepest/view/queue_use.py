@@ -73,8 +73,9 @@ class QueueUse:
         self._change(job, settles=True)
 
     def _change(self, job: Job, *, settles: bool) -> None:
-        if job.phase is not Phase.RUNNING and job.name not in self._jobs:
-            return
+        running, known = job.phase is Phase.RUNNING, job.name in self._jobs
+        if running is known and not (running and job.spec.is_gang):
+            return  # a job of one replica holds the same for as long as it runs
         before = self.of_job(job)
         now = _by_plan(job, self._state.plans.get(job.plan or ""))
         if now == before:

@@ -29,6 +29,14 @@ class Order:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def of(self, name: str) -> Key | None:
+        """The key of a name; None if it has none."""
+        return self._keys.get(name)
+
+    def first(self) -> Key | None:
+        """The smallest key."""
+        return self._sorted[0] if self._keys else None
+
     def last(self) -> str | None:
         """The name with the largest key."""
         return self._sorted[-1][-1] if self._keys else None
@@ -45,5 +53,6 @@ class Order:
         self._sorted.add(key)
 
     def drop(self, name: str) -> None:
-        """Remove a name from the order."""
-        self._sorted.remove(self._keys.pop(name))
+        """Remove a name from the order, if it is there."""
+        if (key := self._keys.pop(name, None)) is not None:
+            self._sorted.remove(key)
