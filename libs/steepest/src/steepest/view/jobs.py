@@ -87,9 +87,9 @@ class Jobs:
     def silent_for_long(self, counted_ms: int, interval_ms: int) -> Job | None:
         """A running job whose growth may count as unknown by now: it was measured never, or for too long not again."""
         if self._silent:
-            (since_ms, _), job = self._silent.peekitem(0)
+            (since_ms, name), _ = self._silent.peekitem(0)
             if since_ms <= counted_ms - GRACE_INTERVALS * interval_ms:
-                return job
+                return self._jobs[name]
         while (first := self._heard.first()) is not None and first[0] <= counted_ms:
             job = self._jobs[first[1]]
             if (key := _unknown_at(job))[0] <= counted_ms:
