@@ -197,8 +197,9 @@ class _Search:
         return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._slot_s).late
 
     def _promise(self, job: JobOnNode, ready_s: float = 0.0) -> Promise:
-        """One that is ready only after a while is taken to need as much longer."""
-        return Promise((job.left or EQUAL) + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)
+        """One of no more than its promise takes it to need; ready after a while, it needs as much longer."""
+        left = max((job.left or 0.0) - job.doubt, EQUAL)
+        return Promise(left + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)
 
 
 def _by_gain(move: MoveChoice) -> tuple[float, str, str]:
