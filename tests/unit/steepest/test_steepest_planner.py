@@ -10,12 +10,14 @@ from tests.harness.scenarios.folded_pool import FoldedPool
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import PoolParameters, SteepestParameters
 from steepest.events.received import Received
 from steepest.invariants import Status, check
+from steepest.max_min import max_min
 from steepest.policies.named import POLICIES, named, under
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
+from steepest.policies.steepest.node_plan import JobOnNode, plan_node
 from steepest.policies.steepest.planner_fold import REFUSED_S, fold
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
@@ -133,6 +135,33 @@ def test_a_use_is_no_demand_of_a_job_that_gets_less_than_before() -> None:
     first, second = (measure_node(jobs, {"a": 2000, "b": 1000}, 8000, now_s) for now_s in (60.0, 65.0))
     assert first == ([], False)
     assert second == ([], True)
+
+
+@pytest.mark.parametrize("gives", [8.0, 5.6])
+def test_a_job_that_sleeps_leaves_its_cpu_to_the_others(gives: float) -> None:
+    """It waits for data, also on a host that gives less than it declares; awake, it has its part again."""
+    state, jobs = SteepestPlannerState(), {name: running() for name in ("sleeper", "a", "b")}
+    caps: dict[str, float] = dict.fromkeys(jobs, 8.0)
+    used = dict[str, float]()
+    for look in range(60):
+        state.now_s = now_s = 60.0 + 5 * look
+        wants = [0.01 if name == "sleeper" and 10 <= look < 40 else cap for name, cap in caps.items()]
+        used = dict(zip(jobs, max_min(gives, wants), strict=True))
+        _, short = measure_node(jobs, {name: round(1000 * cpu) for name, cpu in used.items()}, 8000, now_s)
+        cores = state.deliver("n", 8.0, sum(used.values()), short=short, limited=min(caps.values()) < 8.0)
+        planned = [
+            JobOnNode(
+                name=name, demand=state.demand(one, cores), left=2_000.0, due_s=now_s + 900 + rank, index=1 / rank
+            )
+            for rank, (name, one) in enumerate(jobs.items(), 1)
+        ]
+        plan_node(cores, planned, SteepestParameters(), now_s)
+        for one in planned:
+            jobs[one.name].limit(one.limit_m)
+            caps[one.name] = 8.0 if one.limit_m is None else one.limit_m / 1000
+        if look in {9, 39, 59}:
+            assert sum(used.values()) > 0.95 * gives
+            assert (used["sleeper"] > 1) == (look != 39)
 
 
 def test_a_suspended_job_works_on_nothing() -> None:

@@ -69,7 +69,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         size = None if unknown else size
         left = None if size is None else max(size - used, LEAST_LEFT * size)
         running.size, running.left = size, left
-    copy = state.fair.look(job.name, now_s)
+    copy, doubt = state.fair.look(job.name, now_s), 0.0
     if not unknown:
         running.ahead = math.inf
     elif copy is not None:
@@ -77,7 +77,8 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     if copy is not None:
         taken = size if size is not None or unknown else copy.size
         if size is not None and total is not None:
-            taken = size / (1 + DOUBT / max(steps_measured(job), 1.0))
+            doubt = size * DOUBT / (DOUBT + max(steps_measured(job), 1.0))
+            taken = size - doubt
         state.fair.know(job.name, taken, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
     return JobOnNode(
@@ -89,6 +90,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         unknown=unknown,
         size=size,
         left=left,
+        doubt=doubt,
         fair_end_s=None if copy is None else copy.ends_s,
         deadline_s=deadline_of(state, job),
         due_s=None if copy is None else copy.due_s(parameters.lateness),

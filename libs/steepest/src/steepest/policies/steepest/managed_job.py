@@ -7,6 +7,9 @@ else runs on the machine. Two such jobs that were taken for satisfied would neve
 Idle CPU says nothing where the node does not have what it declares: others on the machine take it. Such a node is *short*:
 a job gets less than it got before, though no limit holds it back, or several get equal parts, as a scheduler that is out of
 CPU divides it. What the jobs of a short node use is all that it gives.
+
+A job that uses far less than its part lacks nothing, on any node: the operating system would give it more. It *rests*, and
+its use is its demand, until it uses more.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND
 from steepest.policies.steepest.learning_history import LossCourse
 
 FULL = 0.97
@@ -33,6 +37,10 @@ LACKS = 0.85
 
 ALL_LACK = 0.95
 """So do all jobs of a node that get at most this share of it together."""
+
+RESTS = 0.5
+"""A job rests that uses less than this share of an equal part of what its node's jobs use, and of its limit, in two
+measurements in a row."""
 
 SAME = 0.05
 """Uses that differ by less than this share are equal."""
@@ -55,6 +63,7 @@ class ManagedJob(msgspec.Struct):
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
         lacks: Whether it got less than before when it was measured last, though no limit held it back.
+        rests: Whether it used far less than its part when it was measured last.
         limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
         planned: Whether a plan in the log, or on its way there, says so.
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
@@ -84,6 +93,7 @@ class ManagedJob(msgspec.Struct):
     most: float = 0.0
     demand: float | None = None
     lacks: bool = False
+    rests: bool = False
     limit_m: int | None = None
     planned: bool = True
     in_force_m: int | None = None
@@ -167,7 +177,9 @@ def measure_node(
         job.measure(uses_m[name], now_s)
     cores = capacity_m / 1000
     is_full = sum(uses_m.values()) > (1 - TO_SPARE) * capacity_m
-    settled = [job for job in here.values() if now_s - job.since_s > SETTLES_S and job.cpu > 0]
+    settled = [job for job in here.values() if now_s - job.since_s > SETTLES_S]
+    _find_resting(settled)
+    settled = [job for job in settled if not job.rests and job.cpu > 0]
     lacking = _find_lacking(settled, cores)
     alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
     may_be_full = is_full or alike or any(job.lacks for job in settled)
@@ -177,6 +189,15 @@ def measure_node(
             shown.append(name)
         job.forget_limits()
     return shown, alike or any(lacking)
+
+
+def _find_resting(jobs: Sequence[ManagedJob]) -> None:
+    """Take the use of those that rest for their demand."""
+    part = sum(job.cpu for job in jobs) / max(len(jobs), 1)
+    for job in jobs:
+        before, job.rests = job.rests, job.cpu < RESTS * job.able(part)
+        if before and job.rests:
+            job.most = job.demand = max(job.cpu, LEAST_DEMAND)
 
 
 def _find_lacking(jobs: Sequence[ManagedJob], cores: float) -> list[bool]:

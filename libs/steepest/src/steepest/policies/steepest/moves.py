@@ -112,19 +112,16 @@ class _Search:
         target = next((node for node in self._nodes.emptiest() if not node.awaits), None)
         if target is None:
             return
-        source = self._sources[0]
-        gap_s = source.fullness - target.fullness
-        found = []
-        for job in source.jobs:
-            if source is target or not job.free or job.rate >= WAITS_FOR_BALANCE * min(job.elsewhere, source.cores):
+        source, found = self._sources[0], []
+        for job, cost_s in self._leaving(source, target):
+            waits = job.rate < WAITS_FOR_BALANCE * min(job.elsewhere, source.cores)
+            if not waits or not self._can_wait(job, target, cost_s):
                 continue
-            cost_s = self._terms.takes_s(job.name, source.name, target.name)
-            if not self._may(job, source, cost_s) or not self._can_wait(job, target, cost_s):
-                continue
-            after_s = abs(source.fullness - job.backlog / source.cores - target.fullness - job.backlog / target.cores)
+            gap_s = source.fullness - target.fullness
+            after_s = abs(gap_s - job.backlog / source.cores - job.backlog / target.cores)
             if gap_s - after_s > self._parameters.pays * cost_s:
                 found.append(MoveChoice(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
-        yield from self._first(sorted(found, key=_by_gain))
+        yield from self._first(found)
 
     def rescue(self) -> Iterator[MoveChoice]:
         """From nodes where promises cannot be kept."""
@@ -132,35 +129,30 @@ class _Search:
             late = self._late(source) if len(source.jobs) > 1 else 0.0
             if late <= EQUAL:
                 continue
-            found = []
-            targets = list(islice(self._nodes.emptiest(), MOST_TARGETS))
-            before = {target.name: self._late(target) for target in targets}
-            for job in source.jobs:
-                if not job.free:
-                    continue
-                without = self._late(source, without=job)
-                for target in targets:
-                    if target is source or target.awaits:
-                        continue
-                    cost_s = self._terms.takes_s(job.name, source.name, target.name)
-                    if not self._may(job, source, cost_s):
-                        continue
-                    gain = late + before[target.name] - without - self._late(target, with_job=job, ready_s=cost_s)
+            found, without = [], {job.name: self._late(source, without=job) for job in source.jobs if job.free}
+            for target in list(islice(self._nodes.emptiest(), MOST_TARGETS)):
+                before = late + self._late(target)
+                for job, cost_s in self._leaving(source, target):
+                    gain = before - without[job.name] - self._late(target, with_job=job, ready_s=cost_s)
                     if gain > LESS_LATE * late + 1:
                         found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
-            yield from self._first(sorted(found, key=_by_gain), is_safe=True)
+            yield from self._first(found, is_safe=True)
 
-    def _may(self, job: JobOnNode, source: Residence, cost_s: float) -> bool:
-        if job.left is None:
-            return False
-        return job.left / min(job.elsewhere, source.cores) > self._parameters.pays * cost_s
+    def _leaving(self, source: Residence, target: Residence) -> Iterator[tuple[JobOnNode, float]]:
+        """The jobs for which a move from one node to another pays, and the seconds that it takes."""
+        for job in () if target is source or target.awaits else source.jobs:
+            if job.free and job.left is not None:
+                cost_s = self._terms.takes_s(job.name, source.name, target.name)
+                if job.left / min(job.elsewhere, source.cores) > self._parameters.pays * cost_s:
+                    yield job, cost_s
 
     def _can_wait(self, job: JobOnNode, target: Residence, cost_s: float) -> bool:
         needs_s = cost_s + job.backlog / min(job.elsewhere, target.cores)
         return job.due_s is None or job.due_s - self._now_s >= (1 + SPARE) * needs_s
 
-    def _first(self, ranked: Sequence[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
-        """The first of the moves that breaks no promise, with the next ones beside it."""
+    def _first(self, found: Sequence[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
+        """The move of the largest gain that breaks no promise, with the next ones beside it."""
+        ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
         for rank, move in enumerate(ranked):
             source, target = self._nodes[move.source], self._nodes[move.target]
             if target.awaits or not self._terms.fits(move.job.name, target.name):
@@ -197,9 +189,6 @@ class _Search:
         return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._slot_s).late
 
     def _promise(self, job: JobOnNode, ready_s: float = 0.0) -> Promise:
-        """One that is ready only after a while is taken to need as much longer."""
-        return Promise((job.left or EQUAL) + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)
-
-
-def _by_gain(move: MoveChoice) -> tuple[float, str, str]:
-    return (-move.gain_s, move.job.name, move.target)
+        """One of no more than its promise takes it to need; ready after a while, it needs as much longer."""
+        left = max((job.left or 0.0) - job.doubt, EQUAL)
+        return Promise(left + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)

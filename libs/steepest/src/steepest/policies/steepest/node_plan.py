@@ -38,6 +38,7 @@ class JobOnNode(msgspec.Struct, kw_only=True):
             as well.
         size: The whole job; None: unknown.
         left: Until it ends; None: unknown.
+        doubt: How much less it may be, as its promise takes it.
         used: Work so far.
         fair_end_s: Its end under fair sharing; None: nothing says when.
         due_s: Its promised end; None: nothing is promised.
@@ -61,6 +62,7 @@ class JobOnNode(msgspec.Struct, kw_only=True):
     unknown: bool = False
     size: float | None = None
     left: float | None = None
+    doubt: float = 0.0
     used: float = 0.0
     fair_end_s: float | None = None
     due_s: float | None = None
