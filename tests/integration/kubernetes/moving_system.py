@@ -12,8 +12,13 @@ from typing import Any
 
 from tests.harness.system.running_system import RunningSystem
 
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.kubernetes.job_events import CONTROLLER
+from steepest.cluster.kubernetes.manifest import JobSettings, name_of
+from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.received import Received
 from tools.kubernetes_lab.images import DEMO
 from tools.kubernetes_lab.lab import KubernetesLab
@@ -76,3 +81,19 @@ def events_once_there(
             return found
         assert time.monotonic() < deadline, f"of {sorted(reasons)} there are no more than {sorted(seen)}"
         time.sleep(0.2)
+
+
+def job_of(system: RunningSystem, lab: KubernetesLab, job: str) -> tuple[str, str]:
+    """Name and UID of the Job of one of Steepest's own jobs."""
+    settings = JobSettings(
+        namespace=NAMESPACE,
+        label=label_of(AdapterFolder(system.state / "cluster")),
+        claim=CLAIM,
+        below=Path("noted"),
+        image=DEMO,
+        user=1,
+        most=Resources(),
+    )
+    name = name_of(settings, ReplicaId(job))
+    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
+    return name, found["metadata"]["uid"]

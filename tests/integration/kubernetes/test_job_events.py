@@ -16,14 +16,17 @@ import msgspec
 import pytest
 from tests.harness.system.running_system import RunningSystem
 from tests.integration import exclusive_training
-from tests.integration.kubernetes.moving_system import events_about, events_once_there, finished_move, moving_system
+from tests.integration.kubernetes.moving_system import (
+    events_about,
+    events_once_there,
+    finished_move,
+    job_of,
+    moving_system,
+)
 
-from steepest.cluster.folders.adapter_folder import AdapterFolder
-from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.kubernetes.api import AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.job_events import CONTROLLER, JobSubject, Notice, post_event, set_conditions
-from steepest.cluster.kubernetes.manifest import JobSettings, name_of
-from steepest.cluster.port import ReplicaId
+from steepest.cluster.kubernetes.manifest import JobSettings
 from steepest.describe import sentence
 from steepest.errors import RefusedError
 from steepest.events import cluster as c
@@ -159,9 +162,9 @@ def test_describe_explains_a_move_a_limit_and_an_end(system: RunningSystem, lab:
     for name in JOBS:
         system.submit(name, "python3", "-c", source, "/steepest/checkpoints")
     moved, limited = system.await_event(finished_move), system.await_event(_limit)
-    name, uid = _job_of(system, lab, moved.job)
+    name, uid = job_of(system, lab, moved.job)
     events_once_there(lab, uid, {"PlacementPlanned", "Placed", "MovePlanned", "Moved"})
-    events_once_there(lab, _job_of(system, lab, limited.job)[1], {"Limited"})
+    events_once_there(lab, job_of(system, lab, limited.job)[1], {"Limited"})
     for each in JOBS:
         (system.state / "cluster" / "jobs" / each / "checkpoints" / "enough").touch()
     for each in JOBS:
@@ -183,11 +186,3 @@ def _limit(found: Received[c.ClusterEvent]) -> c.LimitsApplied | None:
 def _made(lab: KubernetesLab) -> JobSubject:
     made = json.loads(lab.kubectl("create", "-o", "json", "-f", "-", content=suspended_job()))
     return JobSubject(NAME, made["metadata"]["uid"])
-
-
-def _job_of(system: RunningSystem, lab: KubernetesLab, job: str) -> tuple[str, str]:
-    """Name and UID of the Job of one of Steepest's own jobs."""
-    label = label_of(AdapterFolder(system.state / "cluster"))
-    name = name_of(msgspec.structs.replace(SETTINGS, label=label), ReplicaId(job))
-    found = json.loads(lab.kubectl("-n", NAMESPACE, "get", "job", name, "-o", "json"))
-    return name, found["metadata"]["uid"]

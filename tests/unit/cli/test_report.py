@@ -14,7 +14,7 @@ from steepest.events.growth import FindingKind
 
 
 def test_a_job_that_was_hung_shows_with_its_hours(holding: Holding) -> None:
-    """A row of all jobs of its week and queue, and one of those that were hung, with their share."""
+    """A row of all jobs of its week, queue and user, and one of those that were hung, with their share."""
     pool = FoldedPool(w1=4_000)
     pool.run("a", "w1", cpu_m=2_000)
     pool.tick(1_800_000)
@@ -26,7 +26,7 @@ def test_a_job_that_was_hung_shows_with_its_hours(holding: Holding) -> None:
     rows = json.loads(CliRunner().invoke(main, ["report", "--state", str(folder.root), "--json"]).stdout)
 
     assert [line.split()[2:] for line in printed[1:]] == [
-        ["all", "1", "2.00", "0.00", "-"],
-        ["hung", "1", "1.00", "0.00", "50.0", "%"],
+        ["-", "all", "1", "2.00", "0.00", "-"],
+        ["-", "hung", "1", "1.00", "0.00", "50.0", "%"],
     ]
     assert [(row["finding"], round(row["cpu_hours"], 3)) for row in rows] == [("all", 2.0), ("hung", 1.0)]

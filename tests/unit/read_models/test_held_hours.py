@@ -85,6 +85,17 @@ def test_several_findings_count_once() -> None:
     assert told(pool.rows) == {ALL: (6.0, 6.0), "plateau": (4.0, 4.0), "diverged": (2.0, 2.0)}
 
 
+def test_each_user_has_rows_of_their_own() -> None:
+    """Two users of a queue: what hangs is that of the one whose job it is."""
+    pool = ReportedPool()
+    for job, user in (("b", "bob"), ("c", "carol")):
+        pool.run(job, "w1", cpu_m=1_000, user=user)
+    pool.fold(c.FindingOpened(job="b", incarnation=1, kind=FindingKind.HUNG, why="it is so"))
+    pool.tick(HOUR_MS)
+    rows = [(row.user, row.finding, row.cpu_hours) for row in pool.rows]
+    assert rows == [("", ALL, 2.0), ("bob", ALL, 1.0), ("bob", "hung", 1.0), ("carol", ALL, 1.0)]
+
+
 def test_hours_are_those_of_their_weeks() -> None:
     """A job that runs over midnight of a Sunday counts in both weeks; each has the row of its job."""
     pool = ReportedPool()

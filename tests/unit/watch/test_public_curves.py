@@ -9,6 +9,7 @@ import functools
 import gzip
 import json
 import math
+import random
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -134,3 +135,69 @@ def _better_later(curve: Sequence[float], at: int) -> bool:
     before, after = min(curve[: at + 1]), min(curve[at + 1 :], default=math.inf)
     gained = curve[0] - before
     return after < before - max(0.05 * gained, 0.02 * abs(before))
+
+
+def budgets() -> dict[str, float]:
+    """The longest run of each workload of AlgoPerf, in steps."""
+    found: dict[str, float] = {}
+    for run in algoperf():
+        found[run["workload"]] = max(found.get(run["workload"], 0), run["evals"][-1][0], run["train"][-1][0])
+    return found
+
+
+def evaluations() -> list[tuple[list[tuple[float, float]], int]]:
+    """Curves of AlgoPerf with twenty evaluations and more, lower is better, each with the steps of its whole run."""
+    known = budgets()
+    return [
+        (
+            [(each[0], -each[3] if run["higher_better"] else each[3]) for each in run["evals"]],
+            int(known[run["workload"]]),
+        )
+        for run in algoperf()
+        if len(run["evals"]) >= 20
+    ]
+
+
+def collapsed(curve: Sequence[float]) -> bool:
+    """Whether it learned, and its last fifth lies above its best median of five by half of what it had gained."""
+    medians = [statistics.median(curve[max(0, at - 4) : at + 1]) for at in range(len(curve))]
+    best = min(medians[4:])
+    gained = curve[0] - best
+    return gained > 0.05 * abs(curve[0]) and statistics.median(curve[-len(curve) // 5 :]) > best + 0.5 * gained
+
+
+def test_evaluations_that_collapse_are_called_lost_and_few_that_rise_are_called_flat() -> None:
+    """12 of 13 are, and none that is called beats its best later. At most 3 % are called a plateau and get better."""
+    bad = found = better = wrong = 0
+    curves = evaluations()
+    for run, total in curves:
+        curve, said = [value for _, value in run], watched(run, total)
+        lost, flat = first(said, FindingKind.LOST), first(said, FindingKind.PLATEAU)
+        if collapsed(curve):
+            bad += 1
+            found += lost is not None
+        better += lost is not None and min(curve[lost:]) < min(curve[:lost])
+        wrong += flat is not None and _better_later(curve, flat)
+
+    assert (len(curves), bad) == (386, 13)
+    assert found >= 12, found
+    assert better == 0
+    assert wrong <= 0.03 * len(curves), wrong
+
+
+def test_a_loss_of_three_times_its_size_is_a_spike_and_few_others_are() -> None:
+    """80 % of those that are put into long curves after sixty losses; of the curves' own losses two in 1,000 are called."""
+    rng = random.Random(7)
+    long = [run["train"] for run in algoperf() if len(run["train"]) > 200]
+    called = sum(change.kind is FindingKind.SPIKE and not change.is_over for run in long for _, change in watched(run))
+    found = 0
+    for run in long:
+        curve = [value for _, value in run[:1_500]]
+        at = rng.randrange(60, len(curve) - 30)
+        curve[at] *= 3
+        said = watched(enumerate(curve[: at + 25]))
+        found += any(change.kind is FindingKind.SPIKE and at - 1 <= number <= at + 1 for number, change in said)
+
+    assert len(long) == 55
+    assert found >= 0.8 * len(long), found
+    assert called <= sum(len(run) for run in long) / 500, called

@@ -441,3 +441,22 @@ def test_more_jobs_than_are_remembered_are_judged(monkeypatch: pytest.MonkeyPatc
     pool.fold(c.NodeUsage(node="w1", used=Resources(), jobs={"a": 0, "b": 0}))
 
     assert list(pool.watcher.state.rhythms) == ["b"]
+
+
+def test_a_job_that_is_slower_than_those_of_its_model_from_its_start_is_found() -> None:
+    """Each is alone on its node, so that it may be the job or the node."""
+    pool = DeciderDriver(Placer(), Watcher(), w1=4_000, w2=4_000, w3=4_000, w4=4_000)
+    jobs = "abcd"
+    for job in jobs:
+        pool.fold(submitted(job, cpu_m=3_000, model="bert"))
+        pool.carry_out(job)
+    for second in range(1, 61):
+        pool.tick(1_000)
+        for job in jobs:
+            made = second if job != "d" else second // 2
+            found = c.ReplicaProgress(job=job, incarnation=1, step=made, activity=Activity.OTHER)
+            (node,) = pool.job(job).nodes
+            pool.fold(c.NodeUsage(node=node, used=Resources(cpu_m=900), jobs={job: 900}, progress=(found,)))
+    (slow,) = [event for event in pool.decided if isinstance(event, c.FindingOpened)]
+    assert (slow.job, slow.kind) == ("d", FindingKind.SLOWED)
+    assert slow.why.startswith("a step takes 2 times as long as those of its model on other nodes; it is alone on w")

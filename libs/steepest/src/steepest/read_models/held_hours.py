@@ -1,4 +1,4 @@
-"""What jobs held, and how much of it without effect: CPU and GPU hours by week, queue and finding, folded from a pool's log.
+"""What jobs held, and how much of it without effect: CPU and GPU hours by week, queue, user and finding, from a pool's log.
 
 Time is the pool's counted time, so an outage holds nothing; it is divided among weeks by the wall clock. A job with several
 findings counts for the first of ``WITHOUT_EFFECT``. What a finding says of the time before it was found counts too.
@@ -27,7 +27,7 @@ WITHOUT_EFFECT = (
 """Findings while which a job holds its place without effect, the surest first."""
 
 ALL = "all"
-"""What the jobs of a queue held in all."""
+"""What the jobs of a user in a queue held in all."""
 
 _HOUR_MS = 3_600_000
 
@@ -37,12 +37,14 @@ class HoldingRow(msgspec.Struct, kw_only=True):
 
     Attributes:
         week: Its Monday, in UTC.
+        user: Who submitted them; empty: that is not known.
         finding: The kind of finding meanwhile; :data:`ALL`: with and without findings.
         jobs: How many jobs.
     """
 
     week: str
     queue: str
+    user: str
     finding: str
     cpu_hours: float = 0.0
     gpu_hours: float = 0.0
@@ -58,6 +60,7 @@ class _Span(msgspec.Struct):
     cpu_m: int
     gpu_m: int
     queue: str
+    user: str
 
 
 class HeldHours:
@@ -65,8 +68,8 @@ class HeldHours:
 
     def __init__(self) -> None:
         self._open: dict[str, _Span] = {}
-        self._held: dict[tuple[str, str, str], HoldingRow] = {}
-        self._jobs: dict[tuple[str, str, str], dict[str, None]] = {}
+        self._held: dict[tuple[str, str, str, str], HoldingRow] = {}
+        self._jobs: dict[tuple[str, str, str, str], dict[str, None]] = {}
 
     def hear(self, view: ClusterView, job: Job, at_ms: int) -> None:
         """A record about a job was folded, at its time."""
@@ -87,7 +90,7 @@ class HeldHours:
                 span = msgspec.structs.replace(span, counted_ms=since_ms, at_ms=found_ms, finding=finding)
                 self._add(job.name, span, view.counted_ms, at_ms)
         if wanted is not None:
-            self._open[job.name] = _Span(view.counted_ms, at_ms, *wanted, job.spec.queue)
+            self._open[job.name] = _Span(view.counted_ms, at_ms, *wanted, job.spec.queue, job.user)
 
     def rows(self, view: ClusterView, at_ms: int) -> list[HoldingRow]:
         """All weeks up to now, the oldest first. Nothing can be folded afterwards."""
@@ -97,7 +100,7 @@ class HeldHours:
         order = {ALL: -1, **{kind.value: place for place, kind in enumerate(WITHOUT_EFFECT)}}
         return [
             msgspec.structs.replace(held, jobs=len(self._jobs[key]))
-            for key, held in sorted(self._held.items(), key=lambda one: (*one[0][:2], order[one[0][2]]))
+            for key, held in sorted(self._held.items(), key=lambda one: (*one[0][:3], order[one[0][3]]))
         ]
 
     def _add(self, job: str, span: _Span, counted_ms: int, at_ms: int) -> None:
@@ -105,8 +108,12 @@ class HeldHours:
         for week, share in _weeks(span.at_ms, at_ms):
             for finding in (ALL, span.finding):
                 if finding is not None and hours:
-                    key = (week, span.queue, str(finding))
-                    held = self._held.setdefault(key, HoldingRow(week=week, queue=span.queue, finding=str(finding)))
+                    key = (week, span.queue, span.user, str(finding))
+                    held = self._held.get(key)
+                    if held is None:
+                        held = self._held[key] = HoldingRow(
+                            week=week, queue=span.queue, user=span.user, finding=str(finding)
+                        )
                     held.cpu_hours += share * hours * span.cpu_m / 1_000
                     held.gpu_hours += share * hours * span.gpu_m / 1_000
                     self._jobs.setdefault(key, {})[job] = None

@@ -1,4 +1,4 @@
-"""``steepest report``: the hours that jobs held, and how much of them without effect, by week and queue."""
+"""``steepest report``: the hours that jobs held, and how much of them without effect, by week, queue and user."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 EPILOG = """\b
 Examples:
   steepest report
-  steepest report --json | jq 'map(select(.finding == "hung")) | map(.gpu_hours) | add'
+  steepest report --json | jq 'map(select(.user == "alice" and .finding == "hung")) | map(.gpu_hours) | add'
 
-A job holds what it reserves while its processes run (docs/watching.md). The row `all` of a week and queue is what its jobs
-held in all.
+A job holds what it reserves while its processes run (docs/watching.md). The row `all` is what a user's jobs of a week and
+queue held in all.
 """
 
-COLUMNS = ("week", "queue", "finding", "#jobs", "#cpu hours", "#gpu hours", "#share")
+COLUMNS = ("week", "queue", "user", "finding", "#jobs", "#cpu hours", "#gpu hours", "#share")
 
 
 @click.command(epilog=EPILOG)
@@ -51,17 +51,17 @@ def report(settings: Settings, *, as_json: bool) -> None:
 
 
 def _cells(rows: list[HoldingRow]) -> list[list[str]]:
-    """The share of a finding is that of all GPU hours of its week and queue, or of CPU hours where there are none."""
+    """The share of a finding is that of all GPU hours of its week, queue and user, or of CPU hours where there are none."""
     from steepest.read_models.held_hours import ALL
 
-    held = {(row.week, row.queue): row for row in rows if row.finding == ALL}
+    held = {(row.week, row.queue, row.user): row for row in rows if row.finding == ALL}
     cells = []
     for row in rows:
-        total = held[row.week, row.queue]
+        total = held[row.week, row.queue, row.user]
         share = row.gpu_hours / total.gpu_hours if total.gpu_hours else row.cpu_hours / (total.cpu_hours or 1)
         hours = [f"{row.cpu_hours:.2f}", f"{row.gpu_hours:.2f}"]
         said = "" if row is total else f"{100 * share:.1f} %"
-        cells.append([row.week, row.queue, row.finding, str(row.jobs), *hours, said])
+        cells.append([row.week, row.queue, row.user or "-", row.finding, str(row.jobs), *hours, said])
     return cells
 
 

@@ -144,7 +144,7 @@ class Categorizer:
     """Algorithm 3 as a decider over one partition of ``loss``. Work per record does not grow with the jobs."""
 
     name = "categorizer"
-    logic = 1
+    logic = 2
     topic = "loss"
     state_type = CategorizerState
 

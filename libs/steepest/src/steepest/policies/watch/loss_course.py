@@ -69,6 +69,11 @@ NOISE_OVER, CLIPPED_FROM = 16, 5
 _TO_SIGMA = 1.13
 """Mean difference of neighbours, in standard deviations."""
 
+_TO_SPREAD = 1.7
+"""Distance of the quartiles, in mean distances from the mean."""
+
+_FINITE = 1e300
+
 
 class LossChange(msgspec.Struct, frozen=True, gc=False):
     """Something is found, or over.
@@ -105,6 +110,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         above: Values above the start, less two for each below; since ``above_since``, the ``above_at``-th value.
         open: What was found and is not over.
         said: How many findings so far.
+        single: Mean distance of single values from the mean of those before, once these are averaged.
         ordinary: A value below this waits to be averaged with ``held`` others of sum ``held_total``.
     """
 
@@ -123,6 +129,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
     blocks: RunBlocks = msgspec.field(default_factory=RunBlocks)
     open: dict[FindingKind, None] = {}
     said: int = 0
+    single: float | None = None
     ordinary: float | None = None
     held: int = 0
     held_total: float = 0.0
@@ -138,6 +145,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         if self.passes(value):
             return []
         if self.ordinary is not None and value < self.ordinary:
+            self._hear_single(value)
             value, self.held, self.held_total = (self.held_total + value) / THINNED_BY, 0, 0.0
         out: list[LossChange] = []
         self._judge(out, step, value, total)
@@ -225,7 +233,7 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         if spike is None:
             if len(newest.ordered) < NEWEST // 2:
                 return
-            median, spread = newest.median, newest.spread
+            median, spread = self._usual()
             if value <= median + max(SPIKE * spread, SPIKE_SHARE * abs(median)):
                 return
             back = median + SPIKE_ENDS * max(spread, 0.02 * abs(median))
@@ -317,10 +325,25 @@ class LossWatch(msgspec.Struct, kw_only=True, gc=False):
         elif not is_long:
             self._ends(out, FindingKind.STUCK, step, "its loss moves")
 
+    def _hear_single(self, value: float) -> None:
+        """A running mean, as that of the noise; of one in so many values."""
+        away = abs(value - self.held_total / (self.held or 1))
+        if self.single is not None and math.isfinite(away):
+            self.single += ((min(away, 4 * self.single) if self.single else away) - self.single) / NOISE_OVER
+
+    def _usual(self) -> tuple[float, float]:
+        """The level of single values, and the distance of their quartiles. Means are calmer, and reach back for long."""
+        if self.single is None:
+            return self.newest.median, self.newest.spread
+        return min(self.newest.median, self.last), _TO_SPREAD * self.single
+
     def _thin(self) -> None:
-        """The bar of an ordinary value; its scale is of single values, or of means, which are four times as calm."""
+        """The bar of an ordinary value."""
         newest = self.newest
+        if self.single is None:
+            self.single = min(newest.spread, _FINITE) / _TO_SPREAD
         if len(newest.ordered) < NEWEST // 2 or self.bad or self.spike is not None:
             self.ordinary = None
         else:
-            self.ordinary = newest.median + SPIKE * 4 * newest.spread
+            level, spread = self._usual()
+            self.ordinary = level + SPIKE * spread

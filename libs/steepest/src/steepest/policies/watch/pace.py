@@ -2,8 +2,10 @@
 
 A cumulative sum of how far the logarithm of a pace lies above its median, in its own noise (Page 1954, "Continuous
 Inspection Schemes"), is slow to believe a single step and quick where many agree. A slow node is what its jobs have in
-common; a job alone on its node cannot tell the two apart. The constants were chosen on simulated nodes, and hold on
-others; what they find of public training times is in ``docs/watching.md``.
+common; a job alone on its node cannot tell the two apart. What the jobs of its model on other nodes have in common with it
+is neither. Where these agree, they are also the past of a job that has none of its own: it may be slow from its start. The
+constants were chosen on simulated nodes, and hold on others; what they find of public training times is in
+``docs/watching.md``.
 
 Replicas of a gang wait for each other, so their steps take equally long: only what each computes for a step tells them
 apart. There a step is what a report of use covers.
@@ -12,7 +14,7 @@ apart. There a step is what a report of use covers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -30,8 +32,17 @@ HIGH, CLIP, DRIFT = 14.0, 4.0, 1.5
 NORMAL = 200
 """Slow paces after which they are the job's own."""
 
-PEER_PACES = 4
-"""Paces that each other job of the node has made since, before a cause is named."""
+PEER_PACES, WAITS = 4, 50
+"""Paces that each other job has made since, before a cause is named; and slow paces after which it is waited for no more."""
+
+KIN_LEAST, KIN_MOST, FIRST_LOOKS, LOOKS = (
+    3,
+    20,
+    range(KNOWN_PACES, 2 * KNOWN_PACES),
+    (4 * KNOWN_PACES, 16 * KNOWN_PACES),
+)
+"""The least and the most jobs of a model on other nodes to which one is compared; after how many of its paces it is, if
+these are known then: once among the first ones, and again after the others."""
 
 LASTS, JOBS_LEAST = 20, 2
 """Slow paces, and jobs, of which a node is slow so surely that it may be closed."""
@@ -48,10 +59,16 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         count: Paces so far.
         total: The cumulative sum, since ``run`` paces, whose excesses are ``excess`` together.
         fresh: The newest ones.
-        peers: Once it is slow: the other jobs of its node, with their counts then.
+        peers: Once it is slow: the other jobs of its node, and those of its model on others, with their counts then.
+        model: What its steps are those of; empty: unknown.
+        from_start: It was slower than the other jobs of its model, whose pace is its past since.
+        against: How far it was above the pace of these; None: there were too few, or they do not agree.
     """
 
     node: str
+    model: str = ""
+    from_start: bool = False
+    against: float | None = None
     past: Newest = msgspec.field(default_factory=lambda: Newest(PAST))
     count: int = 0
     total: float = 0.0
@@ -67,16 +84,18 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def now(self) -> float:
-        """The median of its newest paces, against its past."""
+        """The median of its newest paces, against its past; 0 without these."""
+        if not self.fresh or not self.past.ordered:
+            return 0.0
         return sorted(self.fresh)[len(self.fresh) // 2] - self.past.median
 
     def _forget_slow(self) -> None:
-        self.total, self.run, self.excess, self.peers = 0.0, 0, 0.0, None
+        self.total, self.run, self.excess, self.peers, self.from_start = 0.0, 0, 0.0, None, False
 
     def add(self, seconds: float, node: str, others: Mapping[str, Pace]) -> None:
-        """Judge a pace. Work: O(1), and O(``others``), the jobs that are watched, when it becomes slow."""
+        """Judge a pace. Work: O(1), and O(``others``), the jobs that are watched, when it becomes slow or is compared."""
         if node != self.node:  # its past stays, so that a slow node shows on the first job that comes to it
-            self.node, self.fresh = node, []
+            self.node, self.fresh, self.against = node, [], None
             self._forget_slow()
         pace = math.log(max(seconds, 1e-9))
         self.count += 1
@@ -96,37 +115,87 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         self.excess += above
         if self.peers is None:
             if self.total > HIGH and self.ratio > RATIO:
-                self.peers = {name: one.count for name, one in others.items() if one.node == node and one is not self}
+                self._become_slow(others)
         elif self.run > NORMAL:
             self.past.clear()
             self._forget_slow()
         elif self.now < 0.5 * math.log(RATIO):
             self._forget_slow()
 
+    def _become_slow(self, others: Mapping[str, Pace]) -> None:
+        rest = {name: one for name, one in others.items() if one is not self}
+        kin = [name for name, one in rest.items() if one.node != self.node and one.model == self.model != ""]
+        here = [name for name, one in rest.items() if one.node == self.node]
+        self.peers = {name: rest[name].count for name in (*here, *kin[:KIN_MOST])}
+
+    def compare(self, others: Mapping[str, Pace]) -> None:
+        """Judge its past by those of the other jobs of its model on other nodes. Work: O(``others``), some times."""
+        is_due = self.count in LOOKS or (self.count in FIRST_LOOKS and self.against is None)
+        if not is_due or not self.model or self.peers is not None or len(self.past.ordered) < KNOWN_PACES:
+            return
+        kin = Newest(PAST)
+        for one in others.values():
+            if one.model == self.model and one.node != self.node and len(one.past.ordered) >= KNOWN_PACES:
+                kin.add(one.past.median)
+        if len(kin.ordered) < KIN_LEAST or kin.spread > math.log(RATIO):
+            return
+        self.against = excess = self.past.median - kin.median
+        if excess > math.log(RATIO) + 0.5 * max(self.past.spread, kin.spread) / 1.35:
+            self.past = self.past.moved(-excess)
+            self._become_slow(others)
+            self.total, self.run, self.excess, self.from_start = HIGH, KNOWN_PACES, KNOWN_PACES * excess, True
+
     def cause(self, others: Mapping[str, Pace]) -> str | None:
-        """Of a slow job: ``job``, ``node``, ``unclear`` where it is alone; None: its neighbours have made no steps yet."""
+        """Why it is slow; None: it is not, or its neighbours have made no steps yet.
+
+        ``job``, ``node``; ``model``: jobs of its model on other nodes are as slow; ``unclear``: it is alone.
+        """
         if self.peers is None:
             return None
-        seen = slow = 0
+        here: list[bool | None] = []
+        elsewhere: list[bool | None] = []
         for name, count in self.peers.items():
             peer = others.get(name)
-            if peer is None or peer.node != self.node or len(peer.past.ordered) < KNOWN_PACES:
+            if peer is None or (peer.node != self.node and (self.from_start or peer.model != self.model)):
                 continue
-            if peer.count - count < PEER_PACES and peer.peers is None:
-                return None
-            seen += 1
-            slow += peer.now > 0.5 * math.log(self.ratio)
-        if not seen:
-            return "unclear"
-        return "node" if slow and 2 * slow >= seen else "job"
+            is_known, is_awaited = self._knows(peer, count)
+            if is_known or (is_awaited and self.run < WAITS):
+                above = max(peer.now, peer.against or 0.0) if self.from_start else peer.now * (not peer.from_start)
+                is_slow = above > 0.5 * math.log(self.ratio) if is_known else None
+                (here if peer.node == self.node else elsewhere).append(is_slow)
+        by_model, by_node = _most(elsewhere), _most(here)
+        if by_model or by_model is None:
+            return "model" if by_model else None
+        if by_node is None:
+            return None
+        return "node" if by_node else "job" if here else "unclear"
+
+    def _knows(self, peer: Pace, count: int) -> tuple[bool, bool]:
+        """Whether it is known how fast another job is since it had made ``count`` paces, and whether it will be soon."""
+        if peer.peers is not None:
+            return True, False
+        if self.from_start:
+            is_known = peer.against is not None
+            return is_known, not is_known and peer.model != "" and peer.count < FIRST_LOOKS.stop
+        was_known = len(peer.past.ordered) >= KNOWN_PACES
+        is_known = was_known and peer.count - count >= PEER_PACES
+        return is_known, was_known and not is_known
 
     def blames_node(self, others: Mapping[str, Pace]) -> bool:
-        """Whether the node has been slow for long, by this job and another one."""
-        if self.run < LASTS or self.cause(others) != "node":
+        """Whether the node has become slow for long, by this job and another one. One that always was is another machine."""
+        if self.run < LASTS or self.from_start or self.cause(others) != "node":
             return False
         peers = [others[name] for name in self.peers or () if name in others]
         lasting = sum(one.node == self.node and one.peers is not None and one.run >= LASTS for one in peers)
         return lasting + 1 >= JOBS_LEAST
+
+
+def _most(slow: Sequence[bool | None]) -> bool | None:
+    """Whether half of them are; None: it depends on those of which it is not known yet."""
+    yes, no = slow.count(True), slow.count(False)
+    if yes and 2 * yes >= len(slow):
+        return True
+    return False if 2 * no > len(slow) or yes + no == len(slow) else None
 
 
 class GangPace(msgspec.Struct, kw_only=True, gc=False):

@@ -43,6 +43,10 @@ IDLE_MS, FINISHED_IDLE_MS = 300_000, 60_000
 USED_CPU_M, USED_SHARE, USED_LEAST_M = 50, 10, 2
 """A job uses CPU if it uses so many millicores, or a tenth of its most and a little."""
 
+SAMPLE_MS, LEAST_SPENT = 2_000, 25_000
+"""For how long its use is summed up, and the least sum, in millicores times milliseconds. A tick of the kernel's clock is
+10,000 of these: one is no work, and the thread of a hung job that only says that it lives causes it now and then."""
+
 
 class Silences(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The longest silences of the jobs of a model, in milliseconds.
@@ -85,6 +89,7 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         mark: Epoch and loss, which change where there are no steps.
         busy_ms: When it last used CPU.
         most_m: The most CPU that it used, in millicores.
+        spent: What it used since ``sampled_ms``, in millicores times milliseconds.
         paced_ms: As ``silent_ms``, also less what the other jobs of a full node have taken.
         step_ms: The time of each of its newest steps; None: there is none since it was looked at.
     """
@@ -103,6 +108,8 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
     mark: tuple[float | None, float | None] = (None, None)
     busy_ms: int
     most_m: int = 0
+    spent: int = 0
+    sampled_ms: int = 0
     paced_ms: float = 0.0
     step_ms: float | None = None
 
@@ -114,7 +121,7 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
 
     def pass_over(self, now_ms: int) -> None:
         """Time in which nothing is expected of it: it is saved, stopped or moved."""
-        self.at_ms = self.busy_ms = now_ms
+        self.at_ms = self.busy_ms = self.sampled_ms = now_ms
 
     def use(self, cpu_m: int, limit_m: int | None, now_ms: int, *, is_full: bool = False) -> None:
         """Account the time until now, in which it used so much; ``is_full``: other jobs may have taken the rest."""
@@ -123,10 +130,15 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         self.silent_ms += (now_ms - self.at_ms) * share
         got = min(share, cpu_m / self.most_m) if is_full and self.most_m else share
         self.paced_ms += (now_ms - self.at_ms) * got
+        self.spent += cpu_m * (now_ms - self.at_ms)
         self.at_ms = now_ms
+        if (sampled_ms := now_ms - self.sampled_ms) < SAMPLE_MS:
+            return
         is_held_back = limit_m is not None and 2 * cpu_m >= limit_m
-        if cpu_m >= USED_CPU_M or cpu_m > max(self.most_m // USED_SHARE, USED_LEAST_M) or is_held_back:
+        least = min(USED_CPU_M, max(self.most_m // USED_SHARE, USED_LEAST_M) + 1)
+        if is_held_back or self.spent >= max(LEAST_SPENT, least * sampled_ms):
             self.busy_ms = now_ms
+        self.spent, self.sampled_ms = 0, now_ms
 
     def hear(self, step: int | None, mark: tuple[float | None, float | None], activity: Activity | None = None) -> None:
         """Take in a report. A step shows that the training goes on, and so does a line about something else.

@@ -52,6 +52,11 @@ class Newest(msgspec.Struct, gc=False):
         held = len(self.values)
         return [self.values[(self.next - 1 - back) % held] for back in range(min(count, held))]
 
+    def moved(self, by: float) -> Newest:
+        """The same values, each greater by this."""
+        values, ordered = [one + by for one in self.values], [one + by for one in self.ordered]
+        return Newest(self.size, values, ordered, self.next)
+
     def clear(self) -> None:
         """Forget all."""
         self.values, self.ordered, self.next = [], [], 0

@@ -15,7 +15,7 @@ from steepest.events.parameters import WatchParameters
 from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
 from steepest.policies.watch.pace import GangPace, Pace
-from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, JobRhythm, Silences
+from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, STILL_MS, JobRhythm, Silences
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
 from steepest.view.places.gangs import gpus_on
@@ -25,6 +25,7 @@ from steepest.view.state import Job, Node, Phase
 CAUSES = {
     "node": "so do those of most other jobs on {node}",
     "job": "those of the other jobs on {node} do not",
+    "model": "so do those of other jobs of its model on other nodes",
     "unclear": "it is alone on {node}, so it may be the job or the node",
 }
 """Why a job is slower, in words."""
@@ -49,7 +50,7 @@ class Watcher:
     """Answers ``NodeUsage`` with what is found of the jobs on the node, and with reactions."""
 
     name = "watcher"
-    logic = 3
+    logic = 4
     reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded, c.JobRejected})
     state_type = WatcherState
 
@@ -95,7 +96,12 @@ class Watcher:
                 yield from _failed_gpu(job, node, view.parameters.watch)
             if not self.state.awaits("job", job.name):
                 yield from _found(job, rhythm, view.parameters.watch)
-                yield from self._slow_replica(job) if job.spec.is_gang else self._slow(job, rhythm, usage.node)
+                as_usual = job.limit is None and not is_full
+                yield from (
+                    self._slow_replica(job)
+                    if job.spec.is_gang
+                    else self._slow(job, rhythm, usage.node, as_usual=as_usual)
+                )
         if view.parameters.watch.drains and node is not None and not node.drained:
             yield from self._drain(node.name, [job.name for job, _ in watched], view.position)
 
@@ -106,21 +112,27 @@ class Watcher:
                 gang = self.state.gangs[found.job] = GangPace(incarnation=found.incarnation)
             gang.hear(found.replica, found.step, found.cpu_ms)
 
-    def _slow(self, job: Job, rhythm: JobRhythm, node: str) -> Iterator[c.ClusterEvent]:
-        """What is found of a job's pace, once it has made steps since the last look."""
+    def _slow(self, job: Job, rhythm: JobRhythm, node: str, *, as_usual: bool) -> Iterator[c.ClusterEvent]:
+        """What is found of a job's pace, once it has made steps since the last look.
+
+        ``as_usual``: nothing holds it back, so that its pace may be compared to other jobs'.
+        """
         if rhythm.step_ms is None:
             return
         paces = self.state.paces
         pace = paces.get(job.name)
         if pace is None:
-            pace = paces[job.name] = Pace(node=node)
+            pace = paces[job.name] = Pace(node=node, model=_kin(job))
         pace.add(rhythm.step_ms / 1_000, node, paces)
+        if as_usual:
+            pace.compare(paces)
         rhythm.step_ms = None
         cause = pace.cause(paces)
         if pace.peers is None or cause is None or c.FindingKind.SLOWED in job.findings:
             why = "" if pace.peers is None else None
         else:
-            why = f"a step takes {pace.ratio:.2g} times as long as before; {CAUSES[cause].format(node=node)}"
+            than = "those of its model on other nodes" if pace.from_start else "before"
+            why = f"a step takes {pace.ratio:.2g} times as long as {than}; {CAUSES[cause].format(node=node)}"
         yield from _changed(
             job, c.FindingKind.SLOWED, why, "its steps take as long as usual", {"ratio": round(pace.ratio, 3)}
         )
@@ -175,6 +187,11 @@ class Watcher:
         return rhythm
 
 
+def _kin(job: Job) -> str:
+    """What it has in common with the jobs whose steps take as long: a model, and what it requests."""
+    return job.spec.model and f"{job.spec.model} {job.spec.requests}"
+
+
 def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator[c.ClusterEvent]:
     total = total_steps(job)
     is_done = total is not None and rhythm.step >= total
@@ -224,7 +241,7 @@ def _hung(rhythm: JobRhythm) -> str:
     if not rhythm.is_hung:
         return ""
     silent, allowed = rhythm.silent_ms / 1_000, rhythm.allowed_ms / 1_000
-    uses = "it uses no CPU" if rhythm.unused_ms else "it uses CPU"
+    uses = "it uses no CPU" if rhythm.unused_ms >= STILL_MS else "it uses CPU"
     after = f" after a line about {rhythm.phase}" if rhythm.phase else ""
     longest = f"; its longest silence was {rhythm.longest_ms / 1_000:.0f} s" if rhythm.longest_ms else ""
     return f"no step for {silent:.0f} s{after}, and {allowed:.0f} s would be usual; {uses}{longest}"
