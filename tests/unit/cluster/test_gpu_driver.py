@@ -118,10 +118,15 @@ def test_without_a_driver_nothing_is_known(library: FakeLibrary, monkeypatch: py
 async def cluster(library: FakeLibrary, tmp_path: Path) -> AsyncIterator[LocalCluster]:
     """A node with the first GPU, and one with the two others."""
     del library
-    nodes = [LocalNode("n1", Resources(cpu_m=500, gpus=1)), LocalNode("n2", Resources(cpu_m=500, gpus=2))]
-    made = LocalCluster(tmp_path / "state", nodes, "test", heartbeat_s=0.1, cpu="duty-cycle", driver=NvmlGpus())
+    made = opened(tmp_path)
     yield made
     await made.close()
+
+
+def opened(folder: Path) -> LocalCluster:
+    """An adapter on a folder, which opens the library."""
+    nodes = [LocalNode("n1", Resources(cpu_m=500, gpus=1)), LocalNode("n2", Resources(cpu_m=500, gpus=2))]
+    return LocalCluster(folder / "state", nodes, "test", heartbeat_s=0.1, cpu="duty-cycle", driver=NvmlGpus())
 
 
 async def heard(cluster: LocalCluster, wanted: Callable[[NodeHeartbeat], bool]) -> NodeHeartbeat:
@@ -157,3 +162,27 @@ async def test_a_node_without_its_failed_gpu(cluster: LocalCluster, library: Fak
     with pytest.raises(RefusedError, match="n2 has 1, of which 0 are free"):
         await cluster.start(ReplicaId("c"), 1, "n2", sleeps, None)
     await cluster.stop(ReplicaId("b"), 1, grace_s=5.0)
+
+
+async def test_a_failed_gpu_stays_out_of_use_until_the_machine_starts_again(
+    cluster: LocalCluster, library: FakeLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next adapter of the folder knows it, though the library reports no error twice; a damaged record is none."""
+    library.errors.append((1, 79))
+    await heard(cluster, lambda one: bool(one.failed_gpus))
+    await cluster.close()
+
+    async def failed() -> tuple[FailedGpu, ...]:
+        made = opened(tmp_path)
+        beat = await heard(made, lambda one: one.node == "n2")
+        await made.close()
+        return beat.failed_gpus
+
+    assert await failed() == (FailedGpu(1, "Xid 79"),)
+    assert await failed() == (FailedGpu(1, "Xid 79"),)
+    monkeypatch.setattr("steepest.cluster.local.cluster.boot_id", lambda: "another")
+    assert await failed() == ()
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    (tmp_path / "state" / "failed-gpus.json").write_text("[")
+    assert await failed() == ()

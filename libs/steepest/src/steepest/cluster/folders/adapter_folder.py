@@ -208,6 +208,7 @@ class AdapterFolder:
         self.locks = self.path / "locks"
         self.gang_ports = self.path / "gang-ports.json"
         self.gpus = self.path / "gpus.json"
+        self.failed_gpus = self.path / "failed-gpus.json"
 
     def make(self) -> None:
         """Make the folders that are missing, readable by the owner only: jobs print secrets."""

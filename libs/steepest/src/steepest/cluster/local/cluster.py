@@ -278,8 +278,15 @@ class LocalCluster(FolderCluster[LocalBackground]):
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
         background = LocalBackground(
-            self._settings, roster, groups, self._links, gpus=self._numbered, driver=self._driver
+            self._settings,
+            roster,
+            groups,
+            self._links,
+            gpus=self._numbered,
+            driver=self._driver,
+            boot=self._boot,
         )
+        await asyncio.to_thread(background.recall_failures)
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.look()

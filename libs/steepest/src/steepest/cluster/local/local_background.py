@@ -9,6 +9,8 @@ import asyncio
 import time
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.heartbeat_fanout import NO_FACTS, GpuFacts
 from steepest.cluster.local.duty_cycles import DutyCycles, send_order
@@ -16,7 +18,20 @@ from steepest.cluster.local.groups import Groups, keeper_group
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.nvml import NvmlGpus
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
+from steepest.errors import UntrustedError
 from steepest.events.facts import FailedGpu
+from steepest.logger import Logger
+from steepest.untrusted import files, json
+
+_log = Logger()
+_FAILURES_BYTES_MOST = 1 << 16
+
+
+class GpuFailures(msgspec.Struct, frozen=True):
+    """``failed-gpus.json``: why GPUs are out of use, by their places on the bus, until the machine starts again."""
+
+    boot: str
+    failures: dict[str, str]
 
 
 class LocalBackground(Background[LocalTracked]):
@@ -27,6 +42,7 @@ class LocalBackground(Background[LocalTracked]):
         links: The links that join the nodes, already made; None: there are none.
         gpus: The ids of each node's GPUs.
         driver: What is known of them; None: nothing.
+        boot: The machine's present boot.
     """
 
     roster: LocalRoster
@@ -40,12 +56,36 @@ class LocalBackground(Background[LocalTracked]):
         *,
         gpus: Mapping[str, range],
         driver: NvmlGpus | None,
+        boot: str,
     ) -> None:
         super().__init__(settings, roster)
         self._gpus, self._driver = gpus, driver
+        self._failures = GpuFailures(boot, {})
         self._links = links
         self.groups = groups
         self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in settings.capacities.items()})
+
+    def recall_failures(self) -> None:
+        """Take in which GPUs had failed before the adapter was opened. It blocks."""
+        path = self._state.failed_gpus
+        try:
+            known = json.read_json(path, GpuFailures, below=self._state.path, most=_FAILURES_BYTES_MOST)
+        except FileNotFoundError:
+            return
+        except UntrustedError as error:
+            _log.warning("failed GPUs are not known", why=str(error))
+            return
+        if self._driver is not None and known.boot == self._failures.boot:
+            self._driver.recall(known.failures)
+
+    def _look_at_gpus(self) -> None:
+        if self._driver is None:
+            return
+        self._driver.look()
+        found = GpuFailures(self._failures.boot, self._driver.failures)
+        if found != self._failures:
+            files.replace(self._state.failed_gpus, msgspec.json.encode(found), below=self._state.path)
+            self._failures = found
 
     async def see(self) -> list[LocalTracked]:
         """See ``Background.see``."""
@@ -54,13 +94,12 @@ class LocalBackground(Background[LocalTracked]):
     async def measure(self) -> None:
         """See ``Background.measure``."""
         await asyncio.to_thread(self.roster.measure, time.monotonic())
-        if self._driver is not None:
-            await asyncio.to_thread(self._driver.look)
+        await asyncio.to_thread(self._look_at_gpus)
 
     async def finish(self, ended: LocalTracked) -> None:
         """See ``Background.finish``: whether its GPU failed is known before its end is reported."""
-        if self._driver is not None and ended.gpus:
-            await asyncio.to_thread(self._driver.look)
+        if ended.gpus:
+            await asyncio.to_thread(self._look_at_gpus)
 
     def gpu_facts(self, node: str) -> GpuFacts:
         """See ``Background.gpu_facts``."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import subprocess
+from collections.abc import Mapping
 
 from steepest.errors import InputError
 from steepest.events.facts import GpuUse
@@ -56,7 +57,7 @@ class NvmlGpus:
 
     Attributes:
         use: The use of each, at the last look.
-        failed: Why each is out of use that failed since this was opened: an Xid error, or it is not there any more.
+        failed: Why each is out of use: an Xid error, or it is not there any more.
     """
 
     def __init__(self) -> None:
@@ -83,6 +84,17 @@ class NvmlGpus:
         for handle in self._gpus.values():
             with contextlib.suppress(self._nvml.NVMLError):  # some kinds of GPUs report none
                 self._nvml.nvmlDeviceRegisterEvents(handle, self._nvml.nvmlEventTypeXidCriticalError, self._errors)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Why GPUs are out of use, by their places on the bus: their ids change when one of them is missing."""
+        return {bus: self.failed[gpu] for bus, gpu in self._of_bus.items() if gpu in self.failed}
+
+    def recall(self, failures: Mapping[str, str]) -> None:
+        """These failed before this was opened."""
+        for bus, why in failures.items():
+            if bus in self._of_bus:
+                self._fail(self._of_bus[bus], why)
 
     def look(self) -> None:
         """Bring use and failures up to date."""
@@ -116,8 +128,8 @@ class NvmlGpus:
         self.failed.setdefault(gpu, why)
         self.use.pop(gpu, None)
 
-    def _bus(self, handle: object) -> object:
-        return self._nvml.nvmlDeviceGetPciInfo(handle).busId
+    def _bus(self, handle: object) -> str:
+        return str(self._nvml.nvmlDeviceGetPciInfo(handle).busId)
 
 
 def driver_of(gpus: int) -> NvmlGpus | None:
