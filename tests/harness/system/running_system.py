@@ -169,14 +169,14 @@ class RunningSystem:
 
     def submit(self, name: str, *command: str, options: tuple[str, ...] = ()) -> None:
         """Submit a job that must be admitted."""
-        assert self._within("submit", "--name", name, *options, "--", *command)["state"] == "admitted"
+        assert self.within("submit", "--name", name, *options, "--", *command)["state"] == "admitted"
 
     def job(self, name: str) -> dict[str, Any]:
         """A job as ``steepest jobs`` shows it."""
-        found: dict[str, Any] = next(job for job in self._within("jobs", "--all") if job["job"] == name)
+        found: dict[str, Any] = next(job for job in self.within("jobs", "--all") if job["job"] == name)
         return found
 
-    def _within(self, command: str, *arguments: str) -> Any:
+    def within(self, command: str, *arguments: str) -> Any:
         """As ``ask``, within this process: for commands that a test only needs, since a process takes 0.3 s to import."""
         done = CliRunner().invoke(
             main, [command, "--state", str(self.state), *_small(command, arguments), "--json", *arguments]

@@ -16,6 +16,7 @@ from steepest.cluster.local.groups import Groups, keeper_group
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.nvml import NvmlGpus
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
+from steepest.events.common import KeeperFacts
 from steepest.events.facts import FailedGpu
 
 
@@ -27,6 +28,7 @@ class LocalBackground(Background[LocalTracked]):
         links: The links that join the nodes, already made; None: there are none.
         gpus: The ids of each node's GPUs.
         driver: What is known of them; None: nothing.
+        keeper: What images depend on here; None: no job has a keeper unless its user asks for it.
     """
 
     roster: LocalRoster
@@ -40,8 +42,10 @@ class LocalBackground(Background[LocalTracked]):
         *,
         gpus: Mapping[str, range],
         driver: NvmlGpus | None,
+        keeper: KeeperFacts | None = None,
     ) -> None:
         super().__init__(settings, roster)
+        self._keeper = keeper
         self._gpus, self._driver = gpus, driver
         self._links = links
         self.groups = groups
@@ -71,6 +75,11 @@ class LocalBackground(Background[LocalTracked]):
             tuple(use[gpu] for gpu in self._gpus[node] if gpu in use),
             tuple(FailedGpu(gpu, failed[gpu]) for gpu in self._gpus[node] if gpu in failed),
         )
+
+    def keeper_facts(self, node: str) -> KeeperFacts | None:
+        """See ``Background.keeper_facts``: the nodes share this machine."""
+        del node
+        return self._keeper
 
     async def changed(self, *, measured: bool) -> None:
         """Divide the nodes' CPU among replicas without a control group, and send the shares to their supervisors."""
