@@ -45,11 +45,16 @@ def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path
         pytest.skip(why)
     rng = random.Random(seed)
     system = RunningSystem(
-        tmp_path / "state", *(f"--node={node}=2:8Gi" for node in NODES), "--policy", "spread", env=ENV
+        tmp_path / "state",
+        *(f"--node={node}=2:8Gi" for node in NODES),
+        "--policy",
+        "spread",
+        "--system-checkpoints",
+        env=ENV,
     )
     try:
         system.start()
-        system.submit("job", *command(style, 0.1), options=("--cpu", "1", "--checkpoint", "auto"))
+        system.submit("job", *command(style, 0.1), options=("--cpu", "1"))
         moments = sorted(rng.sample(range(1, LATEST), rng.randint(1, 5)))
         for moment in moments:
             asyncio.run(until(functools.partial(has_printed, system, moment), within_s=PATIENCE_S))

@@ -37,6 +37,9 @@ T = TypeVar("T")
 STEEPEST = (sys.executable, "-c", "from steepest.cli.main import main; main(prog_name='steepest')")
 """The command line of this interpreter."""
 
+NO_KEEPERS = {"STEEPEST_CLUSTER_SYSTEM_CHECKPOINTS": "false"}
+"""Tests decide about jobs that cannot be moved, on machines with and without CRIU; those of keepers ask for them."""
+
 CLUSTER = TopicPartition("cluster")
 PATIENCE_S = 60.0
 
@@ -63,7 +66,7 @@ class RunningSystem:
         self.state = state
         self.output_lines: list[str] = []
         self._options = options
-        self._env = {**os.environ, **(env or {})}
+        self._env = {**os.environ, **NO_KEEPERS, **(env or {})}
         self._process: subprocess.Popen[str] | None = None
         self._listener = threading.Thread()
         self._news = threading.Condition()

@@ -28,7 +28,9 @@ def system(tmp_path: Path) -> RunningSystem:
     """Two emulated nodes; skipped where no job can be kept."""
     if why := missing(tmp_path / "probe"):
         pytest.skip(why)
-    return RunningSystem(tmp_path / "state", "--node", "n1=1", "--node", "n2=1", "--heartbeat", "100", env=ENV)
+    return RunningSystem(
+        tmp_path / "state", "--node", "n1=1", "--node", "n2=1", "--heartbeat", "100", "--system-checkpoints", env=ENV
+    )
 
 
 @pytest.mark.end_to_end
