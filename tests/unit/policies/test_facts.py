@@ -124,7 +124,9 @@ def test_a_node_joins_again_when_what_it_says_of_itself_changes() -> None:
         return [one.event for one in found if isinstance(one.event, c.NodeJoined)]
 
     assert heard() == [joined()]
-    for said in ({"labels": {"zone": "a"}}, {"labels": {}, "taints": (taint,)}, {"keeper": KeeperFacts(kernel="6.18")}):
+    keeper = KeeperFacts(kernel="6.18")
+    sayings: list[dict[str, Any]] = [{"labels": {"z": "a"}}, {"labels": {}, "taints": (taint,)}, {"keeper": keeper}]
+    for said in sayings:
         assert heard(**said) == [c.NodeJoined(node="w1", capacity=SIZE, **said)]
         assert heard(**said) == []
     assert heard() == [joined()]

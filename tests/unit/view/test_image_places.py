@@ -133,6 +133,7 @@ def test_a_job_without_a_keeper_has_the_reason(keeper: KeeperFacts | None, spec:
     """Where its user has said nothing of its checkpoints, and the node says whether it can have keepers."""
     made = FoldedPool()
     made.fold(c.NodeJoined(node="w1", capacity=Resources(cpu_m=1_000, gpus=1), keeper=keeper))
-    job = made.run("a", "w1", **{"mode": None, **spec})
+    options: dict[str, Any] = {"mode": None, **spec}
+    job = made.run("a", "w1", **options)
     sentence = "it cannot be checkpointed"
     assert immovable_sentence(job, made.node("w1")) == (f"{sentence}: {said}" if said else sentence)

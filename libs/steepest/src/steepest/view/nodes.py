@@ -198,6 +198,7 @@ class Nodes:
         """A lost node that holds nothing leaves the pool."""
         self._gone.drop(node.name)
         del self._nodes[node.name]
+        self._by_keeper = None
         self.changes.note(node.name)
 
     def take(self, job: Job, name: str) -> None:

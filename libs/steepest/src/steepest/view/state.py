@@ -10,20 +10,12 @@ import enum
 import msgspec
 
 from steepest.events.cluster import Category, FailedGpu, FairStanding, GpuUse, Hold, JobSpec, MoveKind, Outcome, Step
-from steepest.events.common import (
-    CheckpointMode,
-    CheckpointRef,
-    KeeperFacts,
-    NodeRule,
-    Resources,
-    Taint,
-    known_mode,
-)
+from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, NodeRule, Resources, Taint, known_mode
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters, accounts
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.learned.user_use import UserUse
-from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress
+from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress, Replica
 
 STATE_VERSION = 13
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -99,27 +91,6 @@ class Phase(enum.StrEnum):
     RUNNING = "running"  # an incarnation was started, or a plan holds its place while it is between two
     STOPPED = "stopped"  # no process, no plan: the placer decides whether it is over
     ENDED = "ended"
-
-
-class Replica(msgspec.Struct, omit_defaults=True):
-    """A replica of a gang's newest incarnation.
-
-    Attributes:
-        node: Where it was started.
-        role: Its role's index among the job's roles.
-        alive: Whether its process runs, as far as the log shows.
-        ended: Whether its process definitely runs no more.
-        step: The last step that it had reported when it ended; before that, its ``progress`` has it.
-        left: Whether a plan stops it, or has stopped it, while the others train on.
-    """
-
-    node: str
-    role: int = 0
-    alive: bool = False
-    ended: bool = False
-    exit_status: int | None = None
-    step: int | None = None
-    left: bool = False
 
 
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):

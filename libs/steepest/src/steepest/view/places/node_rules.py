@@ -50,7 +50,8 @@ def why_not_allowed(rule: NodeRule | None, node: Node) -> str:
 
 def why_not_restored(image: KeeperFacts | None, node: Node) -> str:
     """Why a node cannot restore an image that was made on a node with these facts; empty if it can, or nothing is known."""
-    return "" if image is None or node.keeper in (None, image) else _differs(image, node.keeper)
+    here = node.keeper
+    return "" if image is None or here is None or here == image else _differs(image, here)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -63,11 +64,9 @@ def _differs(there: KeeperFacts, here: KeeperFacts) -> str:
     has = here.cpu.split()
     if has and (lacking := [feature for feature in there.cpu.split() if feature not in has]):
         return f"other-cpu: the CPU has no {', '.join(lacking[:10])}"
-    return (
-        f"other-criu: it was saved by CRIU {'.'.join(map(str, there.criu))}"
-        if here.criu and there.criu > here.criu
-        else ""
-    )
+    if here.criu and there.criu > here.criu:
+        return f"other-criu: it was saved by CRIU {'.'.join(map(str, there.criu))}"
+    return ""
 
 
 def narrow(job: Job, nodes: Nodes) -> bool:
