@@ -34,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fault-jobs", type=int, default=1, help="jobs with each real fault (tests/integration/test_watching.py)"
     )
+    parser.addoption("--trainings", type=int, default=3, help="that are moved (tests/frameworks/test_unchanged.py)")
+    parser.addoption("--kills", type=int, default=10, help="of each kind (tests/integration/kept)")
 
 
 @pytest.hookimpl(tryfirst=True)

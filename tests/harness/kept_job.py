@@ -71,7 +71,7 @@ class KeptJob:
         self,
         state: Path,
         command: Sequence[str],
-        mode: CheckpointMode,
+        mode: CheckpointMode | None,
         *,
         make: Callable[[Path], Cluster] = emulated,
         nodes: Sequence[str] = NODES,

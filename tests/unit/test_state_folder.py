@@ -109,8 +109,7 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
     assert first == second == (str(tmp_path),)
     assert folder.read().folders == ("/data", str(tmp_path))
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
-    rights = (ClusterSettings(host_network=True), ClusterSettings(system_checkpoints=True))
-    for asked in (ClusterSettings(folders=(str(tmp_path),)), *rights):
+    for asked in (ClusterSettings(folders=(str(tmp_path),)), ClusterSettings(host_network=True)):
         with pytest.raises(InputError, match="for Docker engines"):
             let_jobs_have(folder, asked)
 
@@ -157,7 +156,7 @@ def test_containers_have_a_right_once_they_are_let(tmp_path: Path, right: str) -
     kept = []
     for asked in (None, True, None, False):
         let_jobs_have(folder, msgspec.convert({right: asked}, ClusterSettings))
-        kept.append(getattr(folder.read(), right))
+        kept.append(bool(getattr(folder.read(), right)))
 
     assert kept == [False, True, True, False]
 

@@ -12,17 +12,25 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.harness.kept_job import JOB, KeptJob, kept, training, unmoved
+from tests.harness.kept_job import JOB, PATIENCE_S, KeptJob, kept, training, unmoved
 from tests.harness.processes import with_command_lines
+from tests.harness.waiting import until
 
+from steepest.cluster import keepers
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import RefusedError
 from steepest.events.common import CheckpointMode
 
 STEPS = 500
-SEEDS = [pytest.param(0, marks=pytest.mark.end_to_end), *range(1, 10)]
 LATEST_S = 0.3
 """A save takes about as long on an idle machine."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``--kills`` at random moments of each kind; every form of a run has the first one."""
+    if "seed" in metafunc.fixturenames:
+        first = pytest.param(0, marks=pytest.mark.end_to_end)
+        metafunc.parametrize("seed", [first, *range(1, metafunc.config.getoption("kills"))])
 
 
 def processes(state: Path, words: tuple[str, ...]) -> list[psutil.Process]:
@@ -66,14 +74,14 @@ def digest(output: str) -> str:
     return output.strip().splitlines()[-1]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_a_save_whose_criu_is_killed_costs_nothing(tmp_path: Path, seed: int) -> None:
+async def test_a_save_whose_criu_or_compressor_is_killed_costs_nothing(tmp_path: Path, seed: int) -> None:
     """The job trains on and is saved at the next request; one that does not survive is gone, and not charged."""
     state = tmp_path / "state"
+    words = ("zstd", "-1") if seed % 4 == 3 else ("criu", "dump")
     async with kept(state, training(STEPS), CheckpointMode.AUTO) as job:
         await job.printed(50)
         with (
-            killed(state, ("criu", "dump"), random.Random(seed).random() * LATEST_S),
+            killed(state, words, random.Random(seed).random() * LATEST_S),
             contextlib.suppress(RefusedError),
         ):
             job.saved = await job.save()
@@ -97,7 +105,6 @@ async def _gone_or(job: KeptJob, lines: int) -> bool:
     return status.has_ended
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 async def test_a_keeper_that_is_killed_takes_its_job_along_uncharged(tmp_path: Path, seed: int) -> None:
     """Its end is its place's, and it continues from the newest complete image to the end of an unmoved training."""
     state = tmp_path / "state"
@@ -131,24 +138,62 @@ def _is_first(process: psutil.Process) -> bool:
     return next(line for line in status if line.startswith("NSpid:")).split()[-1] == "1"
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 async def test_a_restore_that_is_killed_is_tried_again(tmp_path: Path, seed: int) -> None:
     """Nothing is left of it, the end is its place's, and the next incarnation continues from the same image."""
     state = tmp_path / "state"
+    words = (("criu", "restore"), ("criu", "restore"), ("zstd", "-d"), ("steepest/keeper", "keeping.json"))[seed % 4]
     async with kept(state, training(STEPS), CheckpointMode.AUTO) as job:
         await job.printed(100)
         job.saved = await job.save()
         await job.cluster.stop(JOB, 1, grace_s=10.0)
-        with killed(state, ("criu", "restore"), random.Random(seed).random() * LATEST_S / 3):
+        with killed(state, words, random.Random(seed).random() * LATEST_S / 3):
             await job.start()
             with contextlib.suppress(RefusedError):
                 await job.cluster.wait_for_step(JOB, 2, at_least=job.saved.step, timeout_s=60.0)
         if (await job.status()).has_ended:
             assert (await job.status()).phase is ReplicaPhase.GONE
-            assert "not restored" in (await job.status()).reason
             await job.start()
         assert await job.end() == 0
         assert job.output == unmoved(training(STEPS, 0.0))
+
+
+@pytest.mark.end_to_end
+async def test_a_job_whose_node_dies_goes_on_from_its_newest_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has asked for it: a job that its user wants kept is saved from time to time while it trains on."""
+    monkeypatch.setattr(keepers, "SNAPSHOT_S", 0.5)
+    state = tmp_path / "state"
+    async with kept(state, training(900, 0.02)) as job:
+        images = state / "jobs/job/checkpoints"
+        await until(lambda: any(each.name.startswith("step-") for each in images.iterdir()), within_s=PATIENCE_S)
+        _keeper(state).kill()
+        ended = await job.cluster.stop(JOB, 1, grace_s=10.0)
+        assert (ended.exit_status, ended.checkpoint is None) == (None, False)
+        job.saved = ended.checkpoint
+        await job.start()
+        report = await job.declared(CheckpointMode.SYSTEM)
+        assert report.mode_reason == ""
+        assert await job.end() == 0
+        assert digest(job.output) == digest(unmoved(training(900, 0.0)))
+
+
+@pytest.mark.end_to_end
+async def test_a_job_that_changes_a_file_in_place_has_no_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image would not match the file. It trains on, and is moved as any other."""
+    monkeypatch.setattr(keepers, "SNAPSHOT_S", 0.2)
+    state = tmp_path / "state"
+    words = f"exec 3<> {tmp_path}/held; exec {' '.join(training(900, 0.02))}"
+    async with kept(state, ("bash", "-c", words)) as job:
+        await job.declared(CheckpointMode.SYSTEM)
+        lines = job.output.count("\n")
+        await job.printed(lines + 100)
+        assert [each.name for each in (state / "jobs/job/checkpoints").iterdir() if each.name.startswith("step-")] == []
+        await job.move()
+        assert await job.end() == 0
+        assert job.output == unmoved(training(900, 0.0))
 
 
 @pytest.mark.end_to_end

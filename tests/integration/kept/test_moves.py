@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import random
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
-from tests.harness.kept_job import JOB, kept, missing, training, unmoved
+from tests.harness.kept_job import JOB, NODES, KeptJob, kept, missing, running, training, unmoved
 
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.trial_move import trial_move
@@ -92,6 +94,35 @@ async def test_the_stop_of_a_job_that_was_not_saved_is_its_own(tmp_path: Path) -
     async with kept(tmp_path / "state", (sys.executable, "-c", words)) as job:
         await job.printed(1)
         assert (await job.cluster.stop(JOB, 1, grace_s=30.0)).exit_status == 7
+
+
+def keeping_all(state: Path) -> LocalCluster:
+    """Nodes on which a job has a keeper whose user says nothing of its checkpoints."""
+    nodes = [LocalNode(name, Resources(cpu_m=2000, memory_mib=4096)) for name in NODES]
+    return LocalCluster(state, nodes, "pool", heartbeat_s=0.1, keep_all=True)
+
+
+@pytest.mark.end_to_end
+async def test_a_job_whose_user_says_nothing_can_be_moved(tmp_path: Path) -> None:
+    """Nothing touches it before a request, and its nodes say what an image needs. One with a terminal has no keeper."""
+    if why := missing(tmp_path):
+        pytest.skip(why)
+    async with running(KeptJob(tmp_path / "state", training(600, 0.02), None, make=keeping_all)) as job:
+        await job.declared(CheckpointMode.SYSTEM)
+        assert list((tmp_path / "state/jobs/job/checkpoints").iterdir()) == []
+        beat = await anext(job.cluster.heartbeats())
+        assert beat.keeper is not None
+        assert (beat.keeper.unable, beat.keeper.machine) == ("", platform.machine())
+        await job.move()
+        assert await job.end() == 0
+        assert job.output == unmoved(training(600, 0.0))
+    terminal = KeptJob(
+        tmp_path / "other", (sys.executable, "-c", "import os; print(os.isatty(1))"), None, make=keeping_all
+    )
+    terminal.spec = msgspec.structs.replace(terminal.spec, tty=True)
+    async with running(terminal):
+        assert await terminal.end() == 0
+        assert terminal.output.strip() == "True"
 
 
 @pytest.mark.end_to_end

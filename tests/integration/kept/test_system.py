@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,9 +18,9 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 
-pytestmark = pytest.mark.end_to_end
 STEPS = 1_000
 SYSTEM = ("--checkpoint", "system", "--cpu", "0.2")
+UNSAID = ("--cpu", "0.2")
 
 
 @pytest.fixture
@@ -26,9 +28,12 @@ def system(tmp_path: Path) -> RunningSystem:
     """Two emulated nodes; skipped where no job can be kept."""
     if why := missing(tmp_path / "probe"):
         pytest.skip(why)
-    return RunningSystem(tmp_path / "state", "--node", "n1=1", "--node", "n2=1", "--heartbeat", "100", env=ENV)
+    return RunningSystem(
+        tmp_path / "state", "--node", "n1=1", "--node", "n2=1", "--heartbeat", "100", "--system-checkpoints", env=ENV
+    )
 
 
+@pytest.mark.end_to_end
 def test_a_suspended_training_resumes_as_if_nothing_had_happened(system: RunningSystem) -> None:
     """Its image outlives the system that made it, no step is lost or done twice, and the log's invariants hold."""
     command = training(STEPS)
@@ -51,6 +56,36 @@ def test_a_suspended_training_resumes_as_if_nothing_had_happened(system: Running
         system.end()
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``--kills`` at random moments; every form of a run has the first one."""
+    if "seed" in metafunc.fixturenames:
+        first = pytest.param(0, marks=pytest.mark.end_to_end)
+        metafunc.parametrize("seed", [first, *range(1, metafunc.config.getoption("kills"))])
+
+
+def test_a_system_that_is_killed_in_a_move_finishes_it(system: RunningSystem, seed: int) -> None:
+    """Adapter and services die at any moment of it; the next ones finish it, and no step is lost or done twice."""
+    command = training(STEPS)
+    try:
+        system.start()
+        system.submit("job", *command, options=UNSAID)
+        system.await_event(lambda event: _declared(event, CheckpointMode.SYSTEM))
+        since = len(system.events())
+        assert system.call("move", "job").returncode == 0
+        system.await_event(lambda event: event.event if isinstance(event.event, c.MigrationPlanned) else None, since)
+        time.sleep(random.Random(seed).random() * 2.0)
+        system.kill()
+        system.start()
+        assert system.await_end("job").outcome is c.Outcome.FINISHED
+        folder = AdapterFolder(system.state / "cluster")
+        output = "".join(one.output.read_text() for one in folder.printed(ReplicaId("job")))
+        assert output == unmoved(training(STEPS, 0.0))
+        assert system.breaches() == []
+    finally:
+        system.end()
+
+
+@pytest.mark.end_to_end
 def test_a_job_that_cannot_be_saved_says_why_and_runs_on(system: RunningSystem, tmp_path: Path) -> None:
     """`explain` names the reason, no plan moves it, and its end is its own."""
     try:

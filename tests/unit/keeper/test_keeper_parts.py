@@ -22,8 +22,8 @@ from steepest.keeper import criu
 from steepest.keeper.control import Control
 from steepest.keeper.criu import Criu
 from steepest.keeper.images import Images
-from steepest.keeper.keeper import refuse_other_place
 from steepest.keeper.order import KeeperOrder
+from steepest.keeper.places import refuse_other_place
 from steepest.keeper.processes import (
     CannotBeSaved,
     NamespaceProcess,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.harness.scenarios.folded_pool import START_MS, checkpoint
 
 from steepest.events import cluster as c
-from steepest.events.common import LARGEST, CheckpointMode, Resources, Taint
+from steepest.events.common import LARGEST, CheckpointMode, KeeperFacts, Resources, Taint
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.parameters import Resource
 from steepest.events.received import Received
@@ -113,21 +113,22 @@ def test_a_node_joins_once_and_again_when_its_capacity_changes() -> None:
     assert monitor.hear(capacity=larger) == [joined(larger)]
 
 
-def test_a_node_joins_again_when_its_labels_or_taints_change() -> None:
+def test_a_node_joins_again_when_what_it_says_of_itself_changes() -> None:
     """Each once, and what it has no more is gone."""
     facts = Facts()
     taint = Taint(key="gpu")
 
-    def heard(labels: dict[str, str] | None = None, taints: tuple[Taint, ...] = ()) -> list[c.ClusterEvent]:
-        beat = NodeHeartbeat(node="w1", pool="pool", at_ms=START_MS, capacity=SIZE, labels=labels, taints=taints)
+    def heard(**said: Any) -> list[c.ClusterEvent]:
+        beat = NodeHeartbeat(node="w1", pool="pool", at_ms=START_MS, capacity=SIZE, **said)
         found = facts.step(Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=START_MS))
         return [one.event for one in found if isinstance(one.event, c.NodeJoined)]
 
     assert heard() == [joined()]
-    assert heard({"zone": "a"}) == [c.NodeJoined(node="w1", capacity=SIZE, labels={"zone": "a"})]
-    assert heard({"zone": "a"}) == []
-    assert heard({}, (taint,)) == [c.NodeJoined(node="w1", capacity=SIZE, labels={}, taints=(taint,))]
-    assert heard({}, (taint,)) == []
+    keeper = KeeperFacts(kernel="6.18")
+    sayings: list[dict[str, Any]] = [{"labels": {"z": "a"}}, {"labels": {}, "taints": (taint,)}, {"keeper": keeper}]
+    for said in sayings:
+        assert heard(**said) == [c.NodeJoined(node="w1", capacity=SIZE, **said)]
+        assert heard(**said) == []
     assert heard() == [joined()]
 
 

@@ -77,6 +77,7 @@ class Play:
             soft_limits=workload.soft_limits,
             storage=workload.storage,
             link_mbit=workload.link_mbit,
+            system_checkpoints=False,  # simulated nodes have no keepers, and both are compared
             host_network=any(node.engine for node in workload.nodes),
         )
         self._workload = workload

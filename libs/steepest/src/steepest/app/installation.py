@@ -233,6 +233,7 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str, age
         data=_data_of(installation),
         link_mbit=installation.link_mbit,
         driver=driver_of(sum(node.capacity.gpus for node in nodes)),
+        keep_all=installation.system_checkpoints is not False,
     )
 
 
@@ -317,7 +318,7 @@ def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, 
         allowed=Allowed(tuple(map(Path, installation.folders)), folder.root.absolute()),
         soft_limits=installation.soft_limits,
         host_network=installation.host_network,
-        system_checkpoints=installation.system_checkpoints,
+        system_checkpoints=bool(installation.system_checkpoints),
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
         data=_data_of(installation),

@@ -73,7 +73,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         image: The image of jobs that name none, where nodes are Docker engines.
         soft_limits: CPU limits are weights there, and no caps.
         host_network: Gangs may run there, whose replicas have their machine's network.
-        system_checkpoints: Jobs may have keepers there, whose containers have capabilities and no filter of system calls.
+        system_checkpoints: Jobs may have keepers, whose containers have capabilities and no filter of system calls. None: on
+            emulated nodes alone.
         ended: How much stays of what jobs printed and saved that are over.
         storage: The address of the storage server that jobs read their data from; empty: none.
         folders: What jobs' containers may have there: their working folders are these, or below them.
@@ -90,7 +91,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     image: str = ""
     soft_limits: bool = False
     host_network: bool = False
-    system_checkpoints: bool = False
+    system_checkpoints: bool | None = None
     ended: Retention = Retention()
     storage: str = ""
     folders: tuple[str, ...] = ()

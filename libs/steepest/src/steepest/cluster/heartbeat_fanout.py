@@ -15,7 +15,7 @@ import msgspec
 from steepest.cluster.folders.replica_roster import Tracked
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import BugError
-from steepest.events.common import CheckpointRef, Resources
+from steepest.events.common import CheckpointRef, KeeperFacts, Resources
 from steepest.events.facts import FailedGpu, GpuUse
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 
@@ -46,6 +46,7 @@ def heartbeat(
     replicas: Sequence[Tracked],
     checkpoint: Callable[[str], CheckpointRef | None],
     gpus: GpuFacts = NO_FACTS,
+    keeper: KeeperFacts | None = None,
 ) -> NodeHeartbeat:
     """The heartbeat of a node now. A replica is listed once it is proven to run, and no other has its GPUs any more.
 
@@ -57,6 +58,7 @@ def heartbeat(
         replicas: The replicas on the node.
         checkpoint: Returns the newest verified checkpoint of a job.
         gpus: The facts of its GPUs.
+        keeper: What an image of its jobs depends on.
     """
     unsettled = {gpu for each in replicas if each.seen.ended and not each.settled for gpu in each.gpus}
     listed = [each for each in replicas if each.seen.phase in _STATES]
@@ -77,6 +79,7 @@ def heartbeat(
         replicas=tuple(_gone_with_its_gpu(one, gpus.failed, at) for one, at in zip(reports, listed, strict=True)),
         gpus=gpus.use,
         failed_gpus=gpus.failed,
+        keeper=keeper,
     )
 
 

@@ -20,15 +20,19 @@ import steepest.keeper
 from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import RefusedError
-from steepest.events.common import CheckpointMode, CheckpointRef
+from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts
+from steepest.keeper.criu import Criu
 from steepest.keeper.images import FACTS
 from steepest.keeper.order import KeeperOrder
+from steepest.keeper.places import own_place
 from steepest.untrusted import files
 
 HOME = "STEEPEST_CRIU_HOME"
 _CHECKOUT = Path(__file__).parents[5]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
+SNAPSHOT_S = 60.0
+"""The least time between two snapshots of a job whose user demands a keeper; of another one, nobody asked to stop it."""
 
 
 class KeeperPrograms(msgspec.Struct, frozen=True):
@@ -92,6 +96,17 @@ def why_unable(programs: KeeperPrograms, *, has_groups: bool) -> str:
             f"CRIU 4.1 or newer is needed, and {programs.criu[0]} is {version[0] if version else 'unknown'}; make criu"
         )
     return ""
+
+
+def facts(unable: str) -> KeeperFacts:
+    """What an image of a job on this machine depends on; ``unable``: why there is none."""
+    programs = find_programs()
+    if unable or isinstance(programs, str):
+        return KeeperFacts(unable=unable)
+    place = own_place(Criu(programs.criu))
+    return KeeperFacts(
+        machine=place["machine"], kernel=place["kernel"], criu=tuple(place["criu"]), cpu=" ".join(place["cpu"])
+    )
 
 
 def _run(words: list[str]) -> str:
@@ -168,6 +183,7 @@ def write_order(
         cgroup=str(cgroup),
         keeper_cgroup=str(place.group),
         most_bytes=place.most_bytes,
+        snapshot_s=SNAPSHOT_S if mode is CheckpointMode.SYSTEM else None,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)
     return command(folder.keeping), own

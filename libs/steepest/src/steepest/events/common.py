@@ -287,6 +287,24 @@ class LabelRequirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     values: tuple[LabelText, ...] = ()
 
 
+class KeeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
+    """The facts of a node on which an image of its jobs depends; one that is empty is unknown.
+
+    Attributes:
+        unable: Why it can have no keepers.
+        machine: Its machine type.
+        kernel: The kernel's version up to the minor one.
+        criu: CRIU's version.
+        cpu: The features of its CPU, in the kernel's words, sorted.
+    """
+
+    unable: Text = ""
+    machine: Text = ""
+    kernel: Text = ""
+    criu: tuple[Count, ...] = ()
+    cpu: Annotated[str, msgspec.Meta(max_length=8_000)] = ""
+
+
 class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):
     """Which nodes a job may be placed on.
 
@@ -294,8 +312,11 @@ class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ca
         requires: All of these hold.
         any_of: And of one of these, all; one that is empty holds nowhere. Empty: nothing more is required.
         tolerates: The taints of nodes that it may be placed on nevertheless.
+        image: The facts of the node where its processes are saved, where not every node can restore them; only the view
+            says so.
     """
 
     requires: tuple[LabelRequirement, ...] = ()
     any_of: tuple[tuple[LabelRequirement, ...], ...] = ()
     tolerates: tuple[Toleration, ...] = ()
+    image: KeeperFacts | None = None

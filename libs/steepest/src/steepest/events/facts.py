@@ -12,6 +12,7 @@ from steepest.events.common import (
     CheckpointRef,
     Count,
     ExitStatus,
+    KeeperFacts,
     LabelText,
     Millis,
     Name,
@@ -63,6 +64,7 @@ class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         labels: Its labels; None: they are not known, and no job that requires any is placed there.
         taints: What keeps jobs away that do not tolerate it.
         failed_gpus: Its GPUs that are out of use; ``capacity`` is without them.
+        keeper: What an image of its jobs depends on; None: it is not known.
     """
 
     node: Name
@@ -71,6 +73,7 @@ class NodeJoined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     labels: dict[LabelText, LabelText] | None = None
     taints: tuple[Taint, ...] = ()
     failed_gpus: tuple[FailedGpu, ...] = ()
+    keeper: KeeperFacts | None = None
 
 
 class NodeLost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

@@ -12,6 +12,7 @@ from steepest.events.common import (
     CheckpointRef,
     Count,
     ExitStatus,
+    KeeperFacts,
     LabelText,
     Millis,
     Name,
@@ -95,6 +96,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         taints: What keeps jobs away that do not tolerate it.
         gpus: The use of its GPUs, where a driver says it.
         failed_gpus: Those that are out of use; ``capacity`` is without them.
+        keeper: What an image of its jobs depends on; None: it is not known.
     """
 
     node: Name
@@ -111,6 +113,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     taints: tuple[Taint, ...] = ()
     gpus: tuple[GpuUse, ...] = ()
     failed_gpus: tuple[FailedGpu, ...] = ()
+    keeper: KeeperFacts | None = None
 
 
 HeartbeatEvent = NodeHeartbeat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import platform
 import pwd
@@ -20,6 +21,7 @@ from steepest.keeper.control import Control
 from steepest.keeper.criu import PASSING, Criu
 from steepest.keeper.images import Images
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
+from steepest.keeper.places import own_place, refuse_other_place
 from steepest.keeper.processes import CannotBeSaved
 
 LEFT = 85
@@ -28,7 +30,9 @@ LEFT = 85
 _LOOK_S = 0.1  # how often the control folder is read
 _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
+_SNAPSHOTS_EVERY = 100  # times as long as one takes
 _TRIES = 3  # of a passing reason
+_IN_PLACE = "in-place"
 _PLACES = 5  # that may differ from an image's own before an older one is restored
 _DEATH_S = 10.0
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
@@ -82,6 +86,7 @@ class Keeper:
         self._look_at: float | None = None  # when to try, or to declare again, whether it can be saved
         self._failed = 0
         self._hurt_until = 0.0
+        self._snapshot_at = math.inf
 
     # --- from start to end --------------------------------------------------------------------------------------------
 
@@ -166,6 +171,8 @@ class Keeper:
             return
         if self._look_at is not None and now >= self._look_at and self._hold is None:
             self._declare()
+        if now >= self._snapshot_at and self._hold is None:
+            self._snapshot()
         asked = self._control.request()
         if asked is not None and asked[0] != self._answered and not self._control.is_released(asked[0]):
             self._answered = asked[0]
@@ -183,6 +190,7 @@ class Keeper:
             self._refuse(why)
         else:
             self._control.declare("system")
+            self._wait_for_snapshot(0.0)
 
     def _try(self) -> None:
         raw = self._images.new("trial")
@@ -202,6 +210,22 @@ class Keeper:
         if not passing:
             self._control.declare("none", reason=str(why))
 
+    def _snapshot(self) -> None:
+        """Make an image of a job that trains on at once, unless a file is changed in place, which would not match it."""
+        began = time.monotonic()
+        try:
+            self._save(trains_on=True)
+        except CannotBeSaved as why:
+            self._continue()
+            if why.code != _IN_PLACE:
+                self._refuse(why)
+        self._wait_for_snapshot(time.monotonic() - began)
+
+    def _wait_for_snapshot(self, took_s: float) -> None:
+        """At most one per cent of the time is for snapshots, their compression included."""
+        least_s = math.inf if self._order.snapshot_s is None else self._order.snapshot_s
+        self._snapshot_at = time.monotonic() + max(least_s, _SNAPSHOTS_EVERY * took_s)
+
     def _serve(self, request: str, hold_s: float) -> None:
         if self._hold is None:
             try:
@@ -219,8 +243,8 @@ class Keeper:
 
     # --- save, hold, continue -----------------------------------------------------------------------------------------
 
-    def _save(self) -> tuple[str, int, str]:
-        """Stop the job and make its image: name, step and digest. The job is left stopped.
+    def _save(self, *, trains_on: bool = False) -> tuple[str, int, str]:
+        """Stop the job and make its image: name, step and digest. The job is left stopped, or continues while it is packed.
 
         Raises:
             CannotBeSaved: There is no image; the job may be stopped.
@@ -229,6 +253,10 @@ class Keeper:
         raw = self._images.new(self._images.name(step, self._order.incarnation))
         try:
             facts = self._dump(raw)
+            if trains_on:
+                if facts["rewritten"]:
+                    raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
+                self._continue()
             name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
         except OSError as error:
             raise CannotBeSaved("disk-full", str(error)) from error
@@ -275,16 +303,9 @@ class Keeper:
                 )
 
     def _place(self) -> dict[str, Any]:
-        """What another place must have for an image of here, as far as that shows before it is tried."""
-        return {
-            "machine": platform.machine(),
-            "kernel": ".".join(platform.release().split(".")[:2]),
-            "cpu": processes.cpu_features(),
-            "criu": self._criu.version(),
-            "files": self._order.files,
-            # On a machine, CRIU gives the job a clock of its own.
-            "clock_s": time.monotonic() if self._order.user is not None else 0.0,
-        }
+        # On a machine, CRIU gives the job a clock of its own.
+        clock_s = time.monotonic() if self._order.user is not None else 0.0
+        return {**own_place(self._criu), "files": self._order.files, "clock_s": clock_s}
 
     def _continue_after(self, hold: HeldImage) -> None:
         """The stop did not come. An image whose files change from now on would be restored onto other ones."""
@@ -336,6 +357,7 @@ class Keeper:
             else:
                 reason = f"restored-older: {lost}" if lost else ""
                 self._control.declare("system", reason=reason, restored=name, step=facts["step"])
+                self._wait_for_snapshot(0.0)
                 return ""
         return lost
 
@@ -398,28 +420,6 @@ def _truncate(sizes: dict[str, int]) -> None:
         with contextlib.suppress(OSError):
             if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
                 os.truncate(path, size)
-
-
-def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Refuse to restore an image where it could not run on.
-
-    Args:
-        there: Where it was made.
-        here: Where it would be restored.
-
-    Raises:
-        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``other-criu``.
-    """
-    if (there["machine"], there["kernel"]) != (here["machine"], here["kernel"]):
-        raise CannotBeSaved("other-kernel", f"it was saved on {there['machine']}, Linux {there['kernel']}")
-    if there["files"] != here["files"]:
-        raise CannotBeSaved("other-image", "it was saved in a container of another image")
-    if lacking := [name for name in there["cpu"] if name not in here["cpu"]]:  # libraries have chosen code by them
-        raise CannotBeSaved("other-cpu", f"the CPU has no {', '.join(lacking[:10])}")
-    if there["clock_s"] > here["clock_s"]:
-        raise CannotBeSaved("other-clock", "this machine started later, and what the job waits for would be far ahead")
-    if there["criu"] > here["criu"]:
-        raise CannotBeSaved("other-criu", f"it was saved by CRIU {'.'.join(map(str, there['criu']))}")
 
 
 def _kill(pids: Iterable[int]) -> None:

@@ -29,6 +29,8 @@ class KeeperOrder(NamedTuple):
         cgroup: The control group that the job runs in; None: the keeper's own.
         keeper_cgroup: The one of the keeper and of CRIU.
         most_bytes: The most memory that may be saved; None: what the disk has room for.
+        snapshot_s: The least time between two images of a job that trains on, for the case that its node dies; None: there
+            are none.
         user: The job's user and group in a container, of which the keeper is the first process and begins as root; None: the
             keeper makes namespaces, and the job has its user.
         files: What the files of the container's image are; two that differ hold other files.
@@ -49,6 +51,7 @@ class KeeperOrder(NamedTuple):
     cgroup: str | None = None
     keeper_cgroup: str | None = None
     most_bytes: int | None = None
+    snapshot_s: float | None = None
     user: tuple[int, int] | None = None
     files: str = ""
 

@@ -214,7 +214,7 @@ def written_files(pids: Iterable[int]) -> WrittenFiles:
     rewritten = False
     for pid in pids:
         for descriptor, path in links(pid):
-            flags = int(_fields(f"/proc/{pid}/fdinfo/{descriptor}").get("flags", "0"), 8)
+            flags = int(fields(f"/proc/{pid}/fdinfo/{descriptor}").get("flags", "0"), 8)
             if flags & _OPEN_FOR_WRITING and path.startswith("/") and not path.startswith("/dev/"):
                 with contextlib.suppress(OSError):
                     found = os.lstat(path)
@@ -222,12 +222,6 @@ def written_files(pids: Iterable[int]) -> WrittenFiles:
                         sizes[path] = found.st_size
                         rewritten = rewritten or bool(flags & os.O_RDWR)
     return WrittenFiles(sizes, rewritten)
-
-
-def cpu_features() -> list[str]:
-    """What this machine's processor can do, in the kernel's words."""
-    fields = _fields("/proc/cpuinfo")
-    return sorted((fields.get("flags") or fields.get("Features", "")).split())
 
 
 def refuse_dead_timer(pids: Iterable[int]) -> None:
@@ -239,7 +233,7 @@ def refuse_dead_timer(pids: Iterable[int]) -> None:
     for pid in pids:
         for descriptor, link in links(pid):
             if link == "anon_inode:[timerfd]":
-                lines = _fields(f"/proc/{pid}/fdinfo/{descriptor}")
+                lines = fields(f"/proc/{pid}/fdinfo/{descriptor}")
                 if "(0, 0)" in lines.get("it_value", "") and "(0, 0)" not in lines.get("it_interval", "(0, 0)"):
                     raise CannotBeSaved("timer", f"{_name(pid)} has a timer that has just expired")
 
@@ -253,7 +247,8 @@ def names(pids: Iterable[int]) -> str:
     return ", ".join(_name(pid) for pid in pids)
 
 
-def _fields(path: str) -> dict[str, str]:
+def fields(path: str) -> dict[str, str]:
+    """A file of ``name: value`` lines; of a name that comes again, the last value."""
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in _lines(path))}
 
 

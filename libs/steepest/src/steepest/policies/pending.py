@@ -132,7 +132,7 @@ class Pending(AwaitsDecisions):
     def no_room(self, job: Job, node: Node) -> NoRoom | None:
         """Why a replica of a job has no room on a node once all plans under way hold their places; None if it has."""
         wanted = job.spec.chief_requests
-        if refusal := no_room(wanted, node, job.spec.node_rule):
+        if refusal := no_room(wanted, node, job.node_rule):
             return refusal
         return None if wanted.fits(self.free(node)) else NoRoom.PLAN_UNDER_WAY
 

@@ -243,7 +243,7 @@ def _places(view: ClusterView, event: c.PlacementPlanned) -> Iterator[Alternativ
     afterwards = allocation(chosen.allocated, chosen.capacity)
     others = [node for node in view.nodes if node is not chosen]
     for node in others[:NODES_MOST]:
-        if (refusal := no_room(wanted, node, job.spec.node_rule)) is not None:
+        if (refusal := no_room(wanted, node, job.node_rule)) is not None:
             yield Alternative(
                 option=node.name,
                 lost_because=room_sentence(refusal, wanted, node, node.name),

@@ -45,7 +45,7 @@ def _before(view: ClusterView, job: Job) -> Iterator[str]:
     holding: list[tuple[int | None, Job]] = []
     for one in view.jobs:
         nodes = [node for name in one.holds if (node := view.nodes.get(name)) is not None]
-        if has_devices(one) and any(is_allowed(job.spec.node_rule, node) for node in nodes):
+        if has_devices(one) and any(is_allowed(job.node_rule, node) for node in nodes):
             left = time_left(one)
             holding.append((None if left is None else left.p50, one))
     holding.sort(key=lambda each: (each[0] is None, each[0] or 0, each[1].name))

@@ -355,7 +355,7 @@ def _why_waiting(view: ClusterView, job: Job) -> list[str]:
 
 def _why_not_on(node: Node, job: Job) -> str:
     """Why a job of one replica has no place on a node; empty where it has."""
-    wanted, rule = job.spec.chief_requests, job.spec.node_rule
+    wanted, rule = job.spec.chief_requests, job.node_rule
     refusal = no_room(wanted, node, rule)
     if refusal is NoRoom.NOT_ALLOWED:
         return _why_not_allowed(node, job)
@@ -364,7 +364,7 @@ def _why_not_on(node: Node, job: Job) -> str:
 
 def _why_not_allowed(node: Node, job: Job) -> str:
     """Why a job may not run on a node that takes jobs; empty if it may."""
-    why = why_not_allowed(job.spec.node_rule, node) if node.is_open else ""
+    why = why_not_allowed(job.node_rule, node) if node.is_open else ""
     return f"the job may not run on node {node.name}: {why}" if why else ""
 
 
@@ -415,13 +415,14 @@ def _growth(job: Job) -> str:
 
 def _why_there(view: ClusterView, job: Job, standing: c.FairStanding | None, at_ms: int) -> str:
     """Why a running job is left where it is."""
+    fixed = immovable_sentence(job, view.nodes.get(job.started_on))
     if view.parameters.steepest.on:
         stands = _under_steepest(job, standing, at_ms)
-        return f"{stands}; it is not moved: {fixed}" if (fixed := immovable_sentence(job)) else stands
+        return f"{stands}; it is not moved: {fixed}" if fixed else stands
     refusal = undecided(view, job)
     if refusal is Undecided.MOVES_OFF:
         return refusal.sentence
-    if fixed := immovable_sentence(job):
+    if fixed:
         return f"it is not moved: {fixed}"
     if job.category is not c.Category.CONVERGED:
         return "jobs are moved once they have converged"

@@ -26,6 +26,7 @@ from steepest.view.folds import (
     fold_transitions,
 )
 from steepest.view.places import promises
+from steepest.view.places.node_rules import narrow
 from steepest.view.projection import Projection
 from steepest.view.state import ViewState
 
@@ -85,6 +86,9 @@ class ClusterView(Projection):
         if self.repeated:
             return False
         counts = _HANDLERS[type(event)](self, event, received) is not False
+        job = self.touched
+        if job is not None and self.nodes.by_keeper() and narrow(job, self.nodes):
+            self.jobs.update(job)
         if self.waiting:
             promises.keep(self)
         return counts

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, KeeperFacts
+from steepest.events.requests import JobSpec
 from steepest.view.refusal import Refusal, first
-from steepest.view.state import Job
+from steepest.view.state import Job, Node
 
 
 class Immovable(Refusal):
@@ -29,9 +30,25 @@ def immovable(job: Job) -> Immovable | None:
     return first(IMMOVABLE, job)
 
 
-def immovable_sentence(job: Job) -> str:
-    """The same in words, with what its keeper says; empty if it may be moved."""
+def immovable_sentence(job: Job, node: Node | None) -> str:
+    """The same in words, with what its keeper says, or why its node has none; empty if it may be moved."""
     why = immovable(job)
     if why is None:
         return ""
-    return f"{why.sentence}: {job.mode_reason}" if job.mode_reason else why.sentence
+    said = job.mode_reason or (
+        _why_not_kept(job.spec, node.keeper) if node is not None and node.keeper is not None else ""
+    )
+    return f"{why.sentence}: {said}" if said and why is Immovable.NO_CHECKPOINT else why.sentence
+
+
+def _why_not_kept(spec: JobSpec, keeper: KeeperFacts) -> str:
+    """Why a job has no keeper whose user says nothing about it."""
+    if spec.checkpoint_mode not in {None, CheckpointMode.AUTO}:
+        return ""
+    if keeper.unable:
+        return f"no-keeper: {keeper.unable}"
+    if spec.is_gang:
+        return "gang: the processes of several replicas are not saved as one"
+    if spec.requests.gpus or spec.requests.gpu_m:
+        return "device: memory of GPUs is not saved"
+    return "terminal: a terminal from outside is not saved" if spec.tty else ""

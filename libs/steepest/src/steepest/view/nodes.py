@@ -7,11 +7,11 @@ why something is taken.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from steepest.errors import BugError
 from steepest.events.cluster import NodeJoined
-from steepest.events.common import Resources, Taint
+from steepest.events.common import KeeperFacts, Resources, Taint
 from steepest.events.parameters import SpeConParameters
 from steepest.view.orders.changes import Changes
 from steepest.view.orders.order import Order
@@ -46,6 +46,7 @@ class Nodes:
         self._by_allocation: dict[Resources, Order] = {}
         self._silence: OrderedDict[str, None] = OrderedDict()
         self._gone = Order()
+        self._by_keeper: dict[KeeperFacts, Node] | None = None
         self.replicas = 0
         self.changes: Changes[str] = Changes()
         for node in sorted(nodes.values(), key=lambda node: node.seen_offset):
@@ -70,6 +71,12 @@ class Nodes:
     def get(self, name: str) -> Node | None:
         """The node of that name, lost or not."""
         return self._nodes.get(name)
+
+    def by_keeper(self) -> Collection[Node]:
+        """A node for each of the facts that are known of keepers: few in most pools."""
+        if self._by_keeper is None:
+            self._by_keeper = {node.keeper: node for node in self if node.keeper is not None}
+        return self._by_keeper.values()
 
     def is_lost(self, name: str) -> bool:
         """Whether a node is lost, or there is none of that name."""
@@ -130,7 +137,8 @@ class Nodes:
             self.lose(node)
         node.capacity, node.takes_jobs = event.capacity.of_a_node, event.takes_jobs
         node.labels, node.taints = event.labels, (*event.taints, *((DRAINED,) if node.drained else ()))
-        node.failed_gpus = event.failed_gpus
+        node.failed_gpus, node.keeper = event.failed_gpus, event.keeper
+        self._by_keeper = None
         node.lost = False
         node.seen_counted_ms, node.seen_offset = counted_ms, offset
         self.changes.note(node.name)
@@ -190,6 +198,7 @@ class Nodes:
         """A lost node that holds nothing leaves the pool."""
         self._gone.drop(node.name)
         del self._nodes[node.name]
+        self._by_keeper = None
         self.changes.note(node.name)
 
     def take(self, job: Job, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A job's progress and its CPU limit as a view remembers them, from reports, epochs and plans; plain data.
+"""A job's replicas, progress and CPU limit as a view remembers them, from reports, epochs and plans; plain data.
 
 It owns no rule: :mod:`steepest.view.folds.fold_progress` and :mod:`steepest.view.folds.fold_forecasts` change it,
 :mod:`steepest.view.folds.fold_limits` changes the limit; :mod:`steepest.view.progress` says what follows.
@@ -9,6 +9,27 @@ from __future__ import annotations
 import msgspec
 
 from steepest.events.cluster import GangAhead, GrowthList, RunTimePredicted
+
+
+class Replica(msgspec.Struct, omit_defaults=True):
+    """A replica of a gang's newest incarnation.
+
+    Attributes:
+        node: Where it was started.
+        role: Its role's index among the job's roles.
+        alive: Whether its process runs, as far as the log shows.
+        ended: Whether its process definitely runs no more.
+        step: The last step that it had reported when it ended; before that, its ``progress`` has it.
+        left: Whether a plan stops it, or has stopped it, while the others train on.
+    """
+
+    node: str
+    role: int = 0
+    alive: bool = False
+    ended: bool = False
+    exit_status: int | None = None
+    step: int | None = None
+    left: bool = False
 
 
 class ReplicaCourse(msgspec.Struct, omit_defaults=True):

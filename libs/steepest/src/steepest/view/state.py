@@ -10,12 +10,12 @@ import enum
 import msgspec
 
 from steepest.events.cluster import Category, FailedGpu, FairStanding, GpuUse, Hold, JobSpec, MoveKind, Outcome, Step
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources, Taint, known_mode
+from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, NodeRule, Resources, Taint, known_mode
 from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters, accounts
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.learned.user_use import UserUse
-from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress
+from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress, Replica
 
 STATE_VERSION = 13
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -37,6 +37,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         takes_jobs: Whether jobs may be placed here; a device that only reports takes none.
         labels: Its labels; None: they are not known.
         taints: What keeps jobs away that do not tolerate it.
+        keeper: What an image of its jobs depends on; None: it is not known.
         failed_gpus: Its GPUs that are out of use; ``gpu_use``: the newest use of the others.
         drained: Whether its operator lets no more jobs come; it has the taint :data:`DRAINED` then.
         standing: How its jobs stood in its newest plan of the policy ``steepest``.
@@ -55,6 +56,7 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     takes_jobs: bool = True
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
+    keeper: KeeperFacts | None = None
     failed_gpus: tuple[FailedGpu, ...] = ()
     gpu_use: tuple[GpuUse, ...] = ()
     drained: bool = False
@@ -89,27 +91,6 @@ class Phase(enum.StrEnum):
     RUNNING = "running"  # an incarnation was started, or a plan holds its place while it is between two
     STOPPED = "stopped"  # no process, no plan: the placer decides whether it is over
     ENDED = "ended"
-
-
-class Replica(msgspec.Struct, omit_defaults=True):
-    """A replica of a gang's newest incarnation.
-
-    Attributes:
-        node: Where it was started.
-        role: Its role's index among the job's roles.
-        alive: Whether its process runs, as far as the log shows.
-        ended: Whether its process definitely runs no more.
-        step: The last step that it had reported when it ended; before that, its ``progress`` has it.
-        left: Whether a plan stops it, or has stopped it, while the others train on.
-    """
-
-    node: str
-    role: int = 0
-    alive: bool = False
-    ended: bool = False
-    exit_status: int | None = None
-    step: int | None = None
-    left: bool = False
 
 
 class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -156,6 +137,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         rewinds: Whether it goes on from ``good`` then, because its loss has gone wrong.
         good: The newest checkpoint known from before that; it is kept.
         previous: The checkpoint before ``checkpoint``.
+        image: The checkpoint that is an image of its processes, and the facts of the node where it was made, if known.
+        narrowed: Its rule about nodes with what its image demands of them; None: all that it may run on can restore it.
         restarted: Restarts because of findings so far.
         suspended_for: The incarnation that was to be suspended because of a finding.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
@@ -220,6 +203,8 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     rewinds: bool = False
     good: CheckpointRef | None = None
     previous: CheckpointRef | None = None
+    image: tuple[str, KeeperFacts | None] | None = None
+    narrowed: NodeRule | None = None
     restarted: int = 0
     suspended_for: int = 0
     cpu_ms_saved: int | None = None
@@ -277,6 +262,11 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     def mode(self) -> CheckpointMode:
         """How it can be checkpointed: what its user says, else what its process or its keeper declares, else not at all."""
         return known_mode(self.spec.checkpoint_mode, self.declared_mode)
+
+    @property
+    def node_rule(self) -> NodeRule | None:
+        """Which nodes it may run on, by what its user says and by what its image demands."""
+        return self.narrowed or self.spec.node_rule
 
     @property
     def node(self) -> str | None:

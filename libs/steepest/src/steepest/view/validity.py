@@ -180,7 +180,7 @@ def void_migration(event: MigrationPlanned, job: Job | None, nodes: Nodes, count
     if void := first(STALE_MOVE, event, job) or immovable(job) or first(MOVE, event, job, nodes, counted_ms):
         return Refused(void, void.about(event=event, job=job))
     target, wanted = nodes.get(event.target), job.spec.chief_requests
-    if full := no_room(wanted, target, job.spec.node_rule):
+    if full := no_room(wanted, target, job.node_rule):
         return Refused(full, room_sentence(full, wanted, target, event.target))
     return None
 
@@ -264,7 +264,7 @@ def _no_places(
         is_there = name in now and more.positive == Resources()  # it may stay, or become less
         for part in promises.share(view, event.after, name, more).values() if event.after else ():
             more -= part
-        if full := no_room(more, node, job.spec.node_rule, is_there=is_there):
+        if full := no_room(more, node, job.node_rule, is_there=is_there):
             return Refused(full, room_sentence(full, more, node, name))
     return None
 

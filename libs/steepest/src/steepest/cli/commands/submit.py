@@ -85,7 +85,7 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--cpu", type=CPU, help="Reserve so much CPU, and start as many threads: cores, or 50m (one core).")
 @click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
 @click.option("--gpus", type=GPUS, help="Reserve so many GPUs, or a share of one: 2, or 0.5.")
-@click.option("--checkpoint", type=click.Choice(MODES), help="State how it can be saved; default: as its process says.")
+@click.option("--checkpoint", type=click.Choice(MODES), help="State how it can be saved (auto).")
 @click.option(
     "--retries", type=click.IntRange(0), default=0, show_default=True, help="Start it again after so many failures."
 )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from steepest.app.state_folder import Installation, NodeSpec, StateFolder
 
 LIMIT = "WHOSE:jobs=N:replicas=N:cpu=N:memory=SIZE:gpus=N"
-_RIGHTS = ("host_network", "system_checkpoints")  # of containers; what was said before counts until something else is
+_RIGHTS = ("host_network", "system_checkpoints")  # of jobs; what was said before counts until something else is
 
 EPILOG = """\b
 Examples:
@@ -112,7 +112,9 @@ AS_NAMED = (
 @click.option("--emulate", is_flag=True, help="Give a new folder four uneven nodes that share this machine's cores.")
 @click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
 @click.option("--host-network/--no-host-network", default=None, help="Give gangs on Docker their host's network (no).")
-@click.option("--system-checkpoints/--no-system-checkpoints", default=None, help="Let Docker's jobs have keepers (no).")
+@click.option(
+    "--system-checkpoints/--no-system-checkpoints", default=None, help="Let jobs have keepers (on Docker: no)."
+)
 @click.option(
     "--storage",
     metavar="URL",
@@ -350,9 +352,10 @@ def _refuse_links(asked: ClusterSettings) -> None:
 
 
 def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
-    """Put on record what containers may have: folders (those named now, else those before, else this one), and the network.
+    """Put on record what jobs may have: keepers, and in containers the network and folders.
 
-    Also which users' objects are scheduled: their kinds and namespaces.
+    The folders are those named now, else those before, else this one. Also which users' objects are scheduled: their kinds
+    and namespaces.
 
     Raises:
         InputError: Nodes are emulated, and jobs may have all that this user has; or nodes are no Kubernetes cluster's, and
@@ -365,13 +368,12 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
 
     there = folder.read()
     _refuse_users_objects(there.kubernetes(there.pool), asked)
+    named = there.folders
     if not any(node.engine for node in there.nodes):
         for flag, given in _of_containers(asked).items():
-            if given:
+            if given and flag != "--system-checkpoints":
                 raise InputError(f"{flag} is for Docker engines", hint="leave it out, or name --cluster")
-        return
-    named = there.folders
-    if not there.kubernetes(there.pool):
+    elif not there.kubernetes(there.pool):
         allowed = Allowed.named(map(Path, asked.folders or named or (".",)), folder.root)
         named = tuple(map(str, allowed.folders))
     rights = {name: getattr(there if getattr(asked, name) is None else asked, name) for name in _RIGHTS}

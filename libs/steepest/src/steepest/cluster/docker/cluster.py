@@ -383,7 +383,12 @@ class DockerCluster(FolderCluster[DockerBackground]):
         await asyncio.to_thread(self._state.make)
         roster: Roster[DockerTracked] = Roster(self._state, DockerTracked)
         background = DockerBackground(
-            self._settings, roster, self._hosts, self._label, counts_reads=self._data is not None
+            self._settings,
+            roster,
+            self._hosts,
+            self._label,
+            counts_reads=self._data is not None,
+            has_keepers=self._system_checkpoints,
         )
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)

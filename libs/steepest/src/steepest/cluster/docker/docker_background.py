@@ -26,6 +26,7 @@ from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
 from steepest.cluster.observation import Observation, record, recorded_end
 from steepest.errors import ClusterError
+from steepest.events.common import KeeperFacts
 from steepest.logger import Logger
 
 _log = Logger()
@@ -48,6 +49,7 @@ class DockerBackground(Background[DockerTracked]):
         hosts: Node to engine.
         label: The label of this state folder's containers.
         counts_reads: Whether what a container receives is what it reads from the pool's storage.
+        has_keepers: Whether jobs may have keepers.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class DockerBackground(Background[DockerTracked]):
         label: str,
         *,
         counts_reads: bool = False,
+        has_keepers: bool = False,
     ) -> None:
         super().__init__(settings, roster)
+        self._has_keepers = has_keepers
         self._counts_reads = counts_reads
         self._hosts = hosts
         self._label = label
@@ -83,6 +87,10 @@ class DockerBackground(Background[DockerTracked]):
         await self.look()
         self.start()
         self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
+
+    def keeper_facts(self, node: str) -> KeeperFacts | None:
+        """See ``Background.keeper_facts``: what the engine has said of its machine."""
+        return self._hosts[node].keeper if self._has_keepers else None
 
     async def close(self) -> None:
         """See ``Background.close``."""

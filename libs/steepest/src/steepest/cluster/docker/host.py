@@ -23,7 +23,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.tls import TLSConfig
 
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
-from steepest.events.common import Name, Resources
+from steepest.events.common import KeeperFacts, Name, Resources
 
 _T = TypeVar("_T")
 CALLS_AT_ONCE = 8
@@ -78,12 +78,14 @@ class Host:
 
     Attributes:
         is_up: Whether it answered the last ping.
+        keeper: What an image of its containers depends on, as far as it says that; None: it has not answered yet.
         seen_since: From when on it has surely not been started again, in seconds of its own clock; None: it is away.
     """
 
     def __init__(self, node: DockerNode) -> None:
         self.node = node
         self.is_up = False
+        self.keeper: KeeperFacts | None = None
         self.seen_since: float | None = None
         self._info: EngineInfo | None = None
         self._changing = threading.Lock()
@@ -152,7 +154,10 @@ class Host:
 
     def now_s(self) -> float:
         """The time by the engine's own clock, in seconds since 1970. It blocks, and raises what the client does."""
-        return datetime.fromisoformat(self.client(LOOK_S).info()["SystemTime"]).timestamp()
+        info = self.client(LOOK_S).info()
+        kernel = ".".join(str(info.get("KernelVersion", "")).split(".")[:2])
+        self.keeper = KeeperFacts(machine=str(info.get("Architecture", "")), kernel=kernel)
+        return datetime.fromisoformat(info["SystemTime"]).timestamp()
 
     def outlived(self, container: str) -> bool:
         """Whether the engine surely runs on since a container ended. It blocks, and raises what the client does.

@@ -21,6 +21,7 @@ from docker.types import Mount
 import steepest.keeper
 from steepest.cluster.container_paths import CHECKPOINTS, CONTROL
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.keepers import SNAPSHOT_S
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef
@@ -108,6 +109,7 @@ def kept(
         zstd=_called("usr/bin/zstd"),
         restore=(restore.name, restore.digest) if restore is not None else None,
         most_bytes=keeper.most_bytes,
+        snapshot_s=SNAPSHOT_S,
         user=(uid, gid),
         files=hashlib.sha256("\n".join(image["RootFS"]["Layers"]).encode()).hexdigest(),
     )

@@ -29,7 +29,7 @@ from steepest.cluster.folders.replica_roster import Roster, T, jobs_of
 from steepest.cluster.heartbeat_fanout import NO_FACTS, GpuFacts, Listener, heartbeat
 from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import ClusterError
-from steepest.events.common import CheckpointRef, Resources
+from steepest.events.common import CheckpointRef, KeeperFacts, Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.logger import Logger
 
@@ -108,6 +108,11 @@ class Background(abc.ABC, Generic[T]):
         """The newest facts of a node's GPUs."""
         del node
         return NO_FACTS
+
+    def keeper_facts(self, node: str) -> KeeperFacts | None:
+        """What an image of a node's jobs depends on; None: it is not known, or there are no keepers here."""
+        del node
+        return None
 
     def answers(self, node: str) -> bool:
         """Whether a node answers: only then is a heartbeat sent for it."""
@@ -309,6 +314,7 @@ class Background(abc.ABC, Generic[T]):
             replicas=self.roster.on(node),
             checkpoint=self._known_checkpoint,
             gpus=self.gpu_facts(node),
+            keeper=self.keeper_facts(node),
         )
 
     def _known_checkpoint(self, job: str) -> CheckpointRef | None:

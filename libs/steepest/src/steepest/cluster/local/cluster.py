@@ -41,7 +41,7 @@ from steepest.cluster.local.supervisor import FULL_SHARE
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
-from steepest.events.common import KEPT, CheckpointRef, Name, Resources
+from steepest.events.common import KEPT, CheckpointMode, CheckpointRef, Name, Resources
 
 _KILL_S = 10.0  # SIGKILL takes longer only for a process that waits for a disk
 _LOOPBACK = "127.0.0.1"
@@ -78,6 +78,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         data: Where jobs read their data; None: there is no storage. What each incarnation reads is counted.
         link_mbit: The rate of the links that join the nodes, in Mbit/s; None: all are on this machine's loopback.
         driver: What is known of this machine's GPUs; None: nothing, they are only declared.
+        keep_all: Whether a job whose user says nothing of its checkpoints has a keeper too, as if it said ``auto``.
 
     Raises:
         InputError: A node's name is invalid or appears twice; or there are links and a storage.
@@ -96,12 +97,14 @@ class LocalCluster(FolderCluster[LocalBackground]):
         data: DataSource | None = None,
         link_mbit: int | None = None,
         driver: NvmlGpus | None = None,
+        keep_all: bool = False,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
         super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, events=events, retention=retention)
         if data is not None and link_mbit:
             raise InputError("nodes that links join reach no storage", hint="leave out the links or the storage")
         self._cpu = cpu
+        self._keep_all = keep_all
         self._data = data
         self._boot = boot_id()
         self._ports = PortTable(self._state)
@@ -133,6 +136,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
         spec: ReplicaSpec,
         restore: CheckpointRef | None,
     ) -> None:
+        spec = await asyncio.to_thread(self._asked, folder, spec, restore)
         share = FULL_SHARE
         if background.groups is None:
             share = background.duty.first(node, spec.cpu_limit_m, background.roster.running())
@@ -149,6 +153,16 @@ class LocalCluster(FolderCluster[LocalBackground]):
             if await asyncio.to_thread(folder.path.exists):
                 background.track(folder, spec_record(node, spec))  # even after a failure: it may run
 
+    def _asked(self, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None) -> ReplicaSpec:
+        """What a job is to have whose user has not said how it is saved: a keeper, where that takes nothing from it."""
+        if spec.checkpoint_mode is not None:
+            return spec
+        has_image = restore is not None and keepers.is_image(self._state, folder.replica.job, restore)
+        loses = spec.gang is not None or spec.tty or spec.requests.gpus or spec.requests.gpu_m
+        if has_image or (self._keep_all and not loses):
+            return msgspec.structs.replace(spec, checkpoint_mode=CheckpointMode.AUTO)
+        return spec
+
     def _why_not_kept(
         self, folder: IncarnationFolder, spec: ReplicaSpec, restore: CheckpointRef | None, groups: Groups | None
     ) -> str:
@@ -159,12 +173,16 @@ class LocalCluster(FolderCluster[LocalBackground]):
         """
         if spec.checkpoint_mode not in KEPT:
             return ""
-        found = keepers.find_programs()
-        unable = found if isinstance(found, str) else keepers.why_unable(found, has_groups=groups is not None)
-        unable = unable or ("it reads its data through a relay of its own" if self._data is not None else "")
-        if unable:
+        if unable := self._unable(groups):
             keepers.refuse_image(self._state, folder.replica.job, restore, unable)
         return unable
+
+    def _unable(self, groups: Groups | None) -> str:
+        """Why no job here can have a keeper; empty: they can."""
+        if self._data is not None:
+            return "jobs read their data through relays of their own"
+        found = keepers.find_programs()
+        return found if isinstance(found, str) else keepers.why_unable(found, has_groups=groups is not None)
 
     def _is_known_locked(self, folder: IncarnationFolder, node: str) -> bool:
         with definite(f"{folder} did not start"), incarnation_locks.held(self._state.locks / folder.replica.job):
@@ -277,6 +295,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
             await asyncio.to_thread(self._links.make)
         groups = await asyncio.to_thread(self._open_groups)
         roster = LocalRoster(self._state, self._boot)
+        keeper = await asyncio.to_thread(keepers.facts, self._unable(groups)) if self._keep_all else None
         background = LocalBackground(
             self._settings,
             roster,
@@ -285,6 +304,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
             gpus=self._numbered,
             driver=self._driver,
             boot=self._boot,
+            keeper=keeper,
         )
         await asyncio.to_thread(background.recall_failures)
         for tracked in await asyncio.to_thread(roster.load):

@@ -19,6 +19,7 @@ from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.nvml import NvmlGpus
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
 from steepest.errors import UntrustedError
+from steepest.events.common import KeeperFacts
 from steepest.events.facts import FailedGpu
 from steepest.logger import Logger
 from steepest.untrusted import files, json
@@ -43,6 +44,7 @@ class LocalBackground(Background[LocalTracked]):
         gpus: The ids of each node's GPUs.
         driver: What is known of them; None: nothing.
         boot: The machine's present boot.
+        keeper: What images depend on here; None: no job has a keeper unless its user asks for it.
     """
 
     roster: LocalRoster
@@ -57,8 +59,10 @@ class LocalBackground(Background[LocalTracked]):
         gpus: Mapping[str, range],
         driver: NvmlGpus | None,
         boot: str,
+        keeper: KeeperFacts | None = None,
     ) -> None:
         super().__init__(settings, roster)
+        self._keeper = keeper
         self._gpus, self._driver = gpus, driver
         self._failures = GpuFailures(boot, {})
         self._links = links
@@ -110,6 +114,11 @@ class LocalBackground(Background[LocalTracked]):
             tuple(use[gpu] for gpu in self._gpus[node] if gpu in use),
             tuple(FailedGpu(gpu, failed[gpu]) for gpu in self._gpus[node] if gpu in failed),
         )
+
+    def keeper_facts(self, node: str) -> KeeperFacts | None:
+        """See ``Background.keeper_facts``: the nodes share this machine."""
+        del node
+        return self._keeper
 
     async def changed(self, *, measured: bool) -> None:
         """Divide the nodes' CPU among replicas without a control group, and send the shares to their supervisors."""

@@ -189,7 +189,7 @@ class GangScheduler:
         """
         rules = view.parameters.dragon
         for job in islice(walk.heads(self._awaits, LOOKED_AT), LOOKED_AT):
-            is_free = job.spec.node_rule is None
+            is_free = job.node_rule is None
             is_helped = self._can_be_helped(view, _want(job, rules))
             is_first = is_helped or (is_free and rules.head_blocks)
             walk.tried(placed=is_first and not view.parameters.queueing.blocking)
@@ -297,7 +297,7 @@ class GangScheduler:
 
 
 def _want(job: Job, rules: DragonParameters) -> Want:
-    return least(job.spec.all_roles, rules, wish_of(job).first_node, job.spec.node_rule)
+    return least(job.spec.all_roles, rules, wish_of(job).first_node, job.node_rule)
 
 
 def _surplus(job: Job, shape: Shape) -> tuple[int, ...]:

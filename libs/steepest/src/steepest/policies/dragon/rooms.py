@@ -153,7 +153,7 @@ def grown(
 
     Work: O(nodes) for each rule of them.
     """
-    allowed = {rule: free(rule) for rule in dict.fromkeys(job.spec.node_rule for job in jobs)}
+    allowed = {rule: free(rule) for rule in dict.fromkeys(job.node_rule for job in jobs)}
     left = {name: amount for nodes in allowed.values() for name, amount in nodes.items()}
     asked = tuple(dict.fromkeys(role.requests for job in jobs for role in job.spec.all_roles))
     others = {
@@ -162,9 +162,9 @@ def grown(
     }
     shapes = [Shape.of(job) for job in jobs]
     growing = [
-        shape.grow(rules.growth, left, others[job.spec.node_rule], allowed[job.spec.node_rule])
+        shape.grow(rules.growth, left, others[job.node_rule], allowed[job.node_rule])
         for job, shape in zip(jobs, shapes, strict=True)
-        if others[job.spec.node_rule]
+        if others[job.node_rule]
     ]
     rounds = 1 if rules.generation is DragonGeneration.PAPER_ERA else None
     while growing:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode, Resources, Taint
+from steepest.events.common import CheckpointMode, KeeperFacts, Resources, Taint
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaReport, ReplicaState
 from steepest.events.received import SEQUENCE, SOURCE, Received, is_number
 from steepest.policies.decider import Decision
@@ -81,11 +81,12 @@ class KnownNode(msgspec.Struct):
     labels: dict[str, str] | None = None
     taints: tuple[Taint, ...] = ()
     failed_gpus: tuple[c.FailedGpu, ...] = ()
+    keeper: KeeperFacts | None = None
 
     def is_as(self, beat: NodeHeartbeat) -> bool:
         """Whether the log already has what a heartbeat says of the node itself."""
-        mine = (self.capacity, self.takes_jobs, self.labels, self.taints, self.failed_gpus)
-        return mine == (beat.capacity, beat.takes_jobs, beat.labels, beat.taints, beat.failed_gpus)
+        mine = (self.capacity, self.takes_jobs, self.labels, self.taints, self.failed_gpus, self.keeper)
+        return mine == (beat.capacity, beat.takes_jobs, beat.labels, beat.taints, beat.failed_gpus, beat.keeper)
 
 
 class FactsState(msgspec.Struct):
@@ -154,6 +155,7 @@ class Facts:
                 labels=beat.labels,
                 taints=beat.taints,
                 failed_gpus=beat.failed_gpus,
+                keeper=beat.keeper,
             )
             self.state.nodes[beat.node] = node
         elif beat.usage_every_ms:
@@ -192,6 +194,7 @@ def _joined(beat: NodeHeartbeat) -> c.NodeJoined:
         labels=beat.labels,
         taints=beat.taints,
         failed_gpus=beat.failed_gpus,
+        keeper=beat.keeper,
     )
 
 

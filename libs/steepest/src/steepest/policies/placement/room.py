@@ -25,7 +25,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from sortedcontainers import SortedDict
 
-from steepest.events.common import NodeRule, Resources, Taint
+from steepest.events.common import KeeperFacts, NodeRule, Resources, Taint
 from steepest.policies.pending import Pending
 from steepest.policies.placement.by_rule import ByRule
 from steepest.policies.placement.gangs import GangPlaces, choose, fewest
@@ -53,6 +53,7 @@ class Seen(msgspec.Struct, frozen=True):
     free: Resources | None
     labels: Mapping[str, str] | None
     taints: tuple[Taint, ...]
+    keeper: KeeperFacts | None
 
     @property
     def slots(self) -> Resources | None:
@@ -61,8 +62,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     def is_same(self, other: Seen) -> bool:
         """Whether the same jobs may use it, were it empty."""
-        mine = (self.capacity, self.takes_jobs, self.labels, self.taints)
-        return mine == (other.capacity, other.takes_jobs, other.labels, other.taints)
+        return msgspec.structs.replace(self, free=other.free) == other
 
 
 class Room:
@@ -236,7 +236,7 @@ class Room:
 
     def _look_at(self, node: Node) -> Seen:
         free = self._pending.free(node) if node.is_open else None
-        return Seen(node.capacity, node.takes_jobs, free, node.labels, node.taints)
+        return Seen(node.capacity, node.takes_jobs, free, node.labels, node.taints, node.keeper)
 
 
 def _may_fit(wish: Wish, free: Resources, node: Node) -> bool:

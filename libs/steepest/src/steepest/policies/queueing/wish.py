@@ -38,6 +38,6 @@ def wish_of(job: Job) -> Wish:
     first_node = spec.first_node if job.incarnation == 0 else None
     if spec.is_gang:
         roles = spec.all_roles
-        return Wish(roles[0].requests, first_node, job.accounts, roles, spec.node_rule)
+        return Wish(roles[0].requests, first_node, job.accounts, roles, job.node_rule)
     requests = spec.all_roles[0].requests if spec.roles else spec.requests
-    return Wish(requests, first_node, job.accounts, rule=spec.node_rule)
+    return Wish(requests, first_node, job.accounts, rule=job.node_rule)

@@ -100,7 +100,7 @@ class Rebalancer:
                 job.nodes[0] != target.name
                 and self._can_spare(view, job, factor)
                 and job.spec.chief_requests.fits(free)
-                and is_allowed(job.spec.node_rule, target)
+                and is_allowed(job.node_rule, target)
                 and with_specon.pays(view, job, target, self.state.count(target))
             ):
                 return job

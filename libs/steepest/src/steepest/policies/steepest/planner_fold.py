@@ -116,7 +116,7 @@ def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
 
 def _is_held_back(view: ClusterView, job: Job) -> bool:
     """Whether a job may have to wait where there is room: such a job comes when it is placed."""
-    return is_limited(view, job) or job.spec.node_rule is not None
+    return is_limited(view, job) or job.node_rule is not None
 
 
 def _arrive(

@@ -9,6 +9,7 @@ from steepest.events.common import LARGEST
 from steepest.events.received import Received
 from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
+from steepest.view.places.node_rules import narrow
 from steepest.view.projection import Projection
 
 PERIODS_COUNTED = 2
@@ -48,7 +49,13 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
 
 
 def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any]) -> None:
+    before = view.nodes.get(event.node)
+    keeper = before.keeper if before is not None else None
     view.nodes.join(event, view.counted_ms, received.offset)
+    if event.keeper != keeper:
+        for job in view.jobs:
+            if narrow(job, view.nodes):
+                view.jobs.update(job)
 
 
 def _node_drained(view: Projection, event: c.NodeDrainRequested, _: Received[Any]) -> bool:

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from steepest.events.cluster import JobStopped, SuccessRule, SurplusStopped
 from steepest.events.common import Resources
 from steepest.view.nodes import Holding
+from steepest.view.progress_state import Replica
 from steepest.view.projection import Projection
-from steepest.view.state import CLEARING, Heading, Job, Plan, PlanKind, Replica
+from steepest.view.state import CLEARING, Heading, Job, Plan, PlanKind
 
 
 class GangVerdict(enum.Enum):

@@ -6,11 +6,16 @@ that does not tolerate it; a requirement compares one label. It owns these rules
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 
+import msgspec
+
 from steepest.events.common import (
     NAME_FIELD,
+    CheckpointMode,
+    KeeperFacts,
     LabelOperator,
     LabelRequirement,
     NodeRule,
@@ -18,7 +23,8 @@ from steepest.events.common import (
     Toleration,
     TolerationOperator,
 )
-from steepest.view.state import Node
+from steepest.view.nodes import Nodes
+from steepest.view.state import Job, Node, Phase
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _INT64 = range(-(2**63), 2**63)
@@ -28,14 +34,61 @@ def is_allowed(rule: NodeRule | None, node: Node) -> bool:
     """Whether a job with this rule may run on a node. Work: O(taints · tolerations + values of the requirements)."""
     if rule is None:
         return not node.taints
-    return _keeps_away(rule, node) is None and _lacks(rule, node) == ""
+    return _keeps_away(rule, node) is None and why_not_restored(rule.image, node) == "" and _lacks(rule, node) == ""
 
 
 def why_not_allowed(rule: NodeRule | None, node: Node) -> str:
     """Why a job may not run on a node, in words for people; empty if it may."""
     if (taint := _keeps_away(rule, node)) is not None:
         return f"the taint {taint}"
-    return "" if rule is None else _lacks(rule, node)
+    if rule is None:
+        return ""
+    if why := why_not_restored(rule.image, node):
+        return f"the image of its processes: {why}"
+    return _lacks(rule, node)
+
+
+def why_not_restored(image: KeeperFacts | None, node: Node) -> str:
+    """Why a node cannot restore an image that was made on a node with these facts; empty if it can, or nothing is known."""
+    here = node.keeper
+    return "" if image is None or here is None or here == image else _differs(image, here)
+
+
+@functools.lru_cache(maxsize=1024)
+def _differs(there: KeeperFacts, here: KeeperFacts) -> str:
+    """As the keeper itself compares them before a restore (``steepest.keeper.places``)."""
+    if here.unable:
+        return f"no-keeper: {here.unable}"
+    if (there.machine, there.kernel) != (here.machine, here.kernel):
+        return f"other-kernel: it was saved on {there.machine}, Linux {there.kernel}"
+    has = here.cpu.split()
+    if has and (lacking := [feature for feature in there.cpu.split() if feature not in has]):
+        return f"other-cpu: the CPU has no {', '.join(lacking[:10])}"
+    if here.criu and there.criu > here.criu:
+        return f"other-criu: it was saved by CRIU {'.'.join(map(str, there.criu))}"
+    return ""
+
+
+def narrow(job: Job, nodes: Nodes) -> bool:
+    """Bring up to date which nodes a job's image leaves it, after the job or the nodes have changed; whether that is news.
+
+    A job that can be saved by a keeper is saved on its node before it leaves it; one that does not run has its image.
+    """
+    before = job.narrowed
+    known = nodes.get(job.started_on)
+    here = known.keeper if known is not None else None
+    saved = job.checkpoint
+    if saved is None or not saved.is_image or job.phase is Phase.ENDED:
+        job.image = None
+    elif job.image is None or job.image[0] != saved.name:
+        job.image = (saved.name, here)
+    facts = job.image[1] if job.image is not None else None
+    if job.phase is Phase.RUNNING:
+        facts = here if job.mode is CheckpointMode.SYSTEM else None
+    job.narrowed = None
+    if facts is not None and any(why_not_restored(facts, node) for node in nodes.by_keeper()):
+        job.narrowed = msgspec.structs.replace(job.spec.node_rule or NodeRule(), image=facts)
+    return job.narrowed != before
 
 
 def requires_labels(rule: NodeRule | None) -> bool:

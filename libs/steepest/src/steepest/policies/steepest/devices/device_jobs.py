@@ -37,7 +37,7 @@ def kind_of(job: Job, by_kind: dict[str, dict[str, Node]]) -> str | None:
     if job.nodes and (job.alive or job.plan):
         return next((kind for kind, nodes in by_kind.items() if job.nodes[0] in nodes), None)
     allowed = {
-        kind: sum(node.capacity.all_gpus_m for node in nodes.values() if is_allowed(job.spec.node_rule, node))
+        kind: sum(node.capacity.all_gpus_m for node in nodes.values() if is_allowed(job.node_rule, node))
         for kind, nodes in by_kind.items()
     }
     best = max(allowed, key=lambda kind: (allowed[kind], kind), default=None)

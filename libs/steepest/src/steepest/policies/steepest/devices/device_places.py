@@ -108,7 +108,7 @@ class DevicePlaces:
         if not may_grow or len(job.running_on) < len(job.replicas):
             return None
         shape, grown = Shape.of(job), None
-        free = {name: free for name, free in self._free.items() if is_allowed(job.spec.node_rule, self._nodes[name])}
+        free = {name: free for name, free in self._free.items() if is_allowed(job.node_rule, self._nodes[name])}
         for _ in shape.grow(Growth.ANYWHERE, free, list(free), free):
             if self._limited(job, shape.sizes):
                 break

@@ -1,0 +1,106 @@
+"""PyTorch trainings without a line of ours are moved at random moments, and end as if nothing had moved them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.frameworks import unchanged_training
+from tests.frameworks.conftest import ONE_THREAD, PATIENCE_S, needs_frameworks
+from tests.harness.kept_job import missing
+from tests.harness.system.running_system import RunningSystem
+from tests.harness.waiting import until
+
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.port import ReplicaId
+from steepest.events import cluster as c
+from steepest.events.received import Received
+
+pytestmark = [needs_frameworks, pytest.mark.timeout(0)]  # each wait has a limit, and their number is an option
+
+STEPS, LATEST = 600, 300
+ENV = {**ONE_THREAD, "PYTHONHASHSEED": "0"}
+NODES = ("n1", "n2")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``--trainings`` of them, the styles in turn; every form of a run has the first one with workers."""
+    styles = ["workers", *(each for each in unchanged_training.STYLES if each != "workers")]
+    count = metafunc.config.getoption("trainings")
+    each = [
+        pytest.param(styles[seed % 3], seed, marks=[pytest.mark.end_to_end] if seed == 0 else [])
+        for seed in range(count)
+    ]
+    metafunc.parametrize(("style", "seed"), each)
+
+
+def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, style: str, seed: int) -> None:
+    """Moved one to five times between two nodes, it prints each line of an unmoved one once, and `check` is clean."""
+    if why := missing(tmp_path / "probe"):
+        pytest.skip(why)
+    rng = random.Random(seed)
+    system = RunningSystem(
+        tmp_path / "state",
+        *(f"--node={node}=2:8Gi" for node in NODES),
+        "--policy",
+        "spread",
+        "--system-checkpoints",
+        env=ENV,
+    )
+    try:
+        system.start()
+        system.submit("job", *command(style, 0.1), options=("--cpu", "1"))
+        moments = sorted(rng.sample(range(1, LATEST), rng.randint(1, 5)))
+        for moment in moments:
+            asyncio.run(until(functools.partial(has_printed, system, moment), within_s=PATIENCE_S))
+            move(system)
+        ended = system.look_for(
+            lambda event: event.event if isinstance(event.event, c.JobEnded) else None, 0, PATIENCE_S
+        )
+        assert ended is not None
+        assert ended.outcome is c.Outcome.FINISHED
+        assert output(system) == unmoved(style)
+        assert system.breaches() == []
+    finally:
+        system.end()
+
+
+def command(style: str, pause_s: float) -> tuple[str, ...]:
+    """How a training is called."""
+    program = str(unchanged_training.__file__)
+    return (sys.executable, program, f"--style={style}", f"--steps={STEPS}", f"--pause={pause_s}")
+
+
+@functools.cache
+def unmoved(style: str) -> str:
+    """What such a training prints where nothing moves it."""
+    return subprocess.run(command(style, 0.0), env=ENV, capture_output=True, text=True, check=True).stdout
+
+
+def output(system: RunningSystem) -> str:
+    """What its incarnations have printed, one after the other."""
+    folder = AdapterFolder(system.state / "cluster")
+    return "".join(one.output.read_text() for one in folder.printed(ReplicaId("job")) if one.output.exists())
+
+
+def has_printed(system: RunningSystem, lines: int) -> bool:
+    """Whether it has printed so many lines, on all nodes together."""
+    return output(system).count("\n") >= lines
+
+
+def move(system: RunningSystem) -> None:
+    """Move it to the other node, and wait until it trains there."""
+    since = len(system.events())
+    node = system.job("job")["node"]
+    system.within("move", "job", "--to", NODES[NODES[0] == node])
+    over = system.look_for(_moved, since, PATIENCE_S)
+    assert isinstance(over, c.MigrationFinished), over
+
+
+def _moved(event: Received[c.ClusterEvent]) -> c.MigrationFinished | c.MigrationFailed | None:
+    return event.event if isinstance(event.event, c.MigrationFinished | c.MigrationFailed) else None
