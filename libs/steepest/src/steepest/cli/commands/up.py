@@ -112,7 +112,9 @@ AS_NAMED = (
 @click.option("--emulate", is_flag=True, help="Give a new folder four uneven nodes that share this machine's cores.")
 @click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
 @click.option("--host-network/--no-host-network", default=None, help="Give gangs on Docker their host's network (no).")
-@click.option("--system-checkpoints/--no-system-checkpoints", default=None, help="Let Docker's jobs have keepers (no).")
+@click.option(
+    "--system-checkpoints/--no-system-checkpoints", default=None, help="Let jobs in containers have keepers (no)."
+)
 @click.option(
     "--storage",
     metavar="URL",
@@ -368,7 +370,7 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     if not any(node.engine for node in there.nodes):
         for flag, given in _of_containers(asked).items():
             if given:
-                raise InputError(f"{flag} is for Docker engines", hint="leave it out, or name --cluster")
+                raise InputError(f"{flag} is for containers", hint="leave it out, or name --cluster")
         return
     named = there.folders
     if not there.kubernetes(there.pool):
@@ -387,7 +389,7 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
 
 
 def _of_containers(asked: ClusterSettings) -> dict[str, object]:
-    """The options of Docker engines alone, by flag."""
+    """The options of containers, by flag."""
     return {f"--{name.replace('_', '-')}": getattr(asked, name) for name in _RIGHTS} | {"--folder": asked.folders}
 
 
@@ -419,6 +421,7 @@ def _refuse_on_kubernetes(asked: ClusterSettings) -> None:
     from steepest.errors import InputError
 
     given = {"--soft-limits": asked.soft_limits, "--storage": asked.storage, **_of_containers(asked)}
+    del given["--system-checkpoints"]
     if (asked.adapter or "").startswith("kubernetes="):
         for flag, value in given.items():
             if value:
