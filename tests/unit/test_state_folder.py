@@ -111,7 +111,7 @@ def test_containers_get_the_folders_that_up_was_given(tmp_path: Path, monkeypatc
     folder.create(Installation(nodes=(NodeSpec("n1", Resources(1_000)),)))
     rights = (ClusterSettings(host_network=True), ClusterSettings(system_checkpoints=True))
     for asked in (ClusterSettings(folders=(str(tmp_path),)), *rights):
-        with pytest.raises(InputError, match="for containers"):
+        with pytest.raises(InputError, match="for Docker engines"):
             let_jobs_have(folder, asked)
 
 

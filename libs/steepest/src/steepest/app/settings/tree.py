@@ -138,7 +138,7 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ] = None
     system_checkpoints: Annotated[
         bool | None,
-        means("In containers: let jobs have keepers, which save unchanged programs.", flag="--system-checkpoints"),
+        means("Let jobs have keepers, which save unchanged programs.", flag="--system-checkpoints"),
     ] = None
     storage: Annotated[
         str,

@@ -113,7 +113,7 @@ AS_NAMED = (
 @click.option("--soft-limits", is_flag=True, help="Make CPU limits weights, which leave nothing idle (Docker engines).")
 @click.option("--host-network/--no-host-network", default=None, help="Give gangs on Docker their host's network (no).")
 @click.option(
-    "--system-checkpoints/--no-system-checkpoints", default=None, help="Let jobs in containers have keepers (no)."
+    "--system-checkpoints/--no-system-checkpoints", default=None, help="Let jobs have keepers (on Docker: no)."
 )
 @click.option(
     "--storage",
@@ -370,7 +370,7 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
     if not any(node.engine for node in there.nodes):
         for flag, given in _of_containers(asked).items():
             if given:
-                raise InputError(f"{flag} is for containers", hint="leave it out, or name --cluster")
+                raise InputError(f"{flag} is for Docker engines", hint="leave it out, or name --cluster")
         return
     named = there.folders
     if not there.kubernetes(there.pool):
@@ -389,7 +389,7 @@ def let_jobs_have(folder: StateFolder, asked: ClusterSettings) -> None:
 
 
 def _of_containers(asked: ClusterSettings) -> dict[str, object]:
-    """The options of containers, by flag."""
+    """The options of Docker engines alone, by flag."""
     return {f"--{name.replace('_', '-')}": getattr(asked, name) for name in _RIGHTS} | {"--folder": asked.folders}
 
 
