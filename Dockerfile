@@ -15,11 +15,17 @@ COPY services services
 RUN uv/bin/uv pip install --quiet --no-cache --python /opt/steepest/bin/python \
       --no-deps --compile-bytecode ./libs/* ./services
 
+FROM ${PYTHON} AS criu
+COPY tools/criu/install.sh .
+RUN apt-get update --quiet && sh install.sh /opt/steepest-criu
+
 FROM ${PYTHON}
 RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/steepest steepest
 COPY --from=build /opt/steepest /opt/steepest
+COPY --from=criu /opt/steepest-criu /opt/steepest-criu
 ENV PATH=/opt/steepest/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    STEEPEST_CRIU_HOME=/opt/steepest-criu \
     STEEPEST_STATE_DIR=/var/lib/steepest
 USER steepest
 WORKDIR /var/lib/steepest

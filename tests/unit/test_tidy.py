@@ -338,6 +338,7 @@ OPEN_THEMSELVES = {
     "cluster/folders/folder_label.py": "keeps the folder's label itself, and asks of two folders whether they are empty",
     "cluster/folders/ended_jobs.py": "adds up sizes of finished files, follows no link, opens nothing",
     "cluster/folders/adapter_folder.py": "lists folders by their names alone, and keeps those that are numbers or names",
+    "cluster/kubernetes/steps/kept.py": "reads the keeper's programs, which the operator has installed",
     "cluster/local/cluster.py": "opens control groups, and no file",
     "cluster/local/data_relay.py": "opens the file of its count before its job runs, by no link",
     "cluster/local/duty_cycles.py": "opens the supervisor's pipe for writing, without waiting, and looks at what it is",

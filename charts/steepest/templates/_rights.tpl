@@ -32,6 +32,10 @@ migrator:
     {{- end }}
     - { apiGroups: [batch], resources: [jobs], verbs: [get, list, watch, create, patch, delete] }
     - { apiGroups: [""], resources: [services], verbs: [create, delete] }
+    {{- if .Values.jobs.systemCheckpoints }}
+    # Why a namespace admits no pod with a keeper.
+    - { apiGroups: [""], resources: [events], verbs: [list] }
+    {{- end }}
     - { apiGroups: [events.k8s.io], resources: [events], verbs: [create] }
     - { apiGroups: [batch], resources: [jobs/status], verbs: [patch] }
     {{- if .Values.optIn.enabled }}

@@ -61,7 +61,11 @@ class KubernetesHarness(ClusterHarness):
 
     async def come_back(self) -> None:
         """A new adapter on the same folder."""
-        self.cluster: KubernetesCluster = KubernetesCluster(
+        self.cluster: KubernetesCluster = self.made()
+
+    def made(self, *, system_checkpoints: bool = False) -> KubernetesCluster:
+        """An adapter on the folder."""
+        return KubernetesCluster(
             self.state.path,
             list(self.nodes.items()),
             self.pool,
@@ -72,6 +76,7 @@ class KubernetesHarness(ClusterHarness):
             kubeconfig=self.kubeconfig,
             heartbeat_s=0.5,
             data=self.data,
+            system_checkpoints=system_checkpoints,
         )
 
     async def kill(self, replica: ReplicaId) -> None:

@@ -60,6 +60,7 @@ def test_a_cluster_with_all_that_is_needed(lab: KubernetesLab, kubeconfig: Path)
         "usage": "ok",
         "events": "ok",
         "users-jobs": "off",
+        "keepers": "ok",
     }
     assert "optIn.enabled" in found["users-jobs"]["mend"]
 

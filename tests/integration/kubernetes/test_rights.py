@@ -22,6 +22,7 @@ NEEDED = (
     ("patch", "pods/resize", NAMESPACE),
     ("get", "pods/log", NAMESPACE),
     ("create", "events.events.k8s.io", NAMESPACE),
+    ("list", "events", NAMESPACE),
     ("patch", "jobs.batch/status", NAMESPACE),
     ("watch", "nodes", ""),
     ("get", "nodes/stats", ""),

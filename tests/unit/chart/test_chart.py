@@ -146,13 +146,19 @@ def test_services_read_the_installation(tmp_path: Path) -> None:
     values = {
         **TRIAL,
         "pools": pools,
-        "jobs": {**TRIAL["jobs"], "storage": "http://storage:8080/data/", "checkpointsGiB": 50},
+        "jobs": {
+            **TRIAL["jobs"],
+            "storage": "http://storage:8080/data/",
+            "checkpointsGiB": 50,
+            "systemCheckpoints": True,
+        },
     }
     file.write_text(of_kind("ConfigMap", values)["installation"]["data"]["installation.toml"])
     found = read_installation(file)
 
     assert not found.has_agents
     assert found.ended.checkpoints_gib == 50
+    assert found.system_checkpoints
     assert found.kubernetes("second") == "kubernetes://training/shared:/var/lib/steepest"
     assert found.selector("first") == "gpu=yes"
     assert found.nodes_of("second")[0].capacity == Resources(cpu_m=1500, memory_mib=4096)
@@ -160,6 +166,7 @@ def test_services_read_the_installation(tmp_path: Path) -> None:
     assert found.storage == "http://storage:8080/data"
     file.write_text(of_kind("ConfigMap", AGENTS)["installation"]["data"]["installation.toml"])
     assert read_installation(file).has_agents
+    assert not read_installation(file).system_checkpoints
 
 
 def test_an_agent_runs_on_every_node_in_place_of_the_log_collector() -> None:

@@ -117,6 +117,27 @@ async def test_each_further_namespace_is_examined_by_itself() -> None:
     assert api.users == {"system:serviceaccount:training:steepest"}
 
 
+@pytest.mark.parametrize(
+    ("enforced", "denied", "health", "words"),
+    [
+        ("privileged", (), CheckHealth.OK, "--cluster kubernetes=training/shared:FOLDER"),
+        ("privileged", ("events",), CheckHealth.OFF, "list on events"),
+        ("baseline", (), CheckHealth.OFF, "enforce=privileged, if nobody but Steepest"),
+    ],
+)
+async def test_a_namespace_that_admits_no_keeper_is_named(
+    enforced: str, denied: tuple[str, ...], health: CheckHealth, words: str
+) -> None:
+    """Keepers are no need, so it is off; where they are admitted, the way to a trial is named."""
+    api = ApiServer()
+    api.objects["/api/v1/namespaces/training"]["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": enforced}
+    api.denied |= {("training", each) for each in denied}
+
+    found = (await found_by(api))["keepers"]
+    assert found[0] is health
+    assert words in found[1]
+
+
 @pytest.mark.parametrize("lacking", ["jobs", "pods/resize", "events", "pods"])
 async def test_a_right_that_lacks_in_one_namespace_is_named_there(lacking: str) -> None:
     """The installation's own ones are not concerned; what it needs there alone is not asked for."""

@@ -300,6 +300,7 @@ def _kubernetes_cluster(
         has_agents=installation.has_agents,
         kinds=kinds(installation.kinds),
         namespaces=installation.namespaces,
+        system_checkpoints=bool(installation.system_checkpoints),
     )
 
 

@@ -33,6 +33,7 @@ def main() -> NoReturn:
     order = KeeperOrder.load(Path(sys.argv[1]))
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # one that comes too early waits until it can be passed on
     if order.user is not None:
+        kernel.close_to_job(Path(order.control).parent)
         kernel.become_user(*order.user)
         status = _keep(order)
         os._exit(LOST if status is None else _code(status))

@@ -403,7 +403,8 @@ def _environment(*, auto: bool) -> dict[str, str]:
     env = dict(os.environ)
     if JOBS_ENVIRONMENT in env:
         own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
-        env = {**own, **json.loads(env[JOBS_ENVIRONMENT])}
+        of_image = {name: value for name, value in env.items() if value}
+        env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}
     return {name: value for name, value in env.items() if auto or not name.startswith("STEEPEST_")}
 
 

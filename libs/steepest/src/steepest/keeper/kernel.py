@@ -55,6 +55,16 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
+def close_to_job(folder: Path) -> None:
+    """Let none but root and keepers enter a folder of this container: below it is what the keeper runs and restores.
+
+    Raises:
+        OSError: This process may not.
+    """
+    os.chown(folder, 0, GROUP)
+    folder.chmod(0o710)
+
+
 def become_user(user: int, group: int) -> None:
     """Become a user who has what CRIU needs of root's rights, and so do the programs that it runs.
 

@@ -70,6 +70,7 @@ class _InstallationFile(msgspec.Struct, forbid_unknown_fields=True):
     storage: str = ""
     node_agents: bool = False
     checkpoints_gib: Count = 0
+    system_checkpoints: bool = False
     kinds: tuple[Kind, ...] = ()
     namespaces: tuple[Namespace, ...] = ()
 
@@ -124,8 +125,8 @@ def read_installation(path: Path) -> MountedInstallation:
     The file has ``[[pool]]`` tables with ``name``, ``queues``, and either ``nodes``, as for ``--node``, or ``selector``, the
     labels of nodes of a Kubernetes cluster (empty: all its nodes). Above them stand ``cluster``, as for ``--cluster``,
     ``image``, ``heartbeat_ms``, ``loss_partitions``, ``storage``, as for ``--storage``, ``node_agents``: whether each node
-    of the cluster has a log-collector, ``checkpoints_gib``, as of ``Retention``, ``kinds``, as for ``--kind``, and
-    ``namespaces``, as for ``--namespace``.
+    of the cluster has a log-collector, ``checkpoints_gib``, as of ``Retention``, ``system_checkpoints``, ``kinds`` and
+    ``namespaces``, as for ``--system-checkpoints``, ``--kind`` and ``--namespace``.
 
     Raises:
         InputError: It cannot be read, or describes something else; the message names the field.
@@ -170,6 +171,7 @@ def _installation(path: Path, found: _InstallationFile) -> MountedInstallation:
         loss_partitions=found.loss_partitions,
         storage=data_source(found.storage).url if found.storage else "",
         ended=Retention(checkpoints_gib=found.checkpoints_gib),
+        system_checkpoints=found.system_checkpoints,
         kinds=found.kinds,
         namespaces=found.namespaces,
         cluster=cluster,

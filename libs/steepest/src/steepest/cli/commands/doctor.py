@@ -99,7 +99,7 @@ def _examine_nodes(nodes: tuple[NodeSpec, ...], image: str, *, as_json: bool) ->
     from steepest.app.state_folder import Installation, StateFolder
     from steepest.cli.printing.output import tell
 
-    with tempfile.TemporaryDirectory(prefix=".steepest-doctor-", dir=Path.cwd() if nodes[0].engine else None) as name:
+    with tempfile.TemporaryDirectory(prefix=".steepest-doctor-", dir=_place_of(nodes[0].engine)) as name:
         folder = StateFolder(Path(name) / "state")
         folder.create(Installation(nodes=nodes, image=image, system_checkpoints=True))
         found = asyncio.run(_moved(folder, [node.name for node in nodes]))
@@ -110,6 +110,15 @@ def _examine_nodes(nodes: tuple[NodeSpec, ...], image: str, *, as_json: bool) ->
             health = ("missing ", {"fg": COLOURS["missing"]}) if why else ("ok      ", {"fg": COLOURS["ok"]})
             tell(f"{check}  ", health, why or "a process was saved and restored")
     sys.exit(int(any(found.values())))
+
+
+def _place_of(engine: str) -> Path | None:
+    """Where such nodes find a state folder; None: anywhere."""
+    if engine.startswith("kubernetes://"):
+        from steepest.cluster.kubernetes.address import address
+
+        return address(engine).volume
+    return Path.cwd() if engine else None
 
 
 async def _moved(folder: StateFolder, names: Sequence[str]) -> dict[str, str]:

@@ -421,6 +421,7 @@ def _refuse_on_kubernetes(asked: ClusterSettings) -> None:
     from steepest.errors import InputError
 
     given = {"--soft-limits": asked.soft_limits, "--storage": asked.storage, **_of_containers(asked)}
+    del given["--system-checkpoints"]
     if (asked.adapter or "").startswith("kubernetes="):
         for flag, value in given.items():
             if value:

@@ -23,13 +23,14 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from steepest.aio import uncancelled
+from steepest.cluster import keepers
 from steepest.cluster.container_paths import CHECKPOINTS, metrics_in_checkpoints
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.fence import is_made
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, spec_record
-from steepest.cluster.folders.ended_jobs import Retention
+from steepest.cluster.folders.ended_jobs import GIB, Retention
 from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.folders.replica_roster import Roster
@@ -44,6 +45,7 @@ from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.pod_observer import pod_of
+from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide
 from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
 from steepest.cluster.kubernetes.steps.resize import resize
@@ -51,11 +53,13 @@ from steepest.cluster.kubernetes.steps.stop import PodStop
 from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.observation import Observation, recorded_end
 from steepest.cluster.port import MetricsPlace, NodeTerms, ReplicaId, ReplicaSpec, Stopped
-from steepest.errors import InputError, RefusedError
-from steepest.events.common import CheckpointRef, Resources
+from steepest.errors import ClusterError, InputError, RefusedError
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 
 LARGEST_NODE = Resources(cpu_m=1_024_000, memory_mib=1 << 24)
 """Larger than any node: no cap is a cap of this size where nodes are selected, and so come and go."""
+
+_NOT_ITS_KEEPERS = ("no-such-image", "no-room", "node-lost", "unsupported-resource")
 
 
 class KubernetesCluster(FolderCluster[KubernetesBackground]):
@@ -78,6 +82,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         has_agents: Whether every node has an agent, which copies and measures there.
         kinds: The kinds of users' objects that it schedules.
         namespaces: Further namespaces whose users' objects it schedules; each has a claim of that name of the same volume.
+        system_checkpoints: Whether jobs may have keepers, whose pods have capabilities and no filter of system calls.
 
     Raises:
         InputError: A node's name is invalid or appears twice, a namespace is named twice, or the state folder is not on the
@@ -102,8 +107,10 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         has_agents: bool = False,
         kinds: Sequence[Kind] = (JOB,),
         namespaces: Sequence[str] = (),
+        system_checkpoints: bool = False,
     ) -> None:
         self._data = data
+        self._system_checkpoints = system_checkpoints
         self._agent = agent
         self._has_agents = has_agents
         self._selected = SelectedNodes(nodes) if isinstance(nodes, str) else None
@@ -168,13 +175,49 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
     async def _start(self, background: KubernetesBackground, folder: IncarnationFolder, order: PodLaunch) -> None:
         try:
             if order.restore is None or not await self._is_known(folder, order.node):
-                await self._check(background, folder, order.spec, order.restore)
+                keeper = await asyncio.to_thread(self._keeper, order.spec)
+                # A keeper verifies its image itself, and knows an older one where the newest is damaged.
+                checked = None if isinstance(keeper, PodKeeper) else order.restore
+                await self._check(background, folder, order.spec, checked)
                 async with self._locked(folder.replica.job):
                     if not await self._is_known(folder, order.node):
-                        await launch(self._own_jobs, background, self._state, folder, order)
+                        unable = await self._launch(background, folder, order, keeper)
+                        await asyncio.to_thread(keepers.declare_none, folder, order.spec, unable)
         finally:
             if await asyncio.to_thread(folder.path.exists):
                 background.track(folder, spec_record(order.node, order.spec))  # even after a failure: it may run
+
+    def _keeper(self, spec: ReplicaSpec) -> PodKeeper | str:
+        """How a job is kept, or why it is not; it blocks."""
+        if spec.checkpoint_mode is not CheckpointMode.SYSTEM or USERS_JOB in spec.env or spec.gang is not None:
+            return "only a job of one pod, whose user wants it, has one"
+        if not self._system_checkpoints:
+            return "pods may have none here; allow it: up --system-checkpoints, or the chart's jobs.systemCheckpoints"
+        home = keepers.find_whole()
+        if isinstance(home, str):
+            return home
+        try:
+            return PodKeeper(provide(self._state, home), self._retention.checkpoints_gib * GIB or None)
+        except OSError as error:
+            return f"its programs are not on the volume: {error}"
+
+    async def _launch(
+        self, background: KubernetesBackground, folder: IncarnationFolder, order: PodLaunch, keeper: PodKeeper | str
+    ) -> str:
+        """Start it, with its keeper if the cluster lets it have one; return why it has none, or empty."""
+        if isinstance(keeper, PodKeeper):
+            try:
+                with_keeper = msgspec.structs.replace(order, keeper=keeper)
+                await launch(self._own_jobs, background, self._state, folder, with_keeper)
+            except ClusterError as error:
+                if not error.definite or error.code in _NOT_ITS_KEEPERS:
+                    raise
+                keeper = str(error)
+            else:
+                return ""
+        await asyncio.to_thread(keepers.refuse_image, self._state, folder.replica.job, order.restore, keeper)
+        await launch(self._own_jobs, background, self._state, folder, order)
+        return keeper
 
     async def _is_known(self, folder: IncarnationFolder, node: str) -> bool:
         """Whether the incarnation was started (it runs or has ended); False: it may be started now.

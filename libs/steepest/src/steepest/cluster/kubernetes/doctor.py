@@ -29,6 +29,7 @@ _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 
 _NAMESPACE = "kubernetes.io/metadata.name"
 _ENFORCED = "pod-security.kubernetes.io/enforce"
+_ADMITS = "privileged"
 _Rights = Mapping[tuple[str, str], tuple[str, ...]]
 """By group and resource, the verbs."""
 
@@ -179,6 +180,7 @@ async def examine(api: KubernetesApi, patient: Patient) -> list[Finding]:
         ("usage", _usage),
         ("events", _events),
         ("users-jobs", _users_jobs),
+        ("keepers", _keepers),
     )
     of_users: Sequence[tuple[str, _Check]] = (
         ("namespace", _namespace),
@@ -311,6 +313,20 @@ async def _users_jobs(api: KubernetesApi, patient: Patient, namespace: str) -> F
         if name.endswith(GATES) and of_namespaces.takes(labels):
             return Finding(check="users-jobs", health=CheckHealth.OK, found=f"{name} gates users' Jobs")
     return off
+
+
+async def _keepers(api: KubernetesApi, patient: Patient, namespace: str) -> Finding:
+    """Whether a namespace admits pods with keepers; only a trial shows whether its nodes can save and restore a process."""
+    enforced = (await _labels_of(api, namespace) or {}).get(_ENFORCED, _ADMITS)
+    found = f"of the security of pods in {namespace}, {enforced} is enforced, which "
+    if enforced != _ADMITS:
+        mend = f"kubectl label namespace {namespace} {_ENFORCED}={_ADMITS}, if nobody but Steepest makes pods in it"
+        return Finding(check="keepers", health=CheckHealth.OFF, found=f"{found}refuses keepers", mend=mend)
+    if not await _may(api, patient, namespace, ("", "events"), "list"):
+        mend = "give the account list on events in the namespace, to read why a pod with a keeper is refused"
+        return Finding(check="keepers", health=CheckHealth.OFF, found=f"{found}admits keepers", mend=mend)
+    trial = f"steepest doctor --cluster kubernetes={namespace}/{patient.claim}:FOLDER tries them on each node"
+    return Finding(check="keepers", health=CheckHealth.OK, found=f"{found}admits keepers; {trial}")
 
 
 async def _users_jobs_needed(api: KubernetesApi, patient: Patient, namespace: str) -> Finding:

@@ -27,7 +27,7 @@ from steepest.cluster.kubernetes.manifest import (
     service_of,
 )
 from steepest.cluster.kubernetes.nodes.namespaced_pods import REMOVED_S, NamespacedPods, emptied
-from steepest.cluster.kubernetes.objects import GATE, BatchJob, Pod
+from steepest.cluster.kubernetes.objects import GATE, BatchJob, ClusterObject, Listing, Pod
 from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.port import ReplicaId
@@ -36,6 +36,10 @@ from steepest.errors import ClusterError, UncertainError
 _LOOK_S = 0.02
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
+
+
+class _JobEvent(ClusterObject, frozen=True):
+    message: str = ""
 
 
 class BatchJobs:
@@ -170,16 +174,19 @@ class BatchJobs:
         with contextlib.suppress(AnswerError):
             await self._api.request("DELETE", f"{self._namespace}/services/{service_of(self.settings, job)}")
 
-    async def waiting_pod(self, replica: ReplicaId, job: BatchJob, *, is_first: bool) -> Pod | None:
+    async def waiting_pod(
+        self, replica: ReplicaId, job: BatchJob, *, is_first: bool, may_be_refused: bool = False
+    ) -> Pod | None:
         """The pod of a Job that waits for a place; None if the Job is over, so that another one is needed.
 
         Args:
             replica: The replica.
             job: Its Job.
             is_first: Whether it has had no pod yet, and so cannot be over: then it is not read while it is waited for.
+            may_be_refused: Whether its pods have rights that a namespace may not admit: then it is asked for that.
 
         Raises:
-            ClusterError: There is none for a long time; nothing runs.
+            ClusterError: There is none for a long time, or its pods are refused; nothing runs.
         """
         deadline = time.monotonic() + _POD_S
         asks_s, pause_s = time.monotonic() + _ASK_S, _ASK_S
@@ -188,6 +195,8 @@ class BatchJobs:
             for pod in self._pods.of(self.settings.namespace).of_group(job.metadata.uid):
                 if pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
+            if may_be_refused and (why := await self._refusal(job)):
+                raise ClusterError(f"the Job {job.metadata.name} may make no pod: {why[:500]}", code="not-started")
             if now_s > asks_s and not is_first:
                 now = await self.read(replica)
                 if now is None or now.is_over or now.metadata.uid != job.metadata.uid:
@@ -195,12 +204,22 @@ class BatchJobs:
                 # A pod that is long in coming has a busy cluster to wait for: asking often would make it busier.
                 pause_s *= 2
                 asks_s = time.monotonic() + pause_s
-            await wait(changed, (deadline if is_first else min(asks_s, deadline)) - time.monotonic())
+            until = deadline if is_first else min(asks_s, deadline)
+            await wait(changed, _ASK_S if may_be_refused else until - time.monotonic())
         raise ClusterError(
             f"the Job {job.metadata.name} has made no pod for {_POD_S:g} s",
             code="not-started",
             hint=f"kubectl describe job {job.metadata.name}",
         )
+
+    async def _refusal(self, job: BatchJob) -> str:
+        """Why the API server refuses a Job's pods for good, as by Pod Security; empty: it does not, or may not be asked."""
+        asked = f"involvedObject.uid={job.metadata.uid},reason=FailedCreate"
+        with contextlib.suppress(AnswerError):
+            found = await self._api.get(f"{self._namespace}/events", Listing[_JobEvent], {"fieldSelector": asked})
+            said = (each.message for each in found.items)
+            return next((each for each in said if "forbidden" in each and "exceeded quota" not in each), "")
+        return ""
 
     async def place(
         self, pod: PodRecord, node: str, annotations: dict[str, str], labels: dict[str, str] | None = None

@@ -24,6 +24,7 @@ from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB as USERS_JOBS
 from steepest.cluster.kubernetes.nodes.selected_nodes import GPU
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
+from steepest.cluster.kubernetes.steps.kept import PodKeeper, kept
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import UntrustedError
 from steepest.events.common import CheckpointRef, Resources
@@ -160,8 +161,9 @@ def manifest(
     folder: IncarnationFolder,
     spec: ReplicaSpec,
     restore: CheckpointRef | None,
+    keeper: PodKeeper | None = None,
 ) -> JobManifest:
-    """The Job of a replica, and the annotations of the pod of one incarnation."""
+    """The Job of a replica, and the annotations of the pod of one incarnation; ``keeper``: None: it has none."""
     replica = folder.replica
     addresses = addresses_of(settings, replica.job, spec.gang) if spec.gang else None
     variables = environment(folder, spec, restore, addresses=addresses, gpus=None)
@@ -171,10 +173,10 @@ def manifest(
     own = {name for name in variables if name not in fixed} | {"STEEPEST_INCARNATION", "STEEPEST_RESTORE"}
     variables |= VARIABLES
     labels = labels_of(settings, replica)
-    template = {
-        "metadata": {"labels": labels},
-        "spec": _pod(settings, replica, spec, variables=variables, own=own),
-    }
+    pod = _pod(settings, replica, spec, variables=variables, own=own)
+    if keeper is not None:
+        pod = kept(pod, keeper, settings.below, replica)
+    template = {"metadata": {"labels": labels}, "spec": pod}
     digest = hashlib.sha256(msgspec.json.encode(template, order="deterministic")).hexdigest()[:32]
     job = {
         "apiVersion": "batch/v1",

@@ -30,7 +30,7 @@ from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import Pod, observed
-from steepest.cluster.observation import Observation, end, recorded_end
+from steepest.cluster.observation import Observation, end, lost, recorded_end
 from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 
@@ -140,4 +140,6 @@ def _records(folder: IncarnationFolder) -> tuple[Observation | None, PodRecord |
 def _recorded(folder: IncarnationFolder, seen: Observation, pod: Pod | None) -> Observation:
     if pod is not None and stop_of(folder).exists():
         seen = observed(pod, was_stopped=True)
+    if why := lost(folder):
+        seen = end(seen.exit_status, place=why)
     return record_end(folder, seen)

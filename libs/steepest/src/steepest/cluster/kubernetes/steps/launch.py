@@ -22,10 +22,11 @@ from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.kueue import NOT_ADMITTED
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
-from steepest.cluster.kubernetes.manifest import manifest
+from steepest.cluster.kubernetes.manifest import JobSettings, manifest
 from steepest.cluster.kubernetes.nodes.selected_nodes import takes_pods
 from steepest.cluster.kubernetes.objects import failed_start, unschedulable
 from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
+from steepest.cluster.kubernetes.steps.kept import write_order
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch, recorded
 from steepest.cluster.kubernetes.steps.resize import resize
 from steepest.cluster.kubernetes.steps.users_launch import refuse_unless_whole, users_placed
@@ -68,7 +69,7 @@ async def _launch(
     _refuse_unless_possible(background, order)
     refuse_unless_whole(jobs, folder)
     with definite(f"{folder} did not start"):
-        await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings.user)
+        await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings)
     try:
         if USERS_JOB in order.spec.env:
             pod = await users_placed(jobs, folder, order)
@@ -120,14 +121,15 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
 
 
 async def _placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
-    wanted = manifest(jobs.settings, folder, order.spec, order.restore)
+    wanted = manifest(jobs.settings, folder, order.spec, order.restore, order.keeper)
+    is_first, is_kept = folder.incarnation == 1, order.keeper is not None
     if order.spec.gang is not None:
         await jobs.make_service(folder.replica.job)
     found = None
     while found is None:  # a Job whose pod was killed may turn out to be over only now
-        job = await jobs.make(folder.replica, wanted, is_first=folder.incarnation == 1)
+        job = await jobs.make(folder.replica, wanted, is_first=is_first)
         if await jobs.resume(job):
-            found = await jobs.waiting_pod(folder.replica, job, is_first=folder.incarnation == 1)
+            found = await jobs.waiting_pod(folder.replica, job, is_first=is_first, may_be_refused=is_kept)
     pod = await recorded(folder, found)
     await jobs.place(pod, order.node, wanted.annotations)
     return pod
@@ -161,8 +163,11 @@ async def _proven(background: KubernetesBackground, folder: IncarnationFolder, p
         await wait(changed, _LOOK_S)
 
 
-def _make_folders(state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch, user: int) -> None:
+def _make_folders(state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch, settings: JobSettings) -> None:
     fence.make(state, folder, order.node, order.spec)
+    user = settings.user
+    if order.keeper is not None:
+        write_order(state, folder, order.spec, order.restore, order.keeper, user=user, image=settings.image)
     for place in (folder.control, state.checkpoints(folder.replica.job)):
         if USERS_JOB in order.spec.env:  # its pod says which user it has; no other pod mounts these
             place.chmod(0o777, follow_symlinks=False)

@@ -10,16 +10,18 @@ from steepest.cluster.folders.acts import definite
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.pod_observer import PodRecord, record_of
+from steepest.cluster.kubernetes.steps.kept import PodKeeper
 from steepest.cluster.port import ReplicaSpec
 from steepest.events.common import CheckpointRef
 
 
 class PodLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a start."""
+    """The parameters of a start. ``keeper``: how it is kept; None: it runs without a keeper."""
 
     node: str
     spec: ReplicaSpec
     restore: CheckpointRef | None
+    keeper: PodKeeper | None = None
 
 
 async def recorded(folder: IncarnationFolder, found: Pod) -> PodRecord:

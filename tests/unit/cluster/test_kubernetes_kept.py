@@ -1,0 +1,128 @@
+"""Pods with keepers: what they have that others have not, and the programs on the volume that all of them share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from steepest.cluster.container_paths import TEMPORARY
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
+from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, write_order
+from steepest.cluster.port import ReplicaId, ReplicaSpec
+from steepest.events.common import CheckpointRef, Resources
+from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
+
+SETTINGS = JobSettings(
+    namespace="training",
+    label="0123456789ab",
+    claim="steepest",
+    below=Path("pool"),
+    image="trainer:1",
+    user=65_534,
+    most=Resources(cpu_m=4000, memory_mib=8192),
+)
+KEEPER = PodKeeper("keepers/0123", most_bytes=1 << 30)
+MNIST = ReplicaId("mnist")
+SAVED = CheckpointRef(name="step-5", step=5, digest="sha256:00")
+
+
+def made(folder: Path, incarnation: int, restore: CheckpointRef | None = None, **spec: Any) -> JobManifest:
+    """The Job of an incarnation that a keeper keeps."""
+    asked = ReplicaSpec(**{"command": ("python3", "train.py"), **spec})
+    return manifest(SETTINGS, AdapterFolder(folder).incarnation(MNIST, incarnation), asked, restore, KEEPER)
+
+
+def pod_of(found: JobManifest) -> dict[str, Any]:
+    """The spec of its pods."""
+    spec: dict[str, Any] = found.job["spec"]["template"]["spec"]
+    return spec
+
+
+def test_a_keeper_has_what_criu_needs_and_nothing_else(tmp_path: Path) -> None:
+    """Six capabilities, no way to more, process ids of its own, and programs that no pod can write."""
+    pod = pod_of(made(tmp_path, 1))
+    (container,) = pod["containers"]
+
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {
+            "drop": ["ALL"],
+            "add": ["CHECKPOINT_RESTORE", "SYS_PTRACE", "SETPCAP", "SETGID", "SETUID", "CHOWN"],
+        },
+    }
+    assert pod["securityContext"] == {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "Unconfined"}}
+    assert not {name for name, on in pod.items() if name.startswith(("host", "share")) and on}
+    written = {each["mountPath"] for each in container["volumeMounts"] if not each.get("readOnly")}
+    assert written == {"/steepest/control", "/steepest/checkpoints", TEMPORARY}
+    assert {each["name"] for each in pod["volumes"]} == {"state"}
+
+
+def test_what_a_job_s_user_says_reaches_the_job_alone(tmp_path: Path) -> None:
+    """Its command is in the order and its variables are in one of the keeper's; those that change loaders are empty."""
+    pod = pod_of(made(tmp_path, 1, env={"LD_PRELOAD": "/mine.so", "PRICE": "$(HOME)"}, working_dir="/work"))
+    (container,) = pod["containers"]
+    variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    given = json.loads(variables.pop(JOBS_ENVIRONMENT))
+
+    assert variables == {"GLIBC_TUNABLES": "", "LD_AUDIT": "", "LD_PRELOAD": ""}
+    assert given["LD_PRELOAD"] == "/mine.so"
+    assert given["PRICE"] == "$$(HOME)"  # Kubernetes makes one dollar of it
+    assert container["command"][-2:] == ["/steepest/program/steepest/keeper", "/steepest/order.json"]
+    assert container["workingDir"] == "/"
+
+
+def test_a_job_stays_the_same_over_its_moves(tmp_path: Path) -> None:
+    """So a move neither makes a new Job nor counts as a failure of this one: the order is in the incarnation's folder."""
+    first, second = made(tmp_path, 1), made(tmp_path, 2, SAVED)
+    orders = [each for each in pod_of(first)["containers"][0]["volumeMounts"] if each["mountPath"].endswith(".json")]
+
+    assert first.digest == second.digest
+    assert [each["subPathExpr"] for each in orders] == ["pool/jobs/mnist/0/$(STEEPEST_INCARNATION)/keeping.json"]
+
+
+def test_an_order_names_the_image_and_what_to_restore(tmp_path: Path) -> None:
+    """The image's name stands for its files; the digest is the log's; the temporary files' folder is there."""
+    state = AdapterFolder(tmp_path)
+    folder = state.incarnation(MNIST, 2)
+    folder.path.mkdir(parents=True)
+    spec = ReplicaSpec(command=("python3", "train.py"))
+    write_order(state, folder, spec, SAVED, KEEPER, user=65_534, image="trainer:1")
+    order = KeeperOrder.load(folder.keeping)
+
+    assert order.files == "trainer:1"
+    assert list(order.restore or ()) == ["step-5", "sha256:00"]
+    assert list(order.user or ()) == [65_534, 65_534]
+    assert order.most_bytes == KEEPER.most_bytes
+    assert state.temporary("mnist").stat().st_mode & 0o777 == 0o700
+
+
+def test_programs_are_on_the_volume_once_and_others_beside_them(tmp_path: Path) -> None:
+    """A keeper that runs keeps its own after an upgrade; a keeper without root's rights can read them."""
+    state = AdapterFolder(tmp_path / "state")
+    state.make()
+    homes = [tmp_path / name for name in ("older", "newer")]
+    for home in homes:
+        (home / "root").mkdir(parents=True)
+        (home / "root" / "criu").write_text(home.name)
+        (home / "loader").symlink_to("root/criu")
+    found = [provide(state, home) for home in (*homes, homes[0])]
+
+    assert found[0] == found[2] != found[1]
+    assert sorted(f"keepers/{each.name}" for each in (state.path / "keepers").iterdir()) == sorted(set(found))
+    for home, place in zip(homes, found, strict=False):
+        made = state.path / place
+        assert made.stat().st_mode & 0o777 == 0o755
+        assert (made / "criu" / "loader").read_text() == home.name
+        assert (made / "keeper" / "__main__.py").exists()
+
+
+def test_a_job_without_a_keeper_has_no_right_of_one(tmp_path: Path) -> None:
+    """Nothing of a keeper is in its pod."""
+    folder = AdapterFolder(tmp_path).incarnation(MNIST, 1)
+    text = msgspec.json.encode(manifest(SETTINGS, folder, ReplicaSpec(command=("true",)), None).job).decode()
+
+    assert not [word for word in ("CHECKPOINT_RESTORE", "Unconfined", "keepers/", JOBS_ENVIRONMENT) if word in text]
