@@ -32,7 +32,7 @@ _CHECKOUT = Path(__file__).parents[5]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
 SNAPSHOT_S = 60.0
-"""The least time between two snapshots of a job whose user demands a keeper; of another one, nobody asked to stop it."""
+"""The least time between two snapshots of a job whose user demands a keeper; the keeper of another one takes none."""
 
 
 class KeeperPrograms(msgspec.Struct, frozen=True):

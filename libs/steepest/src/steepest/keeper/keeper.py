@@ -211,7 +211,7 @@ class Keeper:
             self._control.declare("none", reason=str(why))
 
     def _snapshot(self) -> None:
-        """Make an image of a job that trains on at once, unless a file is changed in place, which would not match it."""
+        """Make an image of a job, which trains on, unless a file is changed in place, which would not match it."""
         began = time.monotonic()
         try:
             self._save(trains_on=True)

@@ -28,7 +28,7 @@ from steepest.view.folds import (
 from steepest.view.places import promises
 from steepest.view.places.node_rules import narrow
 from steepest.view.projection import Projection
-from steepest.view.state import ViewState
+from steepest.view.state import Job, ViewState
 
 _HANDLERS = {
     **fold_pool.HANDLERS,
@@ -86,12 +86,15 @@ class ClusterView(Projection):
         if self.repeated:
             return False
         counts = _HANDLERS[type(event)](self, event, received) is not False
-        job = self.touched
-        if job is not None and self.nodes.by_keeper() and narrow(job, self.nodes):
-            self.jobs.update(job)
+        if self.nodes.by_keeper():
+            self._narrow(self.touched)
         if self.waiting:
             promises.keep(self)
         return counts
+
+    def _narrow(self, job: Job | None) -> None:
+        if job is not None and narrow(job, self.nodes):
+            self.jobs.update(job)
 
     def skip(self, offset: int) -> None:
         """Pass over a record that cannot be read."""
