@@ -37,6 +37,6 @@ def test_gpus_that_no_node_has_are_named_as_such() -> None:
     spec = JobSpec(command=("true",), requests=Resources(cpu_m=1_000, gpus=1))
     nodes = {"ws": Resources(8_000)}
 
-    with pytest.raises(InputError, match="^the job asks for GPUs, and no node has any$") as caught:
+    with pytest.raises(InputError, match=r"^the job asks for GPUs, and no node has any$") as caught:
         refuse_what_never_fits(spec, nodes, isolated=False)
     assert "nvidia-smi" in caught.value.hint
