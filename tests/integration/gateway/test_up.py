@@ -48,5 +48,6 @@ def test_a_gateway_that_cannot_start_ends_the_system(tmp_path: Path) -> None:
             done = system.call("up", "--gateway", where)
             assert done.returncode == 2
             assert done.stderr.startswith("Error: gateway cannot start: ")
+            assert "live page" not in done.stdout
             assert re.search(f"cannot serve on 127.0.0.1:{where}|token", done.stderr)
             assert done.stderr.count("\n") == 1

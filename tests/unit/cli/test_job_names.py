@@ -52,3 +52,13 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert why_not_found((sys.executable, "trian.py"), tmp_path) == f"there is no script {tmp_path / 'trian.py'}"
     assert why_not_found(("./run.sh",), tmp_path) == f"there is no program {tmp_path / './run.sh'}"
     assert "on this shell's PATH" in why_not_found(("no-such-program-anywhere",), tmp_path)
+
+
+def test_a_script_that_may_not_be_executed_is_named(tmp_path: Path) -> None:
+    """The answer says what to type: the bit that it lacks, or that a program of the folder begins with `./`."""
+    (tmp_path / "run.sh").touch()
+
+    assert "`chmod +x ./run.sh`" in why_not_found(("./run.sh",), tmp_path)
+    assert why_not_found(("run.sh",), tmp_path).endswith("; write ./run.sh, or name its interpreter")
+    (tmp_path / "run.sh").chmod(0o755)
+    assert why_not_found(("./run.sh",), tmp_path) == ""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from tests.unit.cli.conftest import Holding
 
 from steepest.cli.commands.jobs import jobs
+from steepest.cli.main import main
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
 from steepest.events.growth import FindingKind
@@ -56,6 +57,24 @@ def test_the_users_are_shown_where_there_are_several(holding: Holding) -> None:
     assert "b0" not in shown("--user", "alice")
 
 
+def test_named_jobs_are_shown_alone(holding: Holding) -> None:
+    """By names and patterns, also those that have ended; a name that no job has is an error with the closest one."""
+    spec = c.JobSpec(command=("train",))
+    events = [c.JobSubmitted(job=name, request=name, spec=spec) for name in ("first", "sweep-0", "sweep-1")]
+    folder = holding(*events, c.JobEnded(job="sweep-1", outcome=c.Outcome.FINISHED))
+
+    def asked(*words: str) -> Result:
+        return CliRunner().invoke(main, ["jobs", "--state", str(folder.root), *words])
+
+    assert [row["job"] for row in json.loads(asked("sweep-*", "--json").stdout)] == ["sweep-0", "sweep-1"]
+    assert [row["job"] for row in json.loads(asked("first", "sweep-1", "--json").stdout)] == ["first", "sweep-1"]
+    wrong = asked("frist")
+    assert wrong.exit_code == 2
+    assert "there is no job 'frist'" in wrong.stderr
+    assert "did you mean first?" in wrong.stderr
+    assert asked("x*").stdout == "no job matches\n"
+
+
 BECAUSE = c.Because(rule="a test says so")
 MUTE: tuple[c.ClusterEvent, ...] = (
     c.PoolConfigured(parameters=PoolParameters(tick_ms=60_000)),
@@ -100,3 +119,11 @@ def test_explain_says_that_a_growth_is_unknown() -> None:
         timeline.hear(view, record, accepted=accepted)
 
     assert "(growth unknown: no loss was read in 4 intervals)" in timeline.timeline(view).now
+
+
+def test_an_outage_is_no_time_of_running(holding: Holding) -> None:
+    """A job has run for as long as the log counted while it held its place, whatever the clock says."""
+    folder = holding(*MUTE, c.Tick(counted_ms=2_000), c.Tick(counted_ms=3_000))
+    (listed,) = json.loads(CliRunner().invoke(jobs, ["--state", str(folder.root), "--json"]).stdout)
+
+    assert listed["running_ms"] == 3_000

@@ -63,6 +63,7 @@ def test_every_command_helps_with_examples(name: str) -> None:
         (["submit", "--env", "novalue", "true"], "Error: --env novalue: write it like SEED=7"),
         (["submit", "--workdir", "/nowhere", "true"], "Error: the folder /nowhere is not there"),
         (["events", "--type", "Ticks"], "Error: there is no event 'Ticks' on cluster: did you mean Tick?"),
+        (["up", "--policy", "steepst"], "Error: Invalid value for '--policy': 'steepst' is not one of 'steepest', "),
         (["up", "--node", "a=1", "--node", "a=2"], "Error: two nodes have the same name"),
     ],
 )

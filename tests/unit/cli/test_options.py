@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from steepest.app.settings.amounts import node
 from steepest.app.state_folder import NodeSpec
+from steepest.cli.main import COMMANDS, main
 from steepest.cli.options import CPU, MEMORY, SPAN, Amount, NodeType
 from steepest.events.common import Resources
 
@@ -56,3 +59,18 @@ def test_what_is_no_node_is_refused(text: str) -> None:
     """A node without a proper name or amount stops the call before anything is made."""
     with pytest.raises(click.BadParameter):
         NodeType().convert(text, None, None)
+
+
+def test_a_wrong_word_is_answered_with_the_closest_one() -> None:
+    """For each option of each command that takes one of several words."""
+    seen = 0
+    for name in COMMANDS:
+        _, command, _ = main.resolve_command(click.Context(main), [name])
+        assert command is not None
+        for param in command.params:
+            if isinstance(param.type, click.Choice):
+                word = param.type.choices[0]
+                with pytest.raises(click.BadParameter, match=f"; did you mean '{re.escape(word)}'\\?"):
+                    param.type.convert(f"{word}e", param, None)
+                seen += 1
+    assert seen > 10

@@ -8,6 +8,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -166,6 +167,16 @@ async def test_what_cannot_be_run_is_refused(cluster: LocalCluster, spec: Replic
 
     assert caught.value.code == "no-such-program"
     assert await cluster.lookup(JOB) is None
+
+
+async def test_a_script_that_may_not_be_executed_is_refused_as_such(cluster: LocalCluster, tmp_path: Path) -> None:
+    """It is there: the error names the bit that it lacks."""
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    spec = ReplicaSpec(command=("./run.sh",), working_dir=str(tmp_path))
+    with pytest.raises(RefusedError, match=r"may not be executed") as caught:
+        await cluster.start(JOB, 1, "a", spec, None)
+
+    assert "chmod" in caught.value.hint
 
 
 async def test_a_program_that_is_none_is_refused(cluster: LocalCluster, state: AdapterFolder) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from steepest.errors import InputError
+from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.events.requests import JobSpec
-from steepest.policies.submission import with_priority
+from steepest.policies.submission import refuse_what_never_fits, with_priority
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,13 @@ def test_a_text_that_the_system_cannot_take_is_refused_by_its_field(changes: dic
 
     with pytest.raises(InputError, match=f"^{next(iter(changes))}: it contains a NUL"):
         with_priority(spec, PoolParameters())
+
+
+def test_gpus_that_no_node_has_are_named_as_such() -> None:
+    """`--gpus 1` on a machine without any: the error does not speak of CPU, and says how a pool gets GPUs."""
+    spec = JobSpec(command=("true",), requests=Resources(cpu_m=1_000, gpus=1))
+    nodes = {"ws": Resources(8_000)}
+
+    with pytest.raises(InputError, match=r"^the job asks for GPUs, and no node has any$") as caught:
+        refuse_what_never_fits(spec, nodes, isolated=False)
+    assert "nvidia-smi" in caught.value.hint

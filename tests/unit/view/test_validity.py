@@ -90,7 +90,7 @@ PLACEMENTS: dict[str, tuple[Scene, c.PlacementPlanned, str]] = {
     "no GPU": (
         lambda pool: pool.fold(submitted("gpu", requests=Resources(100, 0, 1))),
         placement("gpu", "w1"),
-        "node w1 has not enough free: 1000m CPU, and 100m CPU, 1 GPUs is asked for",
+        "node w1 has not enough free: 1000m CPU, and 100m CPU, 1 GPU is asked for",
     ),
     "two replicas that fit only one by one": (
         lambda pool: pool.fold(submitted("two", 600, replicas=2)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import json_option
+from steepest.cli.options import OneOf, json_option
 from steepest.cli.printing.output import give_raw, tell
 from steepest_lab.commands.reproduction.gangs import real_gangs, simulated_gangs
 from steepest_lab.commands.reproduction.output import RECORDINGS, folder_of, tracked, unwritable
@@ -70,7 +70,7 @@ Which experiments there are, and what had to be assumed: docs/reproduction.md, d
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paper", type=click.Choice((*PAPER_NAMES, PICKYMAN, GANGS)))
+@click.argument("paper", type=OneOf((*PAPER_NAMES, PICKYMAN, GANGS)))
 @click.option(
     "--repetitions",
     type=click.IntRange(1, 10_000),
@@ -93,7 +93,7 @@ Which experiments there are, and what had to be assumed: docs/reproduction.md, d
 @click.option(
     "--part",
     "parts",
-    type=click.Choice([*SPECON_PARTS, *FLOWCON_PARTS, *PICKYMAN_PARTS, *GANG_PARTS]),
+    type=OneOf([*SPECON_PARTS, *FLOWCON_PARTS, *PICKYMAN_PARTS, *GANG_PARTS]),
     multiple=True,
     help="With --real, run this part only; may be repeated. What has run to its end is kept.",
 )

@@ -1,4 +1,4 @@
-"""The logging of a process: one JSON object a line on standard error for programs, coloured lines on a terminal."""
+"""The logging of a process on standard error: one JSON object a line for programs, lines to read for people."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import logging
 import sys
 
 
-def configure_logging(level: int = logging.INFO) -> None:
-    """Set up structlog for this process."""
+def configure_logging(level: int = logging.INFO, *, for_people: bool = False) -> None:
+    """Set up structlog for this process. A terminal always gets lines for people, in colour."""
     import structlog  # noqa: PLC0415 - it takes long to import, and few commands log
 
-    renderer = (
-        structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer(sort_keys=True)
-    )
+    is_terminal = sys.stderr.isatty()
+    console = structlog.dev.ConsoleRenderer(colors=is_terminal)
+    renderer = console if is_terminal or for_people else structlog.processors.JSONRenderer(sort_keys=True)
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.TimeStamper(fmt="%H:%M:%S" if for_people else "iso", utc=not for_people),
             structlog.processors.format_exc_info,
             renderer,
         ],

@@ -16,6 +16,18 @@ from steepest.policies.names import PolicyName, ReactionName
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class OneOf(click.Choice[str]):
+    """One of several words. Of another word, the error names the closest one, as click does for options and commands."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        """The reason why a word is refused."""
+        import difflib
+
+        close = difflib.get_close_matches(str(value), self.choices, n=1)
+        refusal = super().get_invalid_choice_message(value, ctx)
+        return f"{refusal.rstrip('.')}; did you mean {close[0]!r}?" if close else refusal
+
+
 def state_option(command: F) -> F:
     """``--state DIR``: which installation is meant."""
     return click.option(
@@ -92,7 +104,7 @@ def policy_option(default: str | None) -> Callable[[F], F]:
     """``--policy NAME``: the policy that schedules after the first placement."""
     return click.option(
         "--policy",
-        type=click.Choice(get_args(PolicyName)),
+        type=OneOf(get_args(PolicyName)),
         default=default,
         show_default=default is not None,
         help="Choose the policy that moves jobs, limits their CPU, or suspends them.",

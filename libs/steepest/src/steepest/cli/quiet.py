@@ -13,6 +13,6 @@ def quiet(level: str = "ERROR") -> None:
 
         from steepest.app.logging import configure_logging
 
-        configure_logging(logging.getLevelNamesMapping()[level])
+        configure_logging(logging.getLevelNamesMapping()[level], for_people=True)
 
     set_up(configure)

@@ -2,8 +2,8 @@
 
 A job's own pace says when it ends while nothing else runs. Where jobs share a node, each end gives CPU to the others, and
 under the policy ``steepest`` jobs wait for one another: the division is played forward until all known jobs have ended.
-Its rule is the planner's there, with the dues and indices of the node's newest plan; else it is max-min fairness. New
-jobs, moves, and later losses are not foreseen.
+Its rule is the planner's there, with the dues and indices of the node's newest plan; else it is max-min fairness. Where
+limits yield, CPU that would be idle goes to limited jobs too. New jobs, moves, and later losses are not foreseen.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ SLACK = 1.04
 """Factor for due times. The dues of all jobs together fill a node, so by small errors of what is left they could not be met,
 and the plan would be another one."""
 
-LEAK = 1.05
-"""Factor for ends: for a slot now and then, such an error does give jobs that wait a part, and delays those that run."""
-
-LEAST_GIVEN = 0.1
-"""Share of the planned CPU that a busy machine gives at least; what was measured may be a moment's."""
+YIELDS = 1.1
+"""Limits yield on a node whose jobs use this many times what the newest plan lets them use."""
 
 ONE_CORE = 1.0
 
@@ -57,6 +54,8 @@ class _Course(msgspec.Struct):
 
     Attributes:
         left: Until its end; None: unknown.
+        demand: What it can use.
+        believed: What the planner takes that for: of a job that was always limited, it cannot know.
         to_learn: Work until it has learned most, as its index says; 0: it has.
     """
 
@@ -65,6 +64,7 @@ class _Course(msgspec.Struct):
     demand: float
     priority: int = 0
     due_s: float | None = None
+    believed: float = 0.0
     to_learn: float = 0.0
     done: float = 0.0
 
@@ -139,13 +139,16 @@ def _under_steepest(
         return {}
     standing = {one.job: one for one in node.standing}
     learning = parameters.learning_weight
+    courses = [_course(job, standing.get(job.name), cores, learning, now_ms) for job in jobs]
+    planned = sum(min(standing[one.name].cpu_m / 1000, one.demand) for one in courses if one.name in standing)
+    yields = node.used.cpu_m / 1000 > YIELDS * planned
 
     def rates(left: Sequence[_Course], at_s: float) -> Sequence[float]:
         on_node = [
             JobOnNode(
                 name=one.name,
                 left=one.left,
-                demand=one.demand,
+                demand=one.believed if yields else one.demand,
                 priority=one.priority,
                 due_s=None if one.due_s is None else SLACK * one.due_s - at_s,
                 index=one.index(learning),
@@ -153,17 +156,19 @@ def _under_steepest(
             for one in left
         ]
         plan_node(cores, on_node, parameters)
-        return [one.rate for one in on_node]
+        gets = [min(one.demand, each.rate) for one, each in zip(left, on_node, strict=True)]
+        idle = cores - sum(gets) if yields else 0.0
+        more = max_min(max(idle, 0.0), [one.demand - has for one, has in zip(left, gets, strict=True)])
+        return [has + extra for has, extra in zip(gets, more, strict=True)]
 
-    courses = [_course(job, standing.get(job.name), cores, learning, now_ms) for job in jobs]
-    given = min(1.0, max(LEAST_GIVEN, node.used.cpu_m / 1000 / cores))
-    return {name: LEAK * at_s / given for name, at_s in _played(courses, rates, cores).items()}
+    return _played(courses, rates, cores)
 
 
 def _course(job: Job, standing: FairStanding | None, cores: float, learning: float, now_ms: int) -> _Course:
     left = _left(job)
     if standing is None:
-        return _Course(name=job.name, left=left, demand=min(cores, _usable(job, 0.0)), priority=job.spec.priority)
+        able = min(cores, _usable(job, 0.0))
+        return _Course(name=job.name, left=left, demand=able, believed=able, priority=job.spec.priority)
     then = None if standing.left_ms is None else standing.left_ms / 1000
     left = then if left is None else left
     index = standing.index or 0.0
@@ -172,6 +177,7 @@ def _course(job: Job, standing: FairStanding | None, cores: float, learning: flo
         name=job.name,
         left=left,
         demand=min(standing.demand_m / 1000, _usable(job, _pace(job))),
+        believed=standing.demand_m / 1000,
         priority=job.spec.priority,
         due_s=None if standing.due_ms is None else (standing.due_ms - now_ms) / 1000,
         to_learn=max(0.0, learning / index - ((then or 0.0) - (left or 0.0))) if still else 0.0,

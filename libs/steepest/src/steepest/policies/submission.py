@@ -72,6 +72,11 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
     for role in spec.all_roles:
         if not any(role.requests.fits(capacity) for capacity in nodes.values()):
             who = f"each {role.name} of the job" if spec.roles else "the job"
+            if role.requests.all_gpus_m and not any(capacity.all_gpus_m for capacity in nodes.values()):
+                raise InputError(
+                    f"{who} asks for GPUs, and no node has any",
+                    hint="submit it without --gpus, or begin a new folder where `nvidia-smi` lists them",
+                )
             raise InputError(
                 f"{who} asks for {format_resources(role.requests)}, more than any node has",
                 hint=f"ask for less{_what_is_short(role.requests, nodes)}: the largest, {largest}, has "

@@ -216,7 +216,7 @@ def job_row(
         waits_for=standing.waits_for if standing else None,
         waits_because=standing.reason if standing else "",
         start_expected_ms=standing.start_ms if standing else None,
-        running_ms=running_ms(job, pool.now_ms),
+        running_ms=running_ms(job, pool.view.counted_ms),
     )
 
 
@@ -228,17 +228,15 @@ def waited_ms(job: Job, now_ms: int) -> int:
 
 def waited_total_ms(pool: PoolMoment, job: Job) -> int:
     """How long it held no place, before its first one and after it lost one. Times in which the log was away count."""
-    held_ms = job.held_ms
-    if job.phase is Phase.RUNNING:
-        held_ms += pool.view.counted_ms - job.started_counted_ms
+    held_ms = running_ms(job, pool.view.counted_ms) or 0
     return max(0, (pool.now_ms if job.ended_ms is None else job.ended_ms) - job.submitted_ms - held_ms)
 
 
-def running_ms(job: Job, now_ms: int) -> int | None:
-    """Since when it has run, pauses included; None before its first place."""
+def running_ms(job: Job, counted_ms: int) -> int | None:
+    """How long it has held a place, without the time in which the log was away; None before its first place."""
     if job.first_placed_ms is None:
         return None
-    return max(0, (now_ms if job.ended_ms is None else job.ended_ms) - job.first_placed_ms)
+    return job.held_ms + (counted_ms - job.started_counted_ms if job.phase is Phase.RUNNING else 0)
 
 
 def _due_in_ms(job: Job, now_ms: int) -> int | None:

@@ -368,7 +368,8 @@ def format_resources(amount: Resources) -> str:
     """Resources for people: ``600m CPU, 2048 MiB, 1.5 GPUs``."""
     parts = [f"{amount.cpu_m}m CPU"]
     parts += [f"{amount.memory_mib} MiB"] if amount.memory_mib else []
-    parts += [f"{amount.all_gpus_m / 1000:g} GPUs"] if amount.all_gpus_m else []
+    gpus = amount.all_gpus_m / 1000
+    parts += [f"{gpus:g} GPU{'s' * (gpus != 1)}"] if gpus else []
     return ", ".join(parts)
 
 

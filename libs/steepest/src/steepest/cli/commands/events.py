@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from steepest.cli.options import json_option, remote_options
+from steepest.cli.options import OneOf, json_option, remote_options
 from steepest.cli.printing.output import tell
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ PAGE = 1_000
 
 @click.command(epilog=EPILOG)
 @remote_options
-@click.option("--topic", type=click.Choice(TOPICS), default="cluster", show_default=True, help="Show this topic.")
+@click.option("--topic", type=OneOf(TOPICS), default="cluster", show_default=True, help="Show this topic.")
 @click.option("--job", help="Show only events about this job.")
 @click.option("--type", "types", multiple=True, help="Show only events of this type. Repeat it for several.")
 @click.option("--since", type=click.IntRange(0), help="Start at this offset (0; with --follow: now).")

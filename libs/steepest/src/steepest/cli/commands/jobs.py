@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -23,6 +24,7 @@ EPILOG = """\b
 Examples:
   steepest jobs
   steepest jobs --all
+  steepest jobs first 'sweep-*'                    these alone, also if they have ended
   steepest jobs --watch
   steepest jobs --server http://127.0.0.1:8080     ask a gateway, on any machine
   steepest jobs --server kube:                     ask that in the cluster of the current kube context
@@ -30,10 +32,10 @@ Examples:
 
 Growth is the share of its largest value by which the loss changed in the last interval (PC progressing, WC watched, CC
 converged; ?: unknown, because no loss was read). Step and loss are the newest ones reported. Left, with its interval in
-between, follows from the pace of the last minutes, for jobs of known length; due is the time until a job's deadline. Limit
-is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). Waited is the time before the first
-start, and running the time since then, pauses included. Queue is the position of a waiting job; its reason says what it
-waits for. A terminal shows the columns that fit: --json has all.
+between, follows from the pace of the last minutes, for jobs of known length; due is the time until a job's deadline.
+Limit is the CPU limit in force, with FlowCon's list (NL new, WL watched, CL completing). Waited is the time before the
+first start, and running the time for which it has held a place while Steepest ran. Queue is the position of a waiting
+job; its reason says what it waits for. A terminal shows the columns that fit: --json has all.
 """
 
 COLUMNS = (
@@ -85,7 +87,10 @@ WATCH_EVERY_S = 1.0
 @click.option("--user", metavar="NAME", help="Show the jobs of this user alone.")
 @click.option("--watch", is_flag=True, help="Update the table every second; q quits.")
 @json_option
-def jobs(settings: Settings, *, show_all: bool, user: str | None, watch: bool, as_json: bool) -> None:
+@click.argument("names", metavar="[JOBS]...", nargs=-1)
+def jobs(
+    settings: Settings, *, names: tuple[str, ...], show_all: bool, user: str | None, watch: bool, as_json: bool
+) -> None:
     """Show where every job stands: its node, phase, category, growth and progress."""
     import asyncio
 
@@ -93,7 +98,7 @@ def jobs(settings: Settings, *, show_all: bool, user: str | None, watch: bool, a
 
     if watch and settings.client.server:
         raise click.UsageError("--watch reads a state folder; a gateway has the live page")
-    wanted = _Wanted(show_all, user)
+    wanted = _Wanted(show_all, user, names)
     if watch:
         _refuse_without_terminal(as_json=as_json)
         _watch(settings, wanted)
@@ -106,23 +111,37 @@ def jobs(settings: Settings, *, show_all: bool, user: str | None, watch: bool, a
         _of_gateway(settings, wanted, as_json=as_json)
         return
     pool, progress = asyncio.run(look_at_progress(settings))
-    shown = [job for job in pool.view.jobs if wanted.includes(job)]
+    shown = wanted.of(pool)
     rows = rows_of(pool, shown, progress)
     if as_json:
         give(rows)
         return
     _show(rows)
-    _show_notes(pool, shown)
+    _show_notes(pool, shown, names)
 
 
 class _Wanted(NamedTuple):
-    """Which jobs are shown."""
+    """Which jobs are shown: those that are named, by names or patterns; else all that have not ended, or all."""
 
     ended_too: bool
     user: str | None
+    names: tuple[str, ...]
 
-    def includes(self, job: Job | JobRow) -> bool:
-        return (self.ended_too or job.outcome is None) and self.user in {None, job.user}
+    def of(self, pool: StoredPool) -> Sequence[Job]:
+        """Those of a pool. A name that no job has is an error with the closest ones."""
+        from steepest.read_models.changes.selection import is_pattern
+
+        for name in self.names:
+            if not is_pattern(name):
+                pool.job(name)
+        return [job for job in pool.view.jobs if self.includes(job.name, job)]
+
+    def includes(self, name: str, job: Job | JobRow) -> bool:
+        if self.names:
+            is_meant = any(fnmatchcase(name, each) for each in self.names)
+        else:
+            is_meant = self.ended_too or job.outcome is None
+        return is_meant and self.user in {None, job.user}
 
 
 def _of_gateway(settings: Settings, wanted: _Wanted, *, as_json: bool) -> None:
@@ -130,7 +149,9 @@ def _of_gateway(settings: Settings, wanted: _Wanted, *, as_json: bool) -> None:
 
     refuse_without_client(settings)
     with client_of(settings) as gateway:
-        rows = [row for row in gateway.jobs(pool=settings.pool) if wanted.includes(row)]
+        rows = [row for row in gateway.jobs(pool=settings.pool) if wanted.includes(row.job, row)]
+    if wanted.names and not rows:
+        raise click.UsageError(f"no job matches {' '.join(wanted.names)}")
     give(rows) if as_json else _show(rows)
 
 
@@ -157,13 +178,13 @@ def _standing(pool: StoredPool) -> Mapping[str, Standing]:
     return standings(pool.view)
 
 
-def _show_notes(pool: StoredPool, shown: Sequence[Job]) -> None:
+def _show_notes(pool: StoredPool, shown: Sequence[Job], names: Sequence[str]) -> None:
     from steepest.describe import count
 
     left_out = len(pool.view.jobs) - len(shown)
     if not shown:
-        tell("no jobs" if not left_out else "no job waits or runs")
-    if left_out:
+        tell("no job matches" if names else "no job waits or runs" if left_out else "no jobs")
+    if left_out and not names:
         tell(f"{count(left_out, 'ended job')} left out: see `steepest jobs --all`", err=True)
     if pool.note:
         tell(pool.note, err=True)
@@ -194,7 +215,7 @@ async def _draw_again(settings: Settings, wanted: _Wanted) -> None:
     with leaving_on_q(), Live(console=terminal, screen=True, auto_refresh=False) as live:
         while True:
             pool, progress = await look_at_progress(settings)
-            shown = [job for job in pool.view.jobs if wanted.includes(job)]
+            shown = wanted.of(pool)
             live.update(drawn(*_table(rows_of(pool, shown, progress)), GIVING_WAY, terminal.width), refresh=True)
             await asyncio.sleep(WATCH_EVERY_S)
 

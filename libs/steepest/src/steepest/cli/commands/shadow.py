@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from steepest.cli.options import SPAN, installation_options, json_option
+from steepest.cli.options import SPAN, OneOf, installation_options, json_option
 from steepest.cli.printing.output import give, tell
 from steepest.policies.names import PlacementName
 
@@ -47,7 +47,7 @@ a fitted threshold change shows in the categories that each job would have passe
 @click.command(epilog=EPILOG)
 @installation_options
 @click.option("--policy", metavar="NAME", help="Run this candidate: a live policy of `steepest simulate --policies`.")
-@click.option("--placement", type=click.Choice(get_args(PlacementName)), help="Place arrivals by this policy.")
+@click.option("--placement", type=OneOf(get_args(PlacementName)), help="Place arrivals by this policy.")
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Use this growth threshold α.")
 @click.option("--interval", type=SPAN, help="Use this interval.")
 @click.option("--follow/--no-follow", default=False, help="Compare new decisions as they come, until interrupted.")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, GPUS, MEMORY, REACTIONS, SPAN, json_option, remote_options
+from steepest.cli.options import CPU, GPUS, MEMORY, REACTIONS, SPAN, OneOf, json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -82,10 +82,10 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
     help="Read the job from a TOML or YAML file; options given here override it.",
 )
 @click.option("--name", help="Name the job; default: the script's name and four letters.")
-@click.option("--cpu", type=CPU, help="Reserve so much CPU, and start as many threads: cores, or 50m (one core).")
+@click.option("--cpu", type=CPU, help="Reserve so many cores, like 4, 0.5 or 500m, and start as many threads, one at least (1).")
 @click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
 @click.option("--gpus", type=GPUS, help="Reserve so many GPUs, or a share of one: 2, or 0.5.")
-@click.option("--checkpoint", type=click.Choice(MODES), help="State how it can be saved (auto).")
+@click.option("--checkpoint", type=OneOf(MODES), help="State how it can be saved (auto).")
 @click.option(
     "--retries", type=click.IntRange(0), default=0, show_default=True, help="Start it again after so many failures."
 )
@@ -118,9 +118,9 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--deadline", type=SPAN, help="Say in what time from now it should end, like 2h; it ends no job.")
 @click.option("--until", metavar="CONDITION", help="Finish it once an interval's mean is there: 'loss<0.1'.")
 @click.option("--patience", type=click.IntRange(1), help="Finish it after so many intervals without a better mean.")
-@click.option("--on-hung", type=click.Choice(REACTIONS), help="Do this once it hangs; default: as the pool says.")
-@click.option("--on-diverged", type=click.Choice(REACTIONS), help="Do this once its loss diverges; likewise.")
-@click.option("--on-idle", type=click.Choice(REACTIONS), help="Do this once it uses nothing for long; likewise.")
+@click.option("--on-hung", type=OneOf(REACTIONS), help="Do this once it hangs; default: as the pool says.")
+@click.option("--on-diverged", type=OneOf(REACTIONS), help="Do this once its loss diverges; likewise.")
+@click.option("--on-idle", type=OneOf(REACTIONS), help="Do this once it uses nothing for long; likewise.")
 @click.option("--env", multiple=True, metavar="K=V", help="Set a variable of its environment. Repeat it.")
 @click.option(
     "--workdir", type=click.Path(file_okay=False, path_type=Path), help="Run it in this folder; default: here."

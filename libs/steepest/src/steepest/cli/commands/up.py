@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from steepest.cli.options import KINDS, REACTIONS, SPAN, NodeType, config_option, policy_option, state_option
+from steepest.cli.options import KINDS, REACTIONS, SPAN, NodeType, OneOf, config_option, policy_option, state_option
 from steepest.cli.printing.output import tell
 from steepest.cli.system.node_selection import (
     IMAGE,
@@ -130,7 +130,7 @@ AS_NAMED = (
 @click.option(
     "--kind",
     "kinds",
-    type=click.Choice(KINDS),
+    type=OneOf(KINDS),
     multiple=True,
     help="Schedule users' objects of this kind too. Repeat it.",
 )
@@ -148,17 +148,15 @@ AS_NAMED = (
 @click.option("--alpha", type=click.FloatRange(0, min_open=True), help="Set SpeCon's growth threshold α (0.01).")
 @click.option("--interval", type=SPAN, help="Measure growth over intervals of this length (30s).")
 @policy_option(None)
-@click.option("--placement", type=click.Choice(get_args(PlacementName)), help="Place arrivals by this policy (spread).")
-@click.option(
-    "--queueing", type=click.Choice(get_args(QueuePolicyName)), help="Place waiting jobs in this order (fifo)."
-)
+@click.option("--placement", type=OneOf(get_args(PlacementName)), help="Place arrivals by this policy (spread).")
+@click.option("--queueing", type=OneOf(get_args(QueuePolicyName)), help="Place waiting jobs in this order (fifo).")
 @click.option("--blocking/--no-blocking", default=None, help="Let a job without room hold back those behind it (no).")
 @click.option("--preempt/--no-preempt", default=None, help="Suspend less urgent jobs, under priority (no).")
 @click.option("--min-run", type=SPAN, help="Suspend no job that has run for less than this (1min).")
 @click.option("--max-suspensions", type=click.IntRange(0), help="Suspend no job more often than this (5).")
-@click.option("--on-hung", type=click.Choice(REACTIONS), help="Do this about a job that hangs (notify).")
-@click.option("--on-diverged", type=click.Choice(REACTIONS), help="Do this about one whose loss diverges (notify).")
-@click.option("--on-idle", type=click.Choice(REACTIONS), help="Do this about one that uses nothing for long (notify).")
+@click.option("--on-hung", type=OneOf(REACTIONS), help="Do this about a job that hangs (notify).")
+@click.option("--on-diverged", type=OneOf(REACTIONS), help="Do this about one whose loss diverges (notify).")
+@click.option("--on-idle", type=OneOf(REACTIONS), help="Do this about one that uses nothing for long (notify).")
 @click.option(
     "--queue-limit", "queue_limits", multiple=True, metavar=LIMIT, help="Limit what a queue may hold. Repeat it."
 )

@@ -70,8 +70,11 @@ def why_not_found(command: Sequence[str], folder: Path) -> str:
     if "/" in program:
         if not (folder / program).is_file():
             return f"there is no program {folder / program}"
+        if not os.access(folder / program, os.X_OK):
+            return f"{folder / program} may not be executed: run `chmod +x {program}`, or name its interpreter"
     elif shutil.which(program) is None:
-        return f"there is no program {program!r} on this shell's PATH"
+        here = f"; write ./{program}, or name its interpreter" if (folder / program).is_file() else ""
+        return f"there is no program {program!r} on this shell's PATH{here}"
     script = script_of(command) if is_python(program) else None
     if script is not None and not (folder / script).exists():
         return f"there is no script {folder / script}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,9 @@ from steepest.view.nodes import format_resources
 Wanted = Callable[[Settings], PoolParameters | None]
 """The parameters to put in force in the settings' pool, asked for once the log is there; None: those that it holds."""
 
+LOOK_EVERY_S = 0.1
+"""How often to look whether the live page is served."""
+
 
 def run_embedded(settings: Settings, wanted: Wanted) -> None:
     """Run the system in this process until SIGTERM or SIGINT.
@@ -63,8 +66,8 @@ async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParamet
         say(_greeting(settings.folder))
         gateway = _gateway(settings, 1)
         stop = stop_on_signals()
-        following = partial(_follow, settings, process)
-        await _side_by_side(stop, following, *([ProcessSupervisor(gateway, say).run] if gateway else []))
+        following, page = partial(_follow, settings, process), partial(_tell_page, settings.folder)
+        await _side_by_side(stop, following, *([ProcessSupervisor(gateway, say).run, page] if gateway else []))
         say(_farewell(settings.folder, [loop.view for loop in process.runtime.pools.values()]))
 
 
@@ -125,9 +128,9 @@ async def _run_on_kafka(settings: Settings, kafka: KafkaSettings, parameters: Ma
     async def follow(stop: asyncio.Event) -> None:
         await run_renewed(settings, stop, composition, partial(_follow, settings))
 
-    await _side_by_side(
-        stop_on_signals(), follow, ProcessSupervisor([*programs, *_gateway(settings, 1 + len(programs))], say).run
-    )
+    gateway = _gateway(settings, 1 + len(programs))
+    page = [partial(_tell_page, settings.folder)] if gateway else []
+    await _side_by_side(stop_on_signals(), follow, ProcessSupervisor([*programs, *gateway], say).run, *page)
 
 
 def _gateway(settings: Settings, behind: int) -> Sequence[Program]:
@@ -138,9 +141,18 @@ def _gateway(settings: Settings, behind: int) -> Sequence[Program]:
         return ()
     if port is not None:
         say(f"gateway: metrics on {Address(port, settings.metrics.host)}")
-    asked = settings.gateway
-    say(f"the live page is on http://{asked.host}:{asked.port}" if asked.port else "the live page gets a free port")
+    settings.folder.gateway.unlink(missing_ok=True)  # a gateway that was killed left its own
     return (program,)
+
+
+async def _tell_page(folder: StateFolder, stop: asyncio.Event) -> None:
+    """Say where the live page is, once its gateway answers there and has written so."""
+    while not stop.is_set():
+        with suppress(FileNotFoundError):
+            say(f"the live page is on {msgspec.json.decode(folder.gateway.read_bytes())['address']}")
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), LOOK_EVERY_S)
 
 
 async def _side_by_side(stop: asyncio.Event, *runs: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

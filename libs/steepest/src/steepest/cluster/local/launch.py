@@ -150,6 +150,10 @@ def find_program(spec: ReplicaSpec, env: Mapping[str, str]) -> str:
     if os.sep in name:
         name = str(Path(spec.working_dir or os.sep, name))
     found = shutil.which(name, path=env.get("PATH"))
+    if found is None and os.sep in name and Path(name).is_file():
+        raise RefusedError(
+            f"{spec.command[0]!r} may not be executed", code="no-such-program", hint="run `chmod +x` on it"
+        )
     if found is None:
         raise RefusedError(f"there is no program {spec.command[0]!r}", code="no-such-program", hint="use its full path")
     return str(Path(found).absolute())

@@ -186,7 +186,7 @@ function told(link, recording, strip, live) {
   if (link === "away" && live.offset) return `The gateway does not answer. This is the pool as it was at ${clock(live.at_ms)}; the page goes on by itself once it is back.`;
   if (!recording || !strip) return "";
   const [begin, end] = [strip.points[0][1], strip.points.at(-1)[1]];
-  return `A recording of ${new Date(begin).toLocaleDateString()}, ${clock(begin)} to ${clock(end)} (${span(end - begin)}). Nothing in it changes any more.`;
+  return `A recording of ${new Date(begin).toLocaleDateString([], { dateStyle: "long" })}, ${clock(begin)} to ${clock(end)} (${span(end - begin)}). Nothing in it changes any more.`;
 }
 
 function badge(id, state) {
@@ -195,7 +195,7 @@ function badge(id, state) {
 }
 
 function Status({ link, state, recording, past }) {
-  const words = past ? "the past" : recording ? "a recording" : link !== "live" ? "no connection" : !state.totals ? "connecting …" : state.up ? "live" : "no system runs";
+  const words = past ? "the past" : recording ? "a recording" : link === "connecting" || (link === "live" && !state.totals) ? "connecting …" : link !== "live" ? "no connection" : state.up ? "live" : "no system runs";
   const kind = words === "live" ? "PC" : words === "no connection" ? "bad" : "WC";
   const totals = state.totals;
   return html`<p class="link" role="status"><span class="dot ${kind}" aria-hidden="true"></span>${words}
