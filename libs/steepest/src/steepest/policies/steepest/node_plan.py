@@ -177,7 +177,7 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     rest = max_min(free, [job.demand - job.rate for job in unknown])
     for job, more in zip(unknown, rest, strict=True):
         give(job, more)
-    _limit(cores, jobs)
+    set_limits(cores, jobs)
 
 
 def _served_first(jobs: Sequence[JobOnNode], now_s: float) -> Sequence[JobOnNode]:
@@ -189,7 +189,7 @@ def _served_first(jobs: Sequence[JobOnNode], now_s: float) -> Sequence[JobOnNode
     return [*late, *(job for job in jobs if job.ends and job not in late)]
 
 
-def _limit(cores: float, jobs: Sequence[JobOnNode]) -> None:
+def set_limits(cores: float, jobs: Sequence[JobOnNode]) -> None:
     """Limit those that are to have less than they can use, where all want more than there is."""
     if len(jobs) < 2 or sum(job.demand for job in jobs) <= cores:  # noqa: PLR2004 - one has nothing to share
         return

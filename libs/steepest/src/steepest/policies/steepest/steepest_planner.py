@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
+from steepest.events.parameters import SteepestParameters
 from steepest.events.received import Received
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
@@ -138,7 +139,7 @@ class SteepestPlanner:
         planned = parts | jobs
         for name, one in planned.items():
             one.steady = self._is_steady(view.jobs[name])
-        plan_node(cores, list(planned.values()), parameters, state.now_s)
+        self.divide(cores, list(planned.values()), parameters)
         for name, one in jobs.items():
             state.running[name].rate = one.rate
         for name, replicas in gangs.items():
@@ -151,6 +152,10 @@ class SteepestPlanner:
         if changed:
             standing = [one.standing(received.at_ms, state.now_s) for one in planned.values()]
             yield self._limits_planned(view, node, received, changed, standing)
+
+    def divide(self, cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> None:
+        """Plan a node's jobs; other orders than this policy's do it otherwise."""
+        plan_node(cores, jobs, parameters, self.state.now_s)
 
     def _limits_planned(
         self,
