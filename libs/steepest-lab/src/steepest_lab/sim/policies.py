@@ -57,7 +57,7 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
             queueing = msgspec.structs.replace(queueing, policy=self.queueing)
         steepest = switched.steepest
         if self.planner is not SteepestPlanner:  # an order of jobs alone: no move pays
-            steepest = msgspec.structs.replace(steepest, pays=NEVER)
+            steepest = msgspec.structs.replace(steepest, pays=NEVER, stay_ms=0)
         return msgspec.structs.replace(
             switched,
             steepest=steepest,
