@@ -3,7 +3,8 @@
 Each case is a workload on a cluster; the default size has three of them. Under each seed the jobs run three times: under
 ``spread``, under the policy, and under the policy with every job's first node pinned to that of ``spread``. Changes are
 paired by seed, in %, with the 95 % interval of their mean (Student's t). The tail is that of the pinned runs, because
-placements that flip delay some jobs under any policy, ``spread`` against itself included.
+placements that flip delay some jobs under any policy, ``spread`` against itself included; ``free`` is that of the others.
+``bound`` is the change of the mean with the shortest remaining time first on one machine with all cores, as a fluid.
 
 Numbers of the policy's rules are chosen under seeds from 100 on, so that the seeds that are reported, from 0 on, judge them.
 ``--set NAME=VALUE`` tries another value of a parameter of the policy ``steepest``. ``--policy spread --lengths-off 0.01``
@@ -20,7 +21,7 @@ import argparse
 import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from steepest.events.registry import FLAGS
 from steepest.policies.deciders import CLUSTER_DECIDERS, STREAM_DECIDERS
 from steepest_lab.sim.cluster_spec import ClusterSpec
 from steepest_lab.sim.clusters import open_cluster
+from steepest_lab.sim.fluid import FluidJob, fluid_srpt
 from steepest_lab.sim.policies import POOL
 from steepest_lab.sim.result import SimulationResult
 from steepest_lab.sim.system.simulate import simulate_system
@@ -139,13 +141,12 @@ def main() -> None:
         case=(("mixed-20 4x8",), ("mixed-50 4x8", "no totals", "gangs among others"), tuple(CASES)),
     )
     parameters = parameters_of(asked.policy, asked.set)
-    logic = {name: kind.logic for name, kind in {**CLUSTER_DECIDERS, **STREAM_DECIDERS}.items()}
     of = {"policy": asked.policy, "parameters": msgspec.to_builtins(parameters), "lengths_off": asked.lengths_off}
     for name in asked.case:
         rows = [
             kept(
                 asked.out,
-                {"case": name, "seed": seed, **of, "flags": len(FLAGS), "logic": logic},
+                {"case": name, "seed": seed, **of, "flags": len(FLAGS), "logic": logic()},
                 partial(measure, name, asked.policy, parameters, seed, asked.lengths_off),
             )
             for seed in each(f"{name}: seeds", range(asked.first_seed, asked.first_seed + asked.seeds))
@@ -153,9 +154,14 @@ def main() -> None:
         figure(name, **line(rows))
 
 
-def parameters_of(policy: str, changed: Sequence[str]) -> PoolParameters:
+def logic() -> dict[str, int]:
+    """The logic numbers of all deciders: figures of others say nothing of these."""
+    return {name: kind.logic for name, kind in {**CLUSTER_DECIDERS, **STREAM_DECIDERS}.items()}
+
+
+def parameters_of(policy: str, changed: Sequence[str], given: PoolParameters | None = None) -> PoolParameters:
     """The policy's parameters, with other values of some of ``steepest``."""
-    parameters = POOL[policy].parameters(PoolParameters())
+    parameters = POOL[policy].parameters(given or PoolParameters())
     values = {name: float(value) for name, _, value in (one.partition("=") for one in changed)}
     kinds = {name: type(getattr(parameters.steepest, name)) for name in values}
     steepest = msgspec.structs.replace(parameters.steepest, **{name: kinds[name](values[name]) for name in values})
@@ -169,14 +175,15 @@ def measure(name: str, policy: str, parameters: PoolParameters, seed: int, lengt
     if not case.suspends:
         limits = msgspec.structs.replace(parameters.preemption, max_suspensions=0)
         parameters = msgspec.structs.replace(parameters, preemption=limits)
-    spread = simulate_system(workload, cluster, "spread", parameters_of("spread", ()), seed)
+    spread = fair(name, seed)
     if lengths_off:
         rng = random.Random(seed)  # noqa: S311 - no secret
         jobs = [resized(job, 1 + lengths_off * rng.uniform(-1, 1)) for job in workload.jobs]
         workload = msgspec.structs.replace(workload, jobs=jobs)
-    free = simulate_system(workload, cluster, policy, parameters, seed)
+    planner = POOL[policy].planner
+    free = simulate_system(workload, cluster, policy, parameters, seed, planner=planner)
     first_nodes = {job.name: job.first_node for job in spread.jobs if job.first_node}
-    pinned = simulate_system(workload, cluster, policy, parameters, seed, first_nodes=first_nodes)
+    pinned = simulate_system(workload, cluster, policy, parameters, seed, first_nodes=first_nodes, planner=planner)
     after, tail = free.summary(spread), pinned.summary(spread)
     if after.left_out or tail.left_out:
         raise SystemExit(f"{name}, seed {seed}: not all jobs finished")
@@ -184,10 +191,31 @@ def measure(name: str, policy: str, parameters: PoolParameters, seed: int, lengt
         **{name: 100 * (getattr(after, f"{name}_change") or 0.0) for name in FIGURES},
         "late_share": 100 * (tail.late_share or 0.0),
         "late_worst": 100 * (tail.late_worst or 0.0),
+        "free_share": 100 * (after.late_share or 0.0),
+        "free_worst": 100 * (after.late_worst or 0.0),
+        "bound": 100 * (statistics.fmean(bound(workload, cluster)) / spread.summary().mean_jct - 1),
         "honest_worst": 100 * worst_honest(workload, pinned, spread),
         "moves": after.migrations / after.jobs,
         "suspensions": after.preemptions / after.jobs,
     }
+
+
+@cache
+def fair(name: str, seed: int) -> SimulationResult:
+    """The case under fair sharing."""
+    case = CASES[name]
+    workload = announcing(open_workload(case.workload, seed=seed), case, seed)
+    return simulate_system(workload, case.nodes(), "spread", parameters_of("spread", ()), seed)
+
+
+def bound(workload: Workload, cluster: ClusterSpec) -> list[float]:
+    """Completion times as a fluid on all the CPU that the nodes give."""
+    jobs = [
+        FluidJob(job.submit_s, job.replicas * job.work_s * cpu_m / 1000, job.replicas * cpu_m / 1000)
+        for job in workload.jobs
+        if (cpu_m := job.demand_cpu_m or job.requests.cpu_m)
+    ]
+    return fluid_srpt(jobs, sum(node.usable * node.speed * node.capacity.cpu_m for node in cluster.nodes) / 1000)
 
 
 def announcing(workload: Workload, case: Case, seed: int) -> Workload:
@@ -224,6 +252,9 @@ def line(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         **{name: changed([row[name] for row in rows]) for name in FIGURES},
         "late": f"{statistics.fmean(row['late_share'] for row in rows):.1f} %",
         "worst": f"{max(row['late_worst'] for row in rows):+.0f} %",
+        "free": f"{statistics.fmean(row['free_share'] for row in rows):.1f} %",
+        "free_worst": f"{max(row['free_worst'] for row in rows):+.0f} %",
+        "bound": changed([row["bound"] for row in rows]),
         "worst_honest": f"{max(row['honest_worst'] for row in rows):+.0f} %",
         "moves": f"{statistics.fmean(row['moves'] for row in rows):.2f}",
     }

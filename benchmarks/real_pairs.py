@@ -12,6 +12,9 @@ pair show together: its losses depend on its steps alone, and how dense a run's 
 Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). A job is late by the mean over the
 pairs.
 
+With ``--thirds`` a third of the jobs each announces steps, prints epochs alone, and prints nothing of its length; each third
+has its own mean. The trainings that stand for MNIST always print as their framework does: epochs, and nothing.
+
 ``--out FILE`` appends a JSON line a pair, and skips what the file holds already, so that the table can be made in pieces.
 Other work on the machine changes the figures.
 """
@@ -40,6 +43,7 @@ from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import lateness, whole
 from steepest_lab.demo.play import Play
 from steepest_lab.demo.workload import DemoWorkload, parameters
+from steepest_lab.jobs.harness import SAYS
 from steepest_lab.reproduce.testbed import nodes
 from steepest_lab.reproduce.testbed.costs import costs
 from steepest_lab.reproduce.testbed.jobs import ONE_BATCH, Cost, scaled, whole_node_s
@@ -51,6 +55,9 @@ from steepest_lab.sim.workloads.read import open_workload
 from tools.real_curves import learned_at
 
 WORKLOAD = "thesis:mixed-20"
+SAY: Mapping[str, str] = {"softmax": "nothing", "mlp": "epochs"}
+"""What the trainings say that print as a framework does."""
+
 WINDOW_S = 300
 """Over which that workload's arrivals are drawn."""
 
@@ -82,6 +89,7 @@ def main() -> None:
 
     def more(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of an emulated node")
+        parser.add_argument("--thirds", action="store_true", help="only a third of the jobs announces its steps")
         parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
         parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
 
@@ -102,6 +110,10 @@ def main() -> None:
         for load in asked.load:
             given = scaled(arriving(asked, load), measured, testbed, asked.seed, STEP[where])
             of = {"where": where, "load": load, "jobs": asked.jobs, "length": asked.length, "seed": asked.seed}
+            said: Mapping[str, str] = {}
+            if asked.thirds:
+                given, said = in_thirds(given)
+                of = {**of, "thirds": True}
             pairs = [
                 kept(
                     asked.out,
@@ -110,7 +122,7 @@ def main() -> None:
                 )
                 for number in range(asked.pairs)
             ]
-            figure(f"{where}, load {load:g}", **line(pairs))
+            figure(f"{where}, load {load:g}", **line(pairs), **by_third(pairs, said))
 
 
 def arriving(asked: Any, load: float) -> Workload:
@@ -122,6 +134,34 @@ def arriving(asked: Any, load: float) -> Workload:
         msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
     ]
     return msgspec.structs.replace(drawn, jobs=stretched)
+
+
+def in_thirds(given: DemoWorkload) -> tuple[DemoWorkload, Mapping[str, str]]:
+    """The jobs, of which a third each says steps, epochs and nothing, and what each says."""
+    others = [arrival.job for arrival in given.arrivals if arrival.kind not in SAY]
+    said = {arrival.job: SAY.get(arrival.kind, "") for arrival in given.arrivals} | {
+        job: SAYS[number % len(SAYS)] for number, job in enumerate(others)
+    }
+    arrivals = [
+        msgspec.structs.replace(
+            one, spec=msgspec.structs.replace(one.spec, command=(*one.spec.command, "--says", said[one.job]))
+        )
+        for one in given.arrivals
+    ]
+    return msgspec.structs.replace(given, arrivals=tuple(arrivals)), said
+
+
+def by_third(pairs: Sequence[Mapping[str, Any]], said: Mapping[str, str]) -> dict[str, str]:
+    """The change of the mean completion time of the jobs that say the same."""
+
+    def mean_s(run: Mapping[str, Any], says: str) -> float:
+        return statistics.fmean(s for job, s in run["completions"].items() if said[job] == says)
+
+    return {
+        f"say {says}": changed([100 * (mean_s(pair[OURS], says) / mean_s(pair[FAIR], says) - 1) for pair in pairs])
+        for says in SAYS
+        if says in said.values()
+    }
 
 
 def line(pairs: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 
 import msgspec
@@ -17,7 +18,7 @@ from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.fair.fair_sharing import Load, fair_level, run_fairly
 from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.must_run import Promise, must_run
-from steepest.policies.steepest.node_plan import JobOnNode, plan_node
+from steepest.policies.steepest.node_plan import SLACK, JobOnNode, keep_limits, plan_node
 
 CORES = st.sampled_from([1.0, 2.0, 4.0, 7.5, 16.0])
 DEMANDS = st.sampled_from([0.25, 1.0, 2.0, 4.0, 5.5, 8.0, 32.0])
@@ -324,6 +325,75 @@ def test_a_plan_gives_all_there_is_and_no_more(
     for job in jobs:
         assert job.rate <= job.demand + 1e-9
         assert job.limit_m is None or 10 <= job.limit_m < job.demand * 1000
+
+
+@given(CORES, JOBS, st.lists(st.none() | st.integers(10, 8_000), min_size=12, max_size=12), st.floats(0, 60))
+def test_limits_stay_only_where_they_keep_promises_and_idle_nothing(
+    cores: float,
+    facts: list[tuple[float | None, float, float, float, float, bool, bool]],
+    in_force: list[int | None],
+    soon_s: float,
+) -> None:
+    """Kept limits give as much of the node as the new ones, and each job what cannot wait, but for the slack."""
+    jobs = [
+        JobOnNode(name=f"job-{number}", left=left, demand=min(demand, cores), due_s=due_s, index=index, steady=steady)
+        for number, (left, demand, due_s, index, _, _, steady) in enumerate(facts)
+    ]
+    plan_node(cores, jobs, SteepestParameters())
+    planned = [(job.rate, job.must, job.limit_m) for job in jobs]
+    limits_m = {job.name: limit_m for job, limit_m in zip(jobs, in_force, strict=False)}
+    keep_limits(cores, jobs, limits_m, 0.0, soon_s)
+    if [(job.rate, job.must, job.limit_m) for job in jobs] == planned:
+        return
+    slack = SLACK * cores + 1e-6
+    assert sum(job.rate for job in jobs) >= sum(rate for rate, _, _ in planned) - slack
+    assert sum(job.rate for job in jobs) <= cores + 1e-6
+    assert all(job.limit_m == (None if job.steady else limits_m[job.name]) for job in jobs)
+    if sum(must for _, must, _ in planned) <= cores:
+        for job, (rate, must, _) in zip(jobs, planned, strict=True):
+            assert job.rate >= min(rate, cores / len(jobs) if job.left is None else must) - slack
+
+
+LOOK_S, STAY_S = 2.0, 12.0
+NOISE = 0.05
+
+
+def changes_of_equal_jobs(seed: int, stay_s: float) -> tuple[int, int]:
+    """How many limits of a node change, and how many of these changes are taken back within two plans; sizes are noisy."""
+    rng, cores, parameters = random.Random(seed), 8.0, SteepestParameters()
+    left = {f"job-{number}": rng.uniform(97, 103) for number in range(rng.randint(2, 8))}
+    due_s = 1.03 * sum(left.values()) / cores
+    limits_m: dict[str, int | None] = dict.fromkeys(left)
+    newest: dict[str, tuple[float, float]] = {}
+    now_s, until_s, count, back = 0.0, 0.0, 0, 0
+    while left:
+        seen = {name: work * rng.uniform(1 - NOISE, 1 + NOISE) for name, work in left.items()}
+        jobs = [
+            JobOnNode(name=name, left=work, demand=cores, due_s=due_s, index=1 / work) for name, work in seen.items()
+        ]
+        plan_node(cores, jobs, parameters, now_s)
+        if now_s < until_s:
+            keep_limits(cores, jobs, limits_m, now_s, now_s)
+        for job in jobs:
+            before, after = (cores * 1000 if m is None else m for m in (limits_m[job.name], job.limit_m))
+            if abs(after - before) > parameters.least_change * cores * 1000:
+                at_s, by = newest.get(job.name, (0.0, 0.0))
+                count, back = count + 1, back + (by * (after - before) < 0 and now_s - at_s <= 2 * LOOK_S)
+                newest[job.name], limits_m[job.name], until_s = (now_s, after - before), job.limit_m, now_s + stay_s
+        caps = [cores if (m := limits_m[name]) is None else m / 1000 for name in left]
+        for name, rate in zip(list(left), max_min(cores, caps), strict=True):
+            left[name] -= rate * LOOK_S
+            if left[name] <= 0:
+                del left[name]
+        now_s += LOOK_S
+    return count, back
+
+
+def test_equal_jobs_do_not_take_turns_because_of_noise() -> None:
+    """Over fifty nodes, limits that stay change half as often, and hardly any change is taken back."""
+    moved, stayed = ([changes_of_equal_jobs(seed, stay_s) for seed in range(50)] for stay_s in (0.0, STAY_S))
+    assert sum(count for count, _ in stayed) <= 0.5 * sum(count for count, _ in moved)
+    assert sum(back for _, back in stayed) <= 0.1 * sum(count for count, _ in stayed)
 
 
 SHORT_S = 0.5

@@ -47,6 +47,7 @@ TICK_MS = 500
 
 PLAN_EVERY_MS = 1_000
 SLOT_MS = 2_000
+STAY_MS = 5_000
 YOUNG_MS = 3_000
 MOVE_COST_MS = 3_000
 DWELL_MS = 10_000
@@ -176,6 +177,7 @@ def parameters(policy: str = DEFAULT) -> PoolParameters:
         steepest=SteepestParameters(
             plan_every_ms=PLAN_EVERY_MS,
             slot_ms=SLOT_MS,
+            stay_ms=STAY_MS,
             young_ms=YOUNG_MS,
             move_cost_ms=MOVE_COST_MS,
             dwell_ms=DWELL_MS,

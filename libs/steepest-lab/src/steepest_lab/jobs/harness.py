@@ -21,6 +21,9 @@ from steepest_lab.jobs.datasets import Array
 EPOCH_STEPS = 25
 """Steps per epoch. Batches are random, so the length of a pass over the data is a convention."""
 
+SAYS = ("steps", "epochs", "nothing")
+"""What a job's log can say of its length. One that says no steps knows nothing of Steepest, and saves nothing."""
+
 _REPORT_EVERY_STEPS = 3  # about 30 reports per second at full speed
 
 
@@ -42,11 +45,12 @@ class TrainableModel(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """Number of steps, seed, and number of batches per step (gradient accumulation)."""
+    """Number of steps, seed, number of batches per step (gradient accumulation), and what it says of its length."""
 
     steps: int
     seed: int
     batches: int
+    says: str = "steps"
 
     @property
     def epochs(self) -> int:
@@ -98,6 +102,7 @@ def _parser(name: str, steps: int) -> argparse.ArgumentParser:
     length.add_argument("--epochs", type=_count, help=f"the same in epochs of {EPOCH_STEPS} steps")
     parser.add_argument("--seed", type=_count, default=0, help="same seed, same losses (default 0)")
     parser.add_argument("--work", type=float, default=1.0, help="CPU time of a step, relative to the default")
+    parser.add_argument("--says", choices=SAYS, default=SAYS[0], help="what its log says of its length")
     return parser
 
 
@@ -105,7 +110,7 @@ def _chosen(parser: argparse.ArgumentParser, given: argparse.Namespace, batches:
     if not 0 < given.work <= 1000:  # noqa: PLR2004 - a step of about ten seconds, more than any demo needs
         parser.error(f"--work {given.work}: it must be above 0 and at most 1000")
     total = given.steps if given.epochs is None else given.epochs * EPOCH_STEPS
-    return Options(total, given.seed, max(1, round(batches * given.work)))
+    return Options(total, given.seed, max(1, round(batches * given.work)), given.says)
 
 
 def train(model: TrainableModel, given: Options, step: int) -> float:
@@ -149,6 +154,9 @@ def main(name: str, make: Callable[[int], TrainableModel], *, steps: int, batche
     """
     given = options(name, steps=steps, batches=batches)
     model = make(given.seed)
+    if given.says != SAYS[0]:
+        _train_in_epochs(model, given)
+        return
     run = steepest_sdk.start(save=save(model), load=load(model))
     losses = []
     for step in run.steps(given.steps):
@@ -158,6 +166,15 @@ def main(name: str, make: Callable[[int], TrainableModel], *, steps: int, batche
                 say(f"{name}: step {step} of {given.steps}, {measure} {losses[-1]:.6g}\n")
             run.report(step, loss=sum(losses) / len(losses))
             losses.clear()
+
+
+def _train_in_epochs(model: TrainableModel, given: Options) -> None:
+    """Trains, and prints the mean loss of each epoch, with or without their number."""
+    of = f"/{given.epochs}" if given.says == "epochs" else ""
+    for epoch in range(given.epochs):
+        steps = range(1 + epoch * EPOCH_STEPS, 1 + min((epoch + 1) * EPOCH_STEPS, given.steps))
+        losses = [train(model, given, step) for step in steps]
+        say(f"Epoch {epoch + 1}{of} | loss {sum(losses) / len(losses):.6f}\n")
 
 
 def say(text: str) -> None:

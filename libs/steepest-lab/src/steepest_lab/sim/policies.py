@@ -18,9 +18,14 @@ from steepest.errors import InputError
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import POLICIES, under
 from steepest.policies.queueing.ranks import QUEUE_POLICIES
+from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest_lab.baselines.by_name import BASELINES
+from steepest_lab.baselines.with_caps import LasWithCaps, SrtfWithCaps
 from steepest_lab.sim.rules import DEFAULT
 from steepest_lab.sim.system.progress import PROCON
+
+NEVER = 1e5
+"""No move gains so many times its cost."""
 
 
 class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +38,7 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
         queueing: Its name in :data:`steepest.policies.queueing.ranks.QUEUE_POLICIES`; None: that of the switches.
         dragon: Parameters of DRAGON that differ from the policy's.
         pod_by_pod: Each replica of a gang is placed by itself, which only a simulated pool does.
+        planner: Divides nodes, where the policy ``steepest`` is on.
     """
 
     about: str
@@ -41,6 +47,7 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
     queueing: str | None = None
     dragon: Mapping[str, bool] = {}
     pod_by_pod: bool = False
+    planner: type[SteepestPlanner] = SteepestPlanner
 
     def parameters(self, parameters: PoolParameters) -> PoolParameters:
         """The given parameters with this policy's switches, placement and queue policy."""
@@ -48,8 +55,12 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
         queueing = switched.queueing
         if self.queueing is not None:
             queueing = msgspec.structs.replace(queueing, policy=self.queueing)
+        steepest = switched.steepest
+        if self.planner is not SteepestPlanner:  # an order of jobs alone: no move pays
+            steepest = msgspec.structs.replace(steepest, pays=NEVER, stay_ms=0)
         return msgspec.structs.replace(
             switched,
+            steepest=steepest,
             placement=self.placement or switched.placement,
             queueing=queueing,
             dragon=msgspec.structs.replace(switched.dragon, **self.dragon),
@@ -76,6 +87,14 @@ POOL: Mapping[str, PoolPolicy] = {
         about="the same at its best: replicas that wait are tried again in the order of their submission",
         switches="spread",
         pod_by_pod=True,
+    ),
+    "srtf-caps": PoolPolicy(
+        about="shortest remaining time first, by CPU limits: no promise, no move",
+        switches="steepest",
+        planner=SrtfWithCaps,
+    ),
+    "las-caps": PoolPolicy(
+        about="least attained service, by CPU limits: knows no size", switches="steepest", planner=LasWithCaps
     ),
     "dragon-no-locality": PoolPolicy(
         about="dragon-fixed, but each replica on the emptiest node", switches="dragon-fixed", dragon={"locality": False}

@@ -71,7 +71,14 @@ def simulate(run: SimulationSpec) -> SimulationResult:
             return spread
     parameters = policy.parameters(run.parameters)
     return simulate_system(
-        workload, cluster, run.policy, parameters, run.seed, first_nodes=first_nodes, pod_by_pod=policy.pod_by_pod
+        workload,
+        cluster,
+        run.policy,
+        parameters,
+        run.seed,
+        first_nodes=first_nodes,
+        pod_by_pod=policy.pod_by_pod,
+        planner=policy.planner,
     )
 
 

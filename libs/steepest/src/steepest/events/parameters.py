@@ -119,6 +119,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         floor: Share of a node that is divided among all its jobs, so that each keeps reporting.
         plan_every_ms: The longest time between two plans of a node with jobs, in counted time.
         least_change: A limit that changes by less than this share of the node is not set again.
+        stay_ms: Counted time for which the limits of a node stay after a change, as long as they do.
         young_ms: How long a job whose speed or demand was never measured runs ahead of the others.
         move_cost_ms: The least that a move is taken to cost a job; more where the moves that were measured say so.
         pays: A move is worth it where it gains this many times its cost.
@@ -134,6 +135,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
     floor: Annotated[float, msgspec.Meta(ge=0, le=0.5)] = 0.02
     plan_every_ms: Positive = 2_000
     least_change: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.04
+    stay_ms: Count = 12_000
     young_ms: Count = 8_000
     move_cost_ms: Positive = 6_000
     pays: Annotated[float, msgspec.Meta(gt=0)] = 4.0

@@ -24,6 +24,7 @@ from steepest.policies.monitor.silence import Silence
 from steepest.policies.placement.placer import Placer
 from steepest.policies.placement.policies import PlacementPolicy
 from steepest.policies.specon.categorizer import Categorizer
+from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest.runtime.decision_stream import MintedDecision
 from steepest.runtime.engine import PoolEngine
 from steepest_lab.sim.system.collector import SimulatedCollector
@@ -39,14 +40,18 @@ Watch = Callable[[Received[Any]], None]
 """Is called with every record of the log once it is folded."""
 
 
-def engine_of_a_pool(at: TopicPartition, placement: PlacementPolicy | None = None) -> PoolEngine:
+def engine_of_a_pool(
+    at: TopicPartition, placement: PlacementPolicy | None = None, planner: type[SteepestPlanner] = SteepestPlanner
+) -> PoolEngine:
     """A pool before its first record, with all deciders but the one that judges silence: simulated nodes never are silent.
 
     Args:
         at: The pool's partition.
         placement: The placer's policy, if it is not for the pool's parameters to name it.
+        planner: Divides the nodes.
     """
-    kinds = [kind for kind in CLUSTER_DECIDERS.values() if kind is not Silence]
+    others = [kind for kind in CLUSTER_DECIDERS.values() if kind is not Silence]
+    kinds = [planner if kind is SteepestPlanner else kind for kind in others]
     deciders: list[ClusterDecider] = [Placer(policy=placement) if kind is Placer else kind() for kind in kinds]
     return PoolEngine(deciders, at, POOL)
 

@@ -22,6 +22,7 @@ from steepest.events.received import Received
 from steepest.events.requests import SERVER_ROLES
 from steepest.log.base import TopicPartition
 from steepest.policies.steepest.learning_history import LEARNED
+from steepest.policies.steepest.steepest_planner import SteepestPlanner
 from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
 from steepest_lab.sim.losses.training import JobLosses
 from steepest_lab.sim.result import JobResult, SimulationResult
@@ -84,6 +85,8 @@ def simulate_system(
     watch: Watch | None = None,
     pod_by_pod: bool = False,
     losses: bool = True,
+    heartbeat_s: float = HEARTBEAT_S,
+    planner: type[SteepestPlanner] = SteepestPlanner,
 ) -> SimulationResult:
     """Run the live deciders, view and saga over a workload on simulated nodes.
 
@@ -97,6 +100,8 @@ def simulate_system(
         watch: Is called with every record of the pool's log.
         pod_by_pod: Each replica of a gang is placed by itself (:mod:`steepest_lab.sim.system.pods`).
         losses: Whether jobs report losses; without them nothing is known of their growth.
+        heartbeat_s: How often nodes report at least.
+        planner: Divides the nodes, where the policy ``steepest`` is on.
 
     Raises:
         InputError: A job is not fit for this.
@@ -144,9 +149,9 @@ def simulate_system(
         if watch is not None:
             watch(received)
 
-    heartbeat_s = max(HEARTBEAT_S, 5 * parameters.tick_ms / 1000)
+    heartbeat_s = max(heartbeat_s, 5 * parameters.tick_ms / 1000)
     placement = placement_by_progress(lambda: pool.nodes) if parameters.placement == PROCON else None
-    start = StartingPoint(engine_of_a_pool(TopicPartition("cluster"), placement))
+    start = StartingPoint(engine_of_a_pool(TopicPartition("cluster"), placement, planner))
     seen_by = schedule.add if watch is None else see
     pool = SimulatedPool(start, make_nodes, heartbeat_s=heartbeat_s, act_s=ACT_S, watch=seen_by)
     pool.open(parameters)

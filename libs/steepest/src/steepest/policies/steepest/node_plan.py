@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,9 @@ UNKNOWN_LEFT = 60.0
 
 ENOUGH = 0.05
 """Cores; a job that gets its demand but for this is not limited."""
+
+SLACK = 0.1
+"""Share of a node that may idle, or be lacking, before limits that have just changed change again."""
 
 
 class JobOnNode(msgspec.Struct, kw_only=True):
@@ -89,6 +92,12 @@ class JobOnNode(msgspec.Struct, kw_only=True):
         """Work that it still needs, or is taken to need."""
         return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
 
+    def pressing(self, fair: float, now_s: float) -> float:
+        """CPU of its plan that cannot wait: of one that is measured, all; of one of unknown size, at most a fair part."""
+        if self.young:
+            return self.rate
+        return min(self.rate, fair if self.left is None else max(self.must, self.needs(now_s)))
+
     def needs(self, now_s: float) -> float:
         """Cores with which it would meet its deadline; 0 where it has none, or one that is met anyway or cannot be met."""
         if self.left is None or self.deadline_s is None or (self.fair_end_s or math.inf) <= self.deadline_s:
@@ -123,7 +132,8 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     A job that is late has ended in the virtual pool, where those of unknown size then have its part too, also new ones of
     which nothing is known yet. It gets an equal part of the node first, or they would leave it none. So does one that ends.
 
-    What is to spare goes to the most urgent jobs first.
+    What is to spare goes to the most urgent jobs first. Of promises that are due in the same slot, that of the job where
+    work is worth most is kept first.
 
     A deadline is met from what fair ends leave to spare, the one first that needs least: it makes no other job late.
 
@@ -164,7 +174,8 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     room = max(cores - sum(job.rate for job in unknown), parameters.floor * cores)
     needed = must_run([promise for _, promise in promises], room, slot_s)
     first_due = sorted(
-        zip(promises, needed.now, strict=True), key=lambda one: (-one[0][0].priority, one[0][1].due_s, one[0][0].name)
+        zip(promises, needed.now, strict=True),
+        key=lambda one: (-one[0][0].priority, one[0][1].due_s // slot_s, -one[0][0].index, one[0][0].name),
     )
     for (job, _), work in first_due:
         job.must = min(job.demand, job.must + work / slot_s)
@@ -177,7 +188,46 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     rest = max_min(free, [job.demand - job.rate for job in unknown])
     for job, more in zip(unknown, rest, strict=True):
         give(job, more)
-    _limit(cores, jobs)
+    set_limits(cores, jobs)
+
+
+def keep_limits(
+    cores: float, jobs: Sequence[JobOnNode], limits_m: Mapping[str, int | None], now_s: float, soon_s: float
+) -> None:
+    """Plan the limits in force in place of new ones, if they still do.
+
+    They do if they leave at most ``SLACK`` of the node more idle or to jobs of unknown size, and each job lacks at most
+    that much of what cannot wait. Where the node cannot give that to all, it counts only for jobs of unknown size, and for
+    the one that is due first, if that is soon: else each plan would serve others.
+
+    Args:
+        cores: The node's CPU.
+        jobs: As :func:`plan_node` has planned them.
+        limits_m: Of each, the limit in force of all its processes here, in millicores; None: none.
+        now_s: Counted time.
+        soon_s: When a job is due that is due soon.
+    """
+    if all(job.limit_m is None for job in jobs):
+        return
+    now_m = {job.name: None if job.steady else limits_m[job.name] for job in jobs}
+    caps = [job.demand if (m := now_m[job.name]) is None else min(job.demand, m / 1000) for job in jobs]
+    rates, slack = max_min(cores, caps), SLACK * cores
+    first_s = min(
+        (job.due_s for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= soon_s),
+        default=None,
+    )
+    everybody = sum(job.must for job in jobs) <= cores
+    lacks = any(
+        job.pressing(cores / len(jobs), now_s) - rate > slack
+        for job, rate in zip(jobs, rates, strict=True)
+        if everybody or job.left is None or job.young or job.due_s == first_s
+    )
+    less = [job.rate - rate for job, rate in zip(jobs, rates, strict=True)]
+    of_known = sum(one for job, one in zip(jobs, less, strict=True) if job.left is not None)
+    if lacks or max(sum(less), of_known) > slack:
+        return
+    for job, rate in zip(jobs, rates, strict=True):
+        job.rate, job.limit_m = rate, now_m[job.name]
 
 
 def _served_first(jobs: Sequence[JobOnNode], now_s: float) -> Sequence[JobOnNode]:
@@ -189,7 +239,7 @@ def _served_first(jobs: Sequence[JobOnNode], now_s: float) -> Sequence[JobOnNode
     return [*late, *(job for job in jobs if job.ends and job not in late)]
 
 
-def _limit(cores: float, jobs: Sequence[JobOnNode]) -> None:
+def set_limits(cores: float, jobs: Sequence[JobOnNode]) -> None:
     """Limit those that are to have less than they can use, where all want more than there is."""
     if len(jobs) < 2 or sum(job.demand for job in jobs) <= cores:  # noqa: PLR2004 - one has nothing to share
         return

@@ -110,7 +110,7 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
 def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
     """A node is gone for good, or was silent for so long that the view has forgotten it."""
     state.fair.leave(node, now_s)
-    for known in (state.residences, state.other, state.gives, state.due):
+    for known in (state.residences, state.other, state.gives, state.due, state.stays):
         known.pop(node, None)
 
 

@@ -46,6 +46,7 @@ class SteepestPlannerState(Pending):
         announced: Whether a total of any job was ever believed. Before that, sizes of finished jobs count for nothing: where
             all sizes are such, jobs learn later than under fair sharing.
         due: When a node is planned next, in seconds of counted time; 0: at the next tick.
+        stays: Until when the limits of a node stay, as long as they do, by node.
         tick_ms: The record time of the newest tick.
         now_s: The newest time that was used, which never falls.
         launches: How many jobs were launched, at most ``LAUNCHES_KEPT``, and in how many seconds in the mean.
@@ -65,6 +66,7 @@ class SteepestPlannerState(Pending):
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
     announced: bool = False
     due: dict[str, float] = msgspec.field(default_factory=dict)
+    stays: dict[str, float] = msgspec.field(default_factory=dict)
     tick_ms: int = 0
     now_s: float = 0.0
     launches: tuple[int, float] = (0, 0.0)

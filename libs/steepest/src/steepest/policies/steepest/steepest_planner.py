@@ -7,7 +7,9 @@ them is on at a time, so that a pool needs one process for both.
 
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
   One that is lost stays due, and is planned once it is back.
-* A plan has the limits that change by more than ``least_change`` of the node. For each job the newest plan holds.
+* A plan has the limits that change by more than ``least_change`` of the node, or by half a fair part of it where that is
+  less. For each job the newest plan holds.
+* The limits of a node stay for ``stay_ms`` after a plan, as long as they do (:func:`~.node_plan.keep_limits`).
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
 * Jobs of several replicas and jobs with GPUs are not managed: they are neither moved nor suspended, and what jobs with
   GPUs use of a node's CPU is not divided. Gangs take part in the plans of their nodes
@@ -25,14 +27,15 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
+from steepest.events.parameters import SteepestParameters
 from steepest.events.received import Received
 from steepest.policies.decider import EVERY, SWITCHES
 from steepest.policies.lifted_limits import lifted, still_limited
-from steepest.policies.steepest.gangs.gang_part import divide, limit_of, part_of, take_part
+from steepest.policies.steepest.gangs.gang_part import divide, limit_of, limit_together, part_of, take_part
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
-from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, plan_node
+from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, keep_limits, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fair_pool
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences
@@ -48,8 +51,11 @@ WHILE_OFF = SWITCHES.union(PLANS)
 """Records that change what it remembers, switched on or off."""
 
 LAGS = 0.05
-"""A limit is also planned again where it differs by this share of itself, and by ``LEAST_LIMIT_M``: ``least_change`` of a
-large node is much of a small share, and a job of unknown size has nothing else to catch up with."""
+"""The limit of a job of unknown size is planned again where it differs by this share of itself, and by ``LEAST_LIMIT_M``:
+it has nothing else to catch up with."""
+
+SOON = 3.0
+"""A job that is due within so many stays has its CPU even where the node cannot keep all promises."""
 
 LEAST_CORES = 0.1
 """Of a node, where jobs that are not managed use all of it."""
@@ -59,7 +65,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 2
+    logic = 3
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -138,7 +144,13 @@ class SteepestPlanner:
         planned = parts | jobs
         for name, one in planned.items():
             one.steady = self._is_steady(view.jobs[name])
-        plan_node(cores, list(planned.values()), parameters, state.now_s)
+        self.divide(cores, list(planned.values()), parameters)
+        if state.now_s < state.stays.get(node.name, 0.0):
+            now_m = {name: state.running[name].limit_m for name in jobs} | {
+                name: limit_together(state, view.jobs[name], replicas) for name, replicas in gangs.items()
+            }
+            soon_s = state.now_s + SOON * parameters.stay_ms / 1000
+            keep_limits(cores, list(planned.values()), now_m, state.now_s, soon_s)
         for name, one in jobs.items():
             state.running[name].rate = one.rate
         for name, replicas in gangs.items():
@@ -146,11 +158,20 @@ class SteepestPlanner:
         state.residences[node.name] = self._residence(view, node, cores, jobs)
         state.residences[node.name].jobs += parts.values()
         limits = {name: one.limit_m for name, one in jobs.items()} | self._limits_of(view, node, gangs)
-        least_m = parameters.least_change * node.capacity.cpu_m
-        changed = {name: limit for name, limit in limits.items() if _differs(state.limited(name), limit, least_m)}
+        least_m = min(parameters.least_change * node.capacity.cpu_m, 1000 * cores / (2 * max(len(planned), 1)))
+        changed = {
+            name: limit
+            for name, limit in limits.items()
+            if _differs(state.limited(name), limit, least_m, known=planned[name].left is not None)
+        }
         if changed:
+            state.stays[node.name] = state.now_s + parameters.stay_ms / 1000
             standing = [one.standing(received.at_ms, state.now_s) for one in planned.values()]
             yield self._limits_planned(view, node, received, changed, standing)
+
+    def divide(self, cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> None:
+        """Plan a node's jobs; other orders than this policy's do it otherwise."""
+        plan_node(cores, jobs, parameters, self.state.now_s)
 
     def _limits_planned(
         self,
@@ -293,9 +314,9 @@ class SteepestPlanner:
         return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")
 
 
-def _differs(running: ManagedJob, after: int | None, least_m: float) -> bool:
+def _differs(running: ManagedJob, after: int | None, least_m: float, *, known: bool = True) -> bool:
     """Whether a job's limit must be planned again."""
     before = running.limit_m
     if before is None or after is None or not running.planned:
         return before != after or not running.planned
-    return abs(before - after) > min(least_m, max(LAGS * after, LEAST_LIMIT_M))
+    return abs(before - after) > (least_m if known else min(least_m, max(LAGS * after, LEAST_LIMIT_M)))

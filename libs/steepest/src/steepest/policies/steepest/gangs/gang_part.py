@@ -90,6 +90,12 @@ def limit_of(state: SteepestPlannerState, job: str) -> int | None:
     return min(limits, default=None)
 
 
+def limit_together(state: SteepestPlannerState, job: Job, replicas: UnmanagedReplicas) -> int | None:
+    """The limit of its replicas on a node, of which :func:`divide` makes that of each."""
+    each_m = limit_of(state, job.name)
+    return each_m if each_m is None or len(job.spec.all_roles) > 1 else each_m * replicas.count
+
+
 def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iterator[tuple[str, UnmanagedReplicas]]:
     """The gangs that train on a node and take part in its division, with their replicas there.
 
