@@ -30,7 +30,7 @@ TIERS = (1.0, 1.45, 1.8, 2.4, 3.5, 6.0)
 """Multiples of the promised completion time at which a gang is due that cannot be in time. Behind the last, nothing is
 promised. The first step is long: a gang that is late anyway makes room, and others are in time."""
 
-RESCUED = 3
+RESCUED = 2
 """A gang that was put off so often goes before all others."""
 
 SPARED = 4.0
@@ -45,7 +45,7 @@ MARGIN = 0.02
 WASTE = 0.03
 """Share of the devices that whole gangs leave idle."""
 
-MUST = 0.1
+MUST = 0.05
 """A gang must run of which more than this share of the next slot does not fit after it."""
 
 OVER = 0.25
