@@ -1,38 +1,44 @@
-"""Real gangs on emulated nodes with declared GPUs: pairs of ``steepest`` with first come first served, and with SRTF.
+"""Pairs of real runs: gangs that hold declared GPUs on two emulated nodes, under ``steepest`` and under other policies.
 
 Each pair runs the same gangs of the demo's NumPy training, submitted at the same times, once under each policy, on this
-machine. The nodes declare GPUs that do not exist; gangs, checkpoints, suspensions and resumptions are real. A
-job is late that ends more than 5 % after the end that it was promised first. Nothing that takes time here is reliable while
-others use the machine, so the policies take turns, and each pair has the order of the one before reversed.
+machine. The nodes declare GPUs that do not exist; gangs, checkpoints, suspensions and resumptions are real. A gang's steps
+mostly rest, because its GPUs are scarce here and two cores are not (``benchmarks/frame/resting_gang.py``). One long gang
+comes first, and then short ones. A job is late that ends more than 5 % and ``GRACE_S`` after the end that it was promised
+first: a start takes seconds of the machine, and the jobs are that short. The policies take turns, and each pair has the
+order of the one before reversed.
+
+Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). ``--out FILE`` appends a JSON line a
+pair, and skips what the file holds already, so that the table can be made in pieces.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.frame.bench import changed, each, figure, options
+from benchmarks.frame import resting_gang
+from benchmarks.frame.bench import changed, doing, figure, kept, options
+from tests.harness.system.running_system import RunningSystem
 
-STEEPEST = [sys.executable, "-m", "steepest"]
+from steepest.events import cluster as c
+from steepest.events.received import Received
+
 POLICIES = {
-    "steepest": ["--policy", "steepest"],
-    "fifo": ["--policy", "spread", "--queueing", "fifo"],
-    "srtf": ["--policy", "predicted-srtf"],
+    "steepest": ("--policy", "steepest"),
+    "fifo": ("--policy", "spread", "--queueing", "fifo"),
+    "srtf": ("--policy", "predicted-srtf"),
 }
-NODES = ["--node", "n1=0.5:gpus=2", "--node", "n2=0.5:gpus=2"]
-WAIT_S = 900
+OURS = "steepest"
+NODES = ("--node", "n1=1:gpus=2", "--node", "n2=1:gpus=2")
 LATE = 1.05
+GRACE_S = 3.0
 
 
 class Asked(NamedTuple):
@@ -43,131 +49,103 @@ class Asked(NamedTuple):
     steps: int
 
 
-class RealRun(NamedTuple):
-    """The outcome of a run: completion times by job, stops, lost steps, and jobs later than first promised."""
-
-    jct_s: Mapping[str, float]
-    stops: int
-    lost: int
-    late: int
-    promised: int
-
-
 def asked(seed: int, count: int, length: float) -> list[Asked]:
-    """The gangs of a pair: two long ones, and then short ones, each some seconds after the one before."""
+    """The gangs of a pair: one that takes all GPUs for long, and then short ones, each some seconds after the one before."""
     chance = random.Random(f"real gangs/{seed}")  # noqa: S311 - a workload
-    long = [Asked(2.0 * number, 4, round(length * chance.randint(300, 500))) for number in range(2)]
-    return long + [
-        Asked(14.0 + 5.0 * number, chance.choice([2, 4]), round(length * chance.randint(40, 90)))
-        for number in range(count - 2)
+    long = Asked(0.0, 4, round(length * chance.randint(170, 220)))
+    sizes = [chance.choice([1, 2]) for _ in range(count - 1)]
+    return [long] + [
+        Asked(6.0 + 3.0 * number, size, round(length * size * chance.randint(7, 10)))
+        for number, size in enumerate(sizes)
     ]
 
 
-def run(policy: str, gangs: Sequence[Asked], folder: Path) -> RealRun:
+def run(policy: str, gangs: Sequence[Asked], folder: Path) -> Mapping[str, Any]:
     """Run the gangs under a policy to their ends."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    words = [
-        *STEEPEST,
-        "up",
-        "--state",
-        str(folder),
-        *NODES,
-        "--interval",
-        "2s",
-        "--heartbeat",
-        "1s",
-        "--min-run",
-        "10s",
-    ]
-    with folder.with_suffix(".log").open("w") as printed:
-        up = subprocess.Popen([*words, *POLICIES[policy]], stdout=printed, stderr=printed)
+    times = ("--interval", "1s", "--heartbeat", "500ms", "--min-run", "3s")
+    system = RunningSystem(folder, *NODES, *times, *POLICIES[policy])
+    system.start()
     try:
-        until((folder / "steepest.json").exists)
         began = time.monotonic()
         for number, gang in enumerate(gangs):
             time.sleep(max(0.0, began + gang.at_s - time.monotonic()))
-            train = [sys.executable, "-m", "steepest_lab.jobs.parallel", "--steps", str(gang.steps)]
-            request = ["--replicas", str(gang.replicas), "--gpus", "1", "--cpu", "0.1", "--model", "parallel"]
-            request += ["--steps", str(gang.steps)]
-            call("submit", folder, "--name", f"g{number}", *request, "--", *train)
-        until(lambda: all(row["phase"] == "ended" for row in rows(folder)))
+            train = (sys.executable, resting_gang.__file__, "--steps", str(gang.steps))
+            request = ("--replicas", str(gang.replicas), "--gpus", "1", "--cpu", "0.1", "--model", "resting")
+            system.submit(f"g{number}", *train, options=(*request, "--steps", str(gang.steps)))
+        for number in range(len(gangs)):
+            system.await_end(f"g{number}")
+        return measured(system.events())
     finally:
-        up.send_signal(signal.SIGTERM)
-        up.wait(60)
-    return measured(folder)
+        system.end()
 
 
-def until(holds: Any) -> None:
-    """Wait for something."""
-    last = time.monotonic() + WAIT_S
-    while not holds():
-        if time.monotonic() > last:
-            raise SystemExit("it took too long")
-        time.sleep(1.0)
-
-
-def call(command: str, folder: Path, *words: str) -> str:
-    """The output of a command."""
-    found = subprocess.run(
-        [*STEEPEST, command, "--state", str(folder), *words], capture_output=True, text=True, check=True
-    )
-    return found.stdout
-
-
-def rows(folder: Path) -> list[dict[str, Any]]:
-    """The jobs."""
-    found: list[dict[str, Any]] = json.loads(call("jobs", folder, "--json"))
-    return found
-
-
-def measured(folder: Path) -> RealRun:
-    """The outcome of a run, from its log."""
+def measured(events: Sequence[Received[c.ClusterEvent]]) -> Mapping[str, Any]:
+    """The outcome of a run, from its log: completion times in seconds, stops, lost steps, and jobs later than promised."""
     came: dict[str, int] = {}
     ended: dict[str, int] = {}
     due: dict[str, int] = {}
     stops = lost = 0
-    for line in call("events", folder, "--json").splitlines():
-        record = json.loads(line)
-        event, at_ms = record["event"], record["at_ms"]
-        kind, job = event["type"], event.get("job", "")
-        if kind == "JobSubmitted":
-            came[job] = at_ms
-        elif kind == "JobEnded":
-            ended[job] = at_ms
-        elif kind == "JobSuspended":
-            stops, lost = stops + 1, lost + event.get("steps_lost", 0)
-        elif kind == "PromiseRevised" and event.get("due_in_ms") is not None:
-            due.setdefault(job, at_ms + event["due_in_ms"])
-    late = sum(ended[job] - came[job] > LATE * (due[job] - came[job]) for job in due if job in ended)
-    return RealRun({job: (at - came[job]) / 1000 for job, at in ended.items()}, stops, lost, late, len(due))
+    for found in events:
+        match found.event:
+            case c.JobSubmitted(job=job):
+                came[job] = found.at_ms
+            case c.JobEnded(job=job):
+                ended[job] = found.at_ms
+            case c.JobSuspended(steps_lost=steps):
+                stops, lost = stops + 1, lost + (steps or 0)
+            case c.PromiseRevised(job=job, due_in_ms=due_in_ms) if due_in_ms is not None:
+                due.setdefault(job, found.at_ms + due_in_ms)
+    over = [(ended[job] - came[job] - 1000 * GRACE_S) / (due[job] - came[job]) for job in due if job in ended]
+    return {
+        "mean_s": statistics.fmean(ended[job] - came[job] for job in ended) / 1000,
+        "makespan_s": (max(ended.values()) - min(came.values())) / 1000,
+        "stops": stops,
+        "lost": lost,
+        "promised": len(over),
+        "late": sum(times > LATE for times in over),
+        "latest": round(max(over, default=0.0), 2),
+    }
+
+
+def pair(gangs: Sequence[Asked], policies: Sequence[str], number: int) -> Mapping[str, Any]:
+    """Run one pair, and print each run."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="steepest-gangs-") as out:
+        for policy in policies if number % 2 == 0 else reversed(policies):
+            doing(f"pair {number}: {policy}")
+            found[policy] = run(policy, gangs, Path(out) / policy)
+            figure(f"pair {number} {policy}", **found[policy])
+    return found
 
 
 def main() -> None:
-    """Run the pairs and print each run, and the mean changes with their 95 % intervals."""
-    policies = (("steepest", "fifo"), tuple(POLICIES), tuple(POLICIES))
-    chosen = options(__doc__, pairs=(1, 1, 10), jobs=(3, 3, 8), length=(0.1, 0.2, 1.0), policies=policies)
-    os.nice(5)
-    others = [policy for policy in chosen.policies if policy != "steepest"]
-    changes: dict[str, list[float]] = {other: [] for other in others}
-    with tempfile.TemporaryDirectory(prefix="steepest-gangs-") as out:
-        for seed in range(chosen.pairs):
-            gangs, found = asked(seed, chosen.jobs, chosen.length), dict[str, RealRun]()
-            order = list(chosen.policies) if seed % 2 == 0 else list(reversed(chosen.policies))
-            for policy in each(f"pair {seed}", order):
-                found[policy] = one = run(policy, gangs, Path(out) / f"{policy}-{seed}")
-                mean = round(mean_of(one), 1)
-                figures = {"stops": one.stops, "steps_lost": one.lost, "late": one.late, "promised": one.promised}
-                figure(f"pair {seed} {policy}", mean_s=mean, **figures)
-            for other, values in changes.items():
-                values.append(100 * (mean_of(found["steepest"]) / mean_of(found[other]) - 1))
-    for other, values in changes.items():
-        figure(f"against {other}", mean=changed(values))
-
-
-def mean_of(one: RealRun) -> float:
-    """The mean completion time."""
-    return statistics.fmean(one.jct_s.values())
+    """Run the pairs that are not known yet, and print the mean changes."""
+    policies = ((OURS, "fifo"), tuple(POLICIES), tuple(POLICIES))
+    chosen = options(
+        __doc__,
+        lambda parser: parser.add_argument("--out", type=Path, help="JSON lines of what was measured"),
+        pairs=(1, 1, 10),
+        jobs=(3, 4, 7),
+        length=(0.2, 0.5, 1.0),
+        policies=policies,
+    )
+    of = {"jobs": chosen.jobs, "length": chosen.length, "policies": list(chosen.policies)}
+    pairs = [
+        kept(
+            chosen.out,
+            {**of, "pair": number},
+            partial(pair, asked(number, chosen.jobs, chosen.length), chosen.policies, number),
+        )
+        for number in range(chosen.pairs)
+    ]
+    for other in chosen.policies:
+        if other != OURS:
+            changes = {
+                name: changed([100 * (one[OURS][f"{name}_s"] / one[other][f"{name}_s"] - 1) for one in pairs])
+                for name in ("mean", "makespan")
+            }
+            figure(f"against {other}", **changes)
+    figure(OURS, **{name: sum(one[OURS][name] for one in pairs) for name in ("stops", "lost", "promised", "late")})
 
 
 if __name__ == "__main__":

@@ -108,9 +108,13 @@ def lateness(run: GangRun, result: SimulationResult) -> tuple[float, float]:
     return 100 * statistics.fmean(late), max(jct / (fair_s + GRACE_S) for jct, fair_s in found)
 
 
-def table(of: GangRun, seeds: Sequence[int]) -> None:
+def table(of: GangRun, seeds: Sequence[int], rules: Sequence[str]) -> None:
     """Run and print one load of a trace."""
-    runs = [msgspec.structs.replace(of, policy=policy, seed=seed) for seed in seeds for policy in POLICIES]
+    runs = [
+        msgspec.structs.replace(of, policy=policy, seed=seed)
+        for seed in seeds
+        for policy in dict.fromkeys((BASE, OURS, ELASTIC, *rules))
+    ]
     found = {(run.policy, run.seed): (run, run_one(run)) for run in each(f"{of.trace}, load {of.load:g}", runs)}
     pairs = [(found[ELASTIC, seed][1].summary(), found[OURS, seed][1].summary()) for seed in seeds]
     figure(
@@ -118,7 +122,7 @@ def table(of: GangRun, seeds: Sequence[int]) -> None:
         mean=changed([100 * (a.mean_jct / b.mean_jct - 1) for a, b in pairs]),
         makespan=changed([100 * (a.makespan / b.makespan - 1) for a, b in pairs]),
     )
-    for policy in POLICIES:
+    for policy in rules:
         ours = [found[policy, seed] for seed in seeds]
         base = [found[BASE, seed][1].summary() for seed in seeds]
         sums = [one.summary() for _, one in ours]
@@ -137,12 +141,17 @@ def main() -> None:
     """Print the tables."""
     traces = (("muri",), ("muri",), tuple(FILES))
     asked = options(
-        __doc__, traces=traces, loads=((1.0,), (1.0,), (0.8, 1.0, 1.2)), seeds=(1, 1, 10), gangs=(20, 100, 0)
+        __doc__,
+        traces=traces,
+        loads=((1.0,), (1.0,), (0.8, 1.0, 1.2)),
+        seeds=(1, 1, 10),
+        gangs=(20, 100, 0),
+        rules=(POLICIES, POLICIES, POLICIES),
     )
     folder = str(data("muri", "pollux"))
     for trace in asked.traces:
         for load in asked.loads:
-            table(GangRun(folder, trace, load, asked.gangs), range(asked.seeds))
+            table(GangRun(folder, trace, load, asked.gangs), range(asked.seeds), asked.rules)
 
 
 if __name__ == "__main__":

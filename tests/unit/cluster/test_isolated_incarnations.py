@@ -18,8 +18,8 @@ from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import ResourceUse, Roster
 from steepest.cluster.kubernetes import kubernetes_background
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
-from steepest.cluster.kubernetes.pod_observer import PodRecord, record_of
+from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
+from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, PodRecord, record_of
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase, ReplicaSpec
 from steepest.errors import UncertainError

@@ -24,11 +24,11 @@ from steepest.cluster.folders.background import AdapterSettings
 from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked
 from steepest.cluster.kubernetes import KubernetesCluster, kubernetes_background
 from steepest.cluster.kubernetes.api import REQUESTS_AT_ONCE, KubernetesApi
-from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
+from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.nodes.usage import NODES_A_SECOND, PodUsage
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.output import ContainerOutput
-from steepest.cluster.kubernetes.pod_observer import PodRecord
+from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, PodRecord
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector, WatchEvent
 from steepest.cluster.observation import Observation
 from steepest.cluster.output_copy import OutputCopy

@@ -65,6 +65,17 @@ def test_the_longest_runs_when_all_else_would_end_before_it() -> None:
     assert len(chosen) == 4
 
 
+def test_the_longest_waits_while_gangs_still_come() -> None:
+    """One a minute: the backlog grows meanwhile. It runs once none came for five minutes."""
+
+    def chosen_after(pause_s: float) -> dict[str, Turn]:
+        short = [gang(f"short-{n}", 1, 100, came_s=-pause_s - 60 * n) for n in range(4)]
+        return decided([gang("tail", 1, 5_000, came_s=-pause_s - 240), *short], 4)[0]
+
+    assert "tail" not in chosen_after(290)
+    assert chosen_after(310)["tail"] is Turn.TAIL
+
+
 def test_a_deadline_is_met_that_would_be_missed_by_waiting() -> None:
     """The user's deadline leaves less than a slot; a deadline that is missed in any case changes nothing."""
     met, _ = decided([gang("short", 4, 300), gang("asked", 4, 400, deadline_s=430)], 4)

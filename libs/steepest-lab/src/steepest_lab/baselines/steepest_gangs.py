@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
-from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, by_level, divide, in_turn, promise
+from steepest.policies.steepest.devices.gang_order import WholeGang, by_level, divide, in_turn, promise
 from steepest_lab.baselines.policy import Active, ActiveJob, ServiceOrder
 
 LEVELS = (3_250.0, 7_200.0)
@@ -134,7 +134,7 @@ class SteepestGangs:
             came_s=job.submit_s - now_s,
             fair_end_s=None if copy.ends_s is None or not knows else copy.ends_s - now_s,
             tier=self.tiers.get(job.number, 0),
-            index=1 / left_s / job.asked**SIZE if knows else by_level(job.attained_s * job.asked, LEVELS),
+            index=1 / left_s if knows else by_level(job.attained_s * job.asked, LEVELS),
             runs=runs,
             pinned=runs and now_s - self._since.get(job.number, now_s) < self.parameters.min_run_s,
         )

@@ -54,7 +54,7 @@ def heartbeat(
         node: Its name.
         pool: Its pool.
         at_ms: Wall-clock time.
-        capacity: The node's resources.
+        capacity: The node's resources, without the GPUs that failed.
         replicas: The replicas on the node.
         checkpoint: Returns the newest verified checkpoint of a job.
         gpus: The facts of its GPUs.
@@ -74,7 +74,7 @@ def heartbeat(
         node=node,
         pool=pool,
         at_ms=at_ms,
-        capacity=capacity - Resources(gpus=len(gpus.failed)),
+        capacity=capacity,
         used=used,
         replicas=tuple(_gone_with_its_gpu(one, gpus.failed, at) for one, at in zip(reports, listed, strict=True)),
         gpus=gpus.use,

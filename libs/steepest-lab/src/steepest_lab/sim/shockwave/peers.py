@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
-from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, divide, in_turn, promise
+from steepest.policies.steepest.devices.gang_order import WholeGang, divide, in_turn, promise
 from steepest.policies.steepest.learning import worth
 from steepest_lab.sim.shockwave.jobs import RoundJob
 from steepest_lab.sim.shockwave.rounds import RESTART_S, ROUND_S
@@ -269,6 +269,6 @@ class Ours:
             came_s=job.profile.submit_s - now_s,
             fair_end_s=None if copy.ends_s is None else copy.ends_s - now_s,
             tier=self._tiers.get(job.number, 0),
-            index=worth(job.ran_s / (job.ran_s + left_s), left_s, self._learning) / job.gpus**SIZE,
+            index=worth(job.ran_s / (job.ran_s + left_s), left_s, self._learning),
             runs=runs,
         )

@@ -114,6 +114,10 @@ class Background(abc.ABC, Generic[T]):
         del node
         return None
 
+    def capacity(self, node: str) -> Resources:
+        """What a node has, without the GPUs that failed."""
+        return self._capacities[node] - Resources(gpus=len(self.gpu_facts(node).failed))
+
     def answers(self, node: str) -> bool:
         """Whether a node answers: only then is a heartbeat sent for it."""
         return node in self._capacities
@@ -310,7 +314,7 @@ class Background(abc.ABC, Generic[T]):
             node=node,
             pool=self._pool,
             at_ms=time.time_ns() // 1_000_000,
-            capacity=self._capacities[node],
+            capacity=self.capacity(node),
             replicas=self.roster.on(node),
             checkpoint=self._known_checkpoint,
             gpus=self.gpu_facts(node),

@@ -39,12 +39,12 @@ from steepest.cluster.kubernetes.api import KubernetesApi
 from steepest.cluster.kubernetes.jobs import BatchJobs
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, referred
-from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground, KubernetesTracked
+from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
 from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
-from steepest.cluster.kubernetes.pod_observer import pod_of
+from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, pod_of
 from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide
 from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch

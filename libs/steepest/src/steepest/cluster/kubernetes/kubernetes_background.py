@@ -6,7 +6,6 @@ It must never start or stop anything.
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 import resource
 import time
@@ -16,26 +15,21 @@ import msgspec
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
-from steepest.cluster.folders.replica_roster import ResourceUse, Roster, Tracked, isolated
+from steepest.cluster.folders.replica_roster import ResourceUse, Roster, isolated
+from steepest.cluster.heartbeat_fanout import GpuFacts
 from steepest.cluster.kubernetes.agent.incarnations import incarnation_of
 from steepest.cluster.kubernetes.agent.node_claim import NodeSpeaker
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.manifest import CLUSTER, JOB
-from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
+from steepest.cluster.kubernetes.manifest import CLUSTER
+from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods, groups_of
+from steepest.cluster.kubernetes.nodes.pod_devices import PodDevices, unhealthy
 from steepest.cluster.kubernetes.nodes.pod_sources import ApiServerSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes, by_node, taints_of
 from steepest.cluster.kubernetes.objects import ClusterNode, Pod
 from steepest.cluster.kubernetes.output import LEFT_S, ContainerOutput, complete
-from steepest.cluster.kubernetes.pod_observer import PodObserver, PodRecord, pod_of
-from steepest.cluster.kubernetes.reflector import (
-    NodeReflector,
-    PodReflector,
-    Reflector,
-    label_group,
-    labelled,
-    owners_of,
-)
+from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, PodObserver, PodRecord, pod_of
+from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
 from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.errors import ClusterError
 from steepest.events.common import Resources
@@ -64,21 +58,6 @@ FOLLOWED_BESIDE = 256
 
 _LISTED_S = 10.0
 NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-
-
-def _groups_of(pod: Pod) -> list[str]:
-    """The keys of a pod: the objects that made it, and its job, which may have several between it and its pods."""
-    job = pod.metadata.labels.get(JOB)
-    return owners_of(pod) if job is None else [*owners_of(pod), label_group(JOB, job)]
-
-
-class KubernetesTracked(Tracked):
-    """One incarnation as a pod."""
-
-    @functools.cached_property
-    def pod(self) -> PodRecord | None:
-        """Its pod. Read it only after the pod was recorded: the result is cached."""
-        return pod_of(self.folder)
 
 
 class KubernetesBackground(Background[KubernetesTracked]):
@@ -111,7 +90,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         self._api = api
         of_node = f"spec.nodeName={agent.name}" if agent is not None else ""
         pods = {**labelled({CLUSTER: label}), "fieldSelector": of_node}
-        self.pods = NamespacedPods(api, namespaces, pods, self._pod_changed, _groups_of)
+        self.pods = NamespacedPods(api, namespaces, pods, self._pod_changed, groups_of)
         nodes = {
             "labelSelector": selected.selector if selected is not None else "",
             "fieldSelector": f"metadata.name={agent.name}" if agent is not None else "",
@@ -135,6 +114,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         )
         self._usage = self._sources.usage
         self._agent = agent
+        self._devices = PodDevices(settings.state)
         self._speaker = NodeSpeaker(settings.state, agent.name if agent is not None else None)
         self._untracked: dict[str, None] = {}  # UIDs of pods on an agent's node whose incarnations are not tracked yet
         self._outputs: dict[str, ContainerOutput] = {}
@@ -182,6 +162,23 @@ class KubernetesBackground(Background[KubernetesTracked]):
         found = self.node(node)
         return node in self._capacities and self.nodes.is_live and found is not None and found.is_ready
 
+    def gpu_facts(self, node: str) -> GpuFacts:
+        """See ``Background.gpu_facts``: what kubelets say of the GPUs of pods."""
+        return GpuFacts((), self._devices.failed(node, time.monotonic()))
+
+    def capacity(self, node: str) -> Resources:
+        """See ``Background.capacity``: of a listed node, what its kubelet does not give is not there either."""
+        return self._without_failed(node, self._capacities[node])
+
+    def _without_failed(self, node: str, total: Resources) -> Resources:
+        missing, failed = unhealthy(self.node(node)), len(self.gpu_facts(node).failed)
+        lost = max(failed, missing) if self._selected is None else max(failed - missing, 0)
+        return total - Resources(gpus=min(lost, total.gpus))
+
+    def _see_devices(self, tracked: KubernetesTracked) -> None:
+        if tracked.pod is not None and (pod := self.pods.get(tracked.pod.uid)) is not None:
+            tracked.gpus = self._devices.of(tracked.node, pod, time.monotonic())
+
     def speaks_for(self, node: str) -> bool:
         """See ``Background.speaks_for``: a node's agent, and no other process while it does."""
         return self._speaker.speaks_for(node)
@@ -202,6 +199,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if found is None or name not in self._capacities:
             return None
         capacity = self._capacities[name] if self._selected is None else self._selected.tolerated(name)
+        capacity = self._without_failed(name, capacity)
         return NodeTerms(capacity=capacity, labels=found.metadata.labels, taints=taints_of(found))
 
     async def heartbeats(self) -> AsyncIterator[NodeHeartbeat]:
@@ -283,6 +281,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
                 elif tracked.pod is not None and not seen.ended:
                     self._by_pod[tracked.pod.uid] = replica
                     self._starting.pop(replica, None)
+                    self._see_devices(tracked)
                     self._follow(tracked.folder, tracked.pod)
                 if tracked.note(seen):
                     changed.append(tracked)
@@ -421,6 +420,7 @@ class KubernetesBackground(Background[KubernetesTracked]):
         for tracked in running:
             with isolated(tracked.folder):
                 if tracked.pod is not None:
+                    self._see_devices(tracked)
                     self._follow(tracked.folder, tracked.pod)
                     tracked.use = self._use_of(tracked, tracked.pod)
         if self._listeners:  # what is read goes into heartbeats only

@@ -102,6 +102,20 @@ class ContainerCaps(ObjectPart, frozen=True):
     limits: dict[str, Quantity] = {}
 
 
+class DeviceHealth(ObjectPart, frozen=True):
+    """A device of a container: ``Healthy``, ``Unhealthy`` or ``Unknown``."""
+
+    resource_id: str = msgspec.field(name="resourceID")
+    health: str = "Unknown"
+
+
+class AllocatedDevices(ObjectPart, frozen=True):
+    """The devices of one kind that a container has."""
+
+    name: str
+    resources: list[DeviceHealth] = []
+
+
 class ContainerStatus(ObjectPart, frozen=True):
     """The kubelet's status of a container."""
 
@@ -110,6 +124,7 @@ class ContainerStatus(ObjectPart, frozen=True):
     container_id: str = msgspec.field(default="", name="containerID")
     restart_count: int = 0
     resources: ContainerCaps | None = None
+    allocated_resources_status: list[AllocatedDevices] = []
 
 
 class ObjectCondition(ObjectPart, frozen=True):
@@ -234,6 +249,7 @@ class ClusterNodeSpec(ObjectPart, frozen=True):
 class ClusterNodeStatus(ObjectPart, frozen=True):
     """A node's status."""
 
+    capacity: dict[str, str] = {}
     allocatable: dict[str, str] = {}
     conditions: list[ObjectCondition] = []
     addresses: list[dict[str, str]] = []

@@ -22,11 +22,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from pathlib import Path
 
 import msgspec
 
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.cluster.folders.replica_roster import Tracked
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import Pod, observed
@@ -65,6 +67,15 @@ def stop_of(folder: IncarnationFolder) -> Path:
 def pod_of(folder: IncarnationFolder) -> PodRecord | None:
     """The pod of an incarnation; None if it has none yet."""
     return folder.read(record_of(folder), PodRecord)
+
+
+class KubernetesTracked(Tracked):
+    """One incarnation as a pod."""
+
+    @functools.cached_property
+    def pod(self) -> PodRecord | None:
+        """Its pod. Read it only after the pod was recorded: the result is cached."""
+        return pod_of(self.folder)
 
 
 class PodObserver:

@@ -7,7 +7,7 @@ from steepest.events.received import Received
 from steepest.invariants.folds import LogFolds
 from steepest.invariants.verdict import SHOWN, Checker
 
-RESCUED = 3
+RESCUED = 2
 """A gang whose promise was put off so often goes before all others."""
 
 LATE_MS = 60_000
@@ -22,7 +22,7 @@ class WholeDevices(Checker):
     * A plan that starts a gang has a node for each of its replicas.
     * A gang that gives way has a later place in the order than the one that starts for it.
     * ``tier`` of ``PromiseRevised`` never falls for a job.
-    * A gang that was put off fewer than three times does not start while one waits that was, that is as urgent, asks for
+    * A gang that was put off less than twice does not start while one waits that was, that is as urgent, asks for
       the same for each replica, and for no more replicas: it would have had room in those places.
 
     The summary counts the jobs that finished later than they were promised first.

@@ -15,8 +15,9 @@ from itertools import chain
 
 from steepest.cluster.folders.folder_watch import wait
 from steepest.cluster.kubernetes.api import KubernetesApi
+from steepest.cluster.kubernetes.manifest import JOB
 from steepest.cluster.kubernetes.objects import Pod
-from steepest.cluster.kubernetes.reflector import Awaited, PodReflector, Reflector
+from steepest.cluster.kubernetes.reflector import Awaited, PodReflector, Reflector, label_group, owners_of
 from steepest.errors import UncertainError
 
 NAME_IT = "name it again until its jobs are over: optIn.namespaces, or steepest up --namespace"
@@ -126,3 +127,9 @@ async def emptied(copy: PodReflector, key: str) -> bool:
 
 def _path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def groups_of(pod: Pod) -> list[str]:
+    """The keys of a pod: the objects that made it, and its job, which may have several between it and its pods."""
+    job = pod.metadata.labels.get(JOB)
+    return owners_of(pod) if job is None else [*owners_of(pod), label_group(JOB, job)]

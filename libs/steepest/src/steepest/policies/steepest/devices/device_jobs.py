@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.policies.steepest.devices.device_state import DeviceJob, DevicePlannerState
-from steepest.policies.steepest.devices.gang_order import SIZE, WholeGang, by_level
+from steepest.policies.steepest.devices.gang_order import WholeGang, by_level
 from steepest.policies.steepest.devices.which_jobs import devices_of
 from steepest.policies.steepest.job_facts import LEAST_LEFT, shares_of
 from steepest.policies.steepest.learning import worth
@@ -107,8 +107,7 @@ def whole_gang(
         size = max(left + attained_s / _devices(known, job), left / (1 - LEAST_LEFT))
         done = min(1 - left / size, 1 - LEAST_LEFT)
         shares = shares_of(state.learned, known.losses, job)
-        value = worth(done, left + (0.0 if runs else starts_s), parameters.learning_weight, shares)
-        index = value / known.devices**SIZE
+        index = worth(done, left + (0.0 if runs else starts_s), parameters.learning_weight, shares)
     deadline_s = None
     if spec.deadline_ms is not None:
         deadline_s = (job.submitted_ms + spec.deadline_ms - at_ms) / 1000

@@ -93,7 +93,7 @@ class DevicePlanner:
     """Plans placements and suspensions of jobs with devices, and says what is promised to them."""
 
     name = "device-planner"
-    logic = 2
+    logic = 3
     state_type = DevicePlannerState
 
     def __init__(self, state: DevicePlannerState | None = None) -> None:

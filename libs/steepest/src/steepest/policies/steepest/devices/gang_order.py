@@ -8,8 +8,8 @@
    would change while they run, and gangs would take turns.
 3. *Deadlines* of users that are met only by starting now.
 4. *Tail.* A gang that takes longer than the whole backlog of the pool would, were it divided among all devices, ends last
-   in any case: it runs immediately, or the makespan grows.
-5. *Index.* The value of a device-second, the running ones preferred by what a stop costs.
+   in any case: it runs immediately, or the makespan grows. While gangs still come, the backlog grows too, and it waits.
+5. *Index.* The value of a second of the gang, the running ones preferred by what a stop costs.
 
 Work: O(n log n) for n gangs, for each of at most ``ROUNDS`` rounds; without overload there is one.
 """
@@ -26,11 +26,11 @@ import msgspec
 
 from steepest.policies.steepest.must_run import Promise, must_run
 
-TIERS = (1.0, 1.25, 1.6, 2.2, 3.5, 6.0)
+TIERS = (1.0, 1.45, 1.8, 2.4, 3.5, 6.0)
 """Multiples of the promised completion time at which a gang is due that cannot be in time. Behind the last, nothing is
-promised."""
+promised. The first step is long: a gang that is late anyway makes room, and others are in time."""
 
-RESCUED = 3
+RESCUED = 2
 """A gang that was put off so often goes before all others."""
 
 SPARED = 4.0
@@ -45,8 +45,11 @@ MARGIN = 0.02
 WASTE = 0.03
 """Share of the devices that whole gangs leave idle."""
 
-MUST = 0.25
+MUST = 0.05
 """A gang must run of which more than this share of the next slot does not fit after it."""
+
+OVER = 0.25
+"""Promises are put off where more than this share of a slot is late beyond it: the fluid is no packing of whole gangs."""
 
 CLASSES = (2, 3, 4)
 
@@ -59,9 +62,8 @@ HOLDS = 30.0
 STAYS = 0.1
 """A running gang stays the longest though the backlog has grown beyond it by this share: it would be that again soon."""
 
-SIZE = 0.25
-"""The index is for a device-second of so large a gang: its value over devices to this power. With 1, large gangs wait for
-long; with 0, small ones end later on average."""
+STILL_COME = 5.0
+"""Gangs still come until none came for so many times the mean time between those that wait or run."""
 
 
 class Turn(enum.StrEnum):
@@ -85,7 +87,7 @@ class WholeGang(msgspec.Struct, frozen=True, kw_only=True):
         came_s: When it was submitted; not above 0.
         fair_end_s: Its end under fair sharing; None: nothing says when.
         tier: How often its promise was put off.
-        index: What a device-second for it is worth.
+        index: What a second of its devices is worth.
         deadline_s: When its user wants it to have ended; None: its user does not say.
         pinned: Whether it holds its devices, and may not be stopped now.
     """
@@ -176,7 +178,7 @@ def promise(gangs: Sequence[WholeGang], devices: float, slot_s: float, lateness:
         late, stays = _late(gangs, found.dues, devices, slot_s, pause_s)
         found.late, found.stays = late, stays
         over = sum(min(one, slot_s) * gang.devices for one, gang in zip(late, gangs, strict=True)) - devices * slot_s
-        if over <= MUST * devices * slot_s and max(late, default=0.0) <= (1 + MUST) * slot_s:
+        if over <= OVER * devices * slot_s and max(late, default=0.0) <= (1 + OVER) * slot_s:
             break
         urgent = [index for index, one in enumerate(late) if one > MUST * slot_s]
         if not urgent:
@@ -265,7 +267,10 @@ def _for_deadlines(gangs: Sequence[WholeGang], slot_s: float) -> Sequence[int]:
 
 
 def _tail(gangs: Sequence[WholeGang], devices: float, slot_s: float) -> Sequence[int]:
-    """Those that are too long to wait for another slot, if all is to end when it could."""
+    """Those that are too long to wait for another slot, if all is to end when it could; none while gangs still come."""
+    newest_s, oldest_s = (-reach((one.came_s for one in gangs), default=0.0) for reach in (max, min))
+    if newest_s * (len(gangs) - 1) < STILL_COME * (oldest_s - newest_s):
+        return []
     needs = [0.0 if one.left_s is None else max(one.most_s, one.left_s) * (1 + MARGIN) + one.start_s for one in gangs]
     backlog_s = sum((one.left_s or 0.0) * one.devices for one in gangs) / devices
     end_s = max(backlog_s, *heapq.nlargest(1, needs), 0.0)
