@@ -46,6 +46,7 @@ class KubernetesStub:
         asked: Method, kind and body of each request for one object.
         listed: How often each kind was listed, of other namespaces as ``team/jobs``.
         closed: Namespaces in which nothing is allowed.
+        refuses: Why pods with capabilities are refused; empty: they are not.
         before: Called with method, kind and name of each of them before it takes effect.
         paths: Path and query of every request.
     """
@@ -57,6 +58,8 @@ class KubernetesStub:
         self.before: Callable[[str, str, str], None] = lambda *_: None
         self.paths: list[str] = []
         self.closed: set[str] = set()
+        self.refuses = ""
+        self._refused: list[Object] = []
         self._history: dict[str, list[tuple[int, bytes]]] = {kind: [] for kind in KINDS}
         self._version = 0
         self._news = asyncio.Event()
@@ -97,6 +100,8 @@ class KubernetesStub:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         self.paths.append(request.path_qs)
+        if request.path == f"/api/v1/namespaces/{OWN}/events":
+            return web.json_response({"items": self._refused, "metadata": {}})
         kind = next((each for each in KINDS if each in request.path.split("/")), "")
         name = request.path.rpartition(f"/{kind}/")[2] if f"/{kind}/" in request.path else ""
         name = name.removesuffix("/status")
@@ -172,7 +177,10 @@ class KubernetesStub:
             suspended = changed["spec"].get("runPolicy", changed["spec"])["suspend"]
             if not suspended and not mine:
                 for template, labels in _templates(changed):
-                    self._make_pod(changed["metadata"], template, labels)
+                    if self.refuses and '"add"' in json.dumps(template):
+                        self._refused.append({"metadata": {}, "message": self.refuses})
+                    else:
+                        self._make_pod(changed["metadata"], template, labels)
             for pod in mine if suspended else ():
                 ended = [{"name": "job", "state": {"terminated": {"exitCode": 85}}}]
                 pod["status"] = {"phase": "Failed", "containerStatuses": ended}
@@ -335,6 +343,7 @@ def adapter_on(
     agent: AgentNode | None = None,
     has_agents: bool = False,
     namespaces: Sequence[str] = (),
+    system_checkpoints: bool = False,
     retention: Retention = Retention(),  # noqa: B008 - frozen
 ) -> KubernetesCluster:
     """An adapter over the server whose kubeconfig is in this folder, which is its volume as well."""
@@ -352,5 +361,6 @@ def adapter_on(
         has_agents=has_agents,
         kinds=kinds,
         namespaces=namespaces,
+        system_checkpoints=system_checkpoints,
         retention=retention,
     )

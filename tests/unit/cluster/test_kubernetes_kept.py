@@ -7,13 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
+from tests.harness.kubernetes_stub import KubernetesStub, adapter_on, served
 
+from steepest.cluster import keepers
 from steepest.cluster.container_paths import TEMPORARY
-from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello
+from steepest.cluster.kubernetes import jobs
 from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
 from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, write_order
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.events.common import CheckpointRef, Resources
+from steepest.errors import ClusterError
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 
 SETTINGS = JobSettings(
@@ -126,3 +131,57 @@ def test_a_job_without_a_keeper_has_no_right_of_one(tmp_path: Path) -> None:
     text = msgspec.json.encode(manifest(SETTINGS, folder, ReplicaSpec(command=("true",)), None).job).decode()
 
     assert not [word for word in ("CHECKPOINT_RESTORE", "Unconfined", "keepers/", JOBS_ENVIRONMENT) if word in text]
+
+
+@pytest.fixture
+def stub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> KubernetesStub:
+    """An API server with one node; there is a folder of CRIU."""
+    home = tmp_path / "criu"
+    home.mkdir()
+    monkeypatch.setattr(keepers, "find_whole", lambda: home)
+    made = KubernetesStub()
+    made.node("n1")
+    return made
+
+
+async def started(stub: KubernetesStub, folder: Path) -> tuple[str, bool]:
+    """Start a job whose user wants a keeper; why it has none, and whether its pod has a keeper's rights."""
+    spec = ReplicaSpec(command=("train",), requests=Resources(cpu_m=100), checkpoint_mode=CheckpointMode.SYSTEM)
+    async with served(stub, folder / "kubeconfig"):
+        cluster = adapter_on(folder, [("n1", Resources(1_000, 1_024))], system_checkpoints=True)
+        try:
+            await cluster.start(MNIST, 1, "n1", spec, None)
+        finally:
+            await cluster.close()
+    made = AdapterFolder(folder / "state").incarnation(MNIST, 1)
+    hello = made.read(made.hello, Hello)
+    (pod,) = stub.objects["pods"].values()
+    has_rights = "CHECKPOINT_RESTORE" in json.dumps(pod)
+    assert made.keeping.exists() == has_rights
+    return hello.reason if hello is not None else "", has_rights
+
+
+async def test_a_job_is_placed_with_its_keeper(stub: KubernetesStub, tmp_path: Path) -> None:
+    """Its keeper says later whether it can be saved."""
+    assert await started(stub, tmp_path) == ("", True)
+
+
+async def test_a_job_whose_pods_are_refused_runs_without_a_keeper(stub: KubernetesStub, tmp_path: Path) -> None:
+    """It says why, in the API server's words."""
+    stub.refuses = 'pods "a" is forbidden: violates PodSecurity "baseline:latest"'
+    reason, has_rights = await started(stub, tmp_path)
+
+    assert reason.startswith("no-keeper: the Job mnist-")
+    assert reason.endswith(stub.refuses)
+    assert not has_rights
+
+
+async def test_a_quota_takes_no_keeper_away(
+    stub: KubernetesStub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quota that is exhausted has room again: the start fails, and is tried again with the keeper."""
+    monkeypatch.setattr(jobs, "_POD_S", 0.5)
+    stub.refuses = 'pods "a" is forbidden: exceeded quota: pods'
+    with pytest.raises(ClusterError, match="has made no pod"):
+        await started(stub, tmp_path)
+    assert not stub.objects["jobs"]

@@ -36,7 +36,7 @@ from steepest.cluster.folders.folder_label import label_of
 from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.kubernetes.agent.node_sources import AgentNode, NodeSources
 from steepest.cluster.kubernetes.api import KubernetesApi
-from steepest.cluster.kubernetes.jobs import BatchJobs
+from steepest.cluster.kubernetes.jobs import REFUSED, BatchJobs
 from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB, referred
 from steepest.cluster.kubernetes.kubernetes_background import KubernetesBackground
@@ -59,7 +59,8 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 LARGEST_NODE = Resources(cpu_m=1_024_000, memory_mib=1 << 24)
 """Larger than any node: no cap is a cap of this size where nodes are selected, and so come and go."""
 
-_NOT_ITS_KEEPERS = ("no-such-image", "no-room", "node-lost", "unsupported-resource")
+_ITS_KEEPERS = (REFUSED, "no-such-program")
+"""Why a start fails that may succeed without a keeper: its rights are not admitted, or a runtime cannot give them."""
 
 
 class KubernetesCluster(FolderCluster[KubernetesBackground]):
@@ -210,7 +211,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 with_keeper = msgspec.structs.replace(order, keeper=keeper)
                 await launch(self._own_jobs, background, self._state, folder, with_keeper)
             except ClusterError as error:
-                if not error.definite or error.code in _NOT_ITS_KEEPERS:
+                if not error.definite or error.code not in _ITS_KEEPERS:
                     raise
                 keeper = str(error)
             else:

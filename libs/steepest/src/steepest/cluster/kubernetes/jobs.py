@@ -33,6 +33,9 @@ from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.port import ReplicaId
 from steepest.errors import ClusterError, UncertainError
 
+REFUSED = "pod-refused"
+"""The code of a Job whose pods the API server refuses for their rights."""
+
 _LOOK_S = 0.02
 _POD_S = 50.0  # a busy Job controller was seen to take 33 s
 _ASK_S = 1.0
@@ -196,7 +199,7 @@ class BatchJobs:
                 if pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
             if may_be_refused and (why := await self._refusal(job)):
-                raise ClusterError(f"the Job {job.metadata.name} may make no pod: {why[:500]}", code="not-started")
+                raise ClusterError(f"the Job {job.metadata.name} may make no pod: {why[:500]}", code=REFUSED)
             if now_s > asks_s and not is_first:
                 now = await self.read(replica)
                 if now is None or now.is_over or now.metadata.uid != job.metadata.uid:
