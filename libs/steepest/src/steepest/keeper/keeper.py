@@ -12,7 +12,6 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -34,7 +33,7 @@ _SNAPSHOTS_EVERY = 100  # times as long as one takes
 _TRIES = 3  # of a passing reason
 _IN_PLACE = "in-place"
 _PLACES = 5  # that may differ from an image's own before an older one is restored
-_DEATH_S = 10.0
+_DEATH_S, _KILL_LOOK_S = 10.0, 0.005
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
 _HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
 
@@ -324,15 +323,13 @@ class Keeper:
         self._since = time.monotonic()
 
     def _kill_all(self) -> None:
-        def dead() -> bool:
-            left = [each.pid for each in processes.others() if each.state != "Z"]
-            _kill(left)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            return not left
-
-        processes.wait_until(dead, _DEATH_S)
+        deadline = time.monotonic() + _DEATH_S
+        while (left := self._pids()) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+            time.sleep(_KILL_LOOK_S)
 
     def _pids(self) -> list[int]:
         return [each.pid for each in processes.others() if each.state != "Z"]
@@ -421,9 +418,3 @@ def _truncate(sizes: dict[str, int]) -> None:
         with contextlib.suppress(OSError):
             if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
                 os.truncate(path, size)
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

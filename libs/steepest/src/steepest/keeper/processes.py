@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -257,15 +257,3 @@ def _lines(path: str) -> list[str]:
         return Path(path).read_text(errors="replace").splitlines()
     except OSError:
         return []
-
-
-def wait_until(done: Callable[[], bool], within_s: float) -> bool:
-    """Whether it is done within that time."""
-    import time  # noqa: PLC0415 - it is asked for rarely
-
-    deadline = time.monotonic() + within_s
-    while not done():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.005)
-    return True
