@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 from steepest.keeper import kernel, processes
 from steepest.keeper.control import Control
 from steepest.keeper.criu import PASSING, Criu
+from steepest.keeper.held import HeldFiles
 from steepest.keeper.images import Images
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 from steepest.keeper.places import own_place, refuse_other_place
@@ -74,6 +75,7 @@ class Keeper:
         self._umask = os.umask(0o077)
         self._control = Control(order.control)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd)
+        self._held = HeldFiles(Path(order.checkpoints).parent / "held")
         self._criu = Criu(order.criu, contained=order.user is not None)
         self._root = 0
         self._stopped: list[int] = []
@@ -256,11 +258,14 @@ class Keeper:
                 if facts["rewritten"]:
                     raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
                 self._continue()
+            if self._order.user is None:
+                self._held.hold(self._pids(), self._images.name(step, self._order.incarnation))
             name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
         except OSError as error:
             raise CannotBeSaved("disk-full", str(error)) from error
         finally:
             shutil.rmtree(raw.parent, ignore_errors=True)
+            self._held.keep(self._images.newest_first())
         return name, step, digest
 
     def _dump(self, raw: Path) -> dict[str, Any]:
@@ -376,6 +381,7 @@ class Keeper:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
                 _truncate(facts["sizes"])
+            self._held.show(name)
             self._root = self._criu.restore(
                 scratch / "raw", scratch / "work", facts["pipes"], connected=facts["connected"]
             )

@@ -147,6 +147,12 @@ def links(pid: int) -> Iterator[tuple[int, str]]:
                 yield int(name), str(Path(f"/proc/{pid}/fd/{name}").readlink())
 
 
+def programs(pids: Iterable[int]) -> list[str]:
+    """The files whose code these processes have mapped: programs and libraries."""
+    mapped = (line for pid in pids for line in _lines(f"/proc/{pid}/maps") if "/" in line)
+    return list(dict.fromkeys("/" + line.partition("/")[2] for line in mapped if "x" in line.split(maxsplit=2)[1]))
+
+
 def refuse_own_files(pids: Iterable[int], since_s: float) -> None:
     """Refuse what processes use and their container alone has: another one, of the same image, has it not.
 
