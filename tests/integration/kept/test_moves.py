@@ -70,6 +70,37 @@ async def test_an_explicit_mode_is_tried_once_before_it_is_declared(tmp_path: Pa
 
 
 @pytest.mark.end_to_end
+async def test_an_upgrade_of_a_library_costs_a_job_nothing(tmp_path: Path) -> None:
+    """A library is replaced while the job is away: it goes on with its own one, also after a second move."""
+    library = tmp_path / "library.so"
+    library.write_bytes(_libm())
+    words = (
+        f"import ctypes, os, time; library = ctypes.CDLL({str(library)!r}); print('ready', flush=True)\n"
+        f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)\n"
+        "print(library.ilogb(ctypes.c_double(8.0)))"
+    )
+    async with kept(tmp_path / "state", (sys.executable, "-c", words), CheckpointMode.AUTO) as job:
+        await job.printed(1)
+        for more in (b"x" * 10_000, b"x" * 20_000):
+            job.saved = await job.save()
+            await job.cluster.stop(JOB, job.incarnation, grace_s=10.0)
+            newer = tmp_path / "newer"
+            newer.write_bytes(_libm() + more)
+            newer.replace(library)
+            await job.start()
+            await job.cluster.wait_for_step(JOB, job.incarnation, at_least=job.saved.step, timeout_s=60.0)
+        (tmp_path / "go").touch()
+        assert await job.end() == 0
+        assert job.output == "ready\n3\n"
+
+
+def _libm() -> bytes:
+    """A library that this process has mapped."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return Path(next(line.split()[-1] for line in maps if "libm.so" in line)).read_bytes()
+
+
+@pytest.mark.end_to_end
 async def test_images_are_for_their_owner_alone(tmp_path: Path) -> None:
     """What holds a job's memory is readable by its owner only."""
     async with kept(tmp_path / "state", training(STEPS), CheckpointMode.AUTO) as job:

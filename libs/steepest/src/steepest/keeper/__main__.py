@@ -31,12 +31,17 @@ _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 def main() -> NoReturn:
     """Keep the job to its end, and end as it does."""
     order = KeeperOrder.load(Path(sys.argv[1]))
+    control = Control(order.control)
+    control.lose("its keeper was killed")  # it has no moment to say so later
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # one that comes too early waits until it can be passed on
     if order.user is not None:
         kernel.close_to_job(Path(order.control).parent)
         kernel.become_user(*order.user)
         status = _keep(order)
-        os._exit(LOST if status is None else _code(status))
+        if status is None:
+            os._exit(LOST)
+        control.own_end()
+        os._exit(_code(status))
     kernel.join_group(order.keeper_cgroup)
     out, into = os.pipe()
     kernel.leave_namespaces()
@@ -54,8 +59,8 @@ def main() -> NoReturn:
     os.waitpid(pid, 0)
     said = os.read(out, 100)
     if not said:
-        Control(order.control).lose("its keeper was killed")
         sys.exit(LOST)
+    control.own_end()
     _end_as(int(said))
 
 

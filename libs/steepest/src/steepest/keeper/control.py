@@ -51,9 +51,13 @@ class Control:
         self._write("checkpoint-ack.json", {"request": request, **content})
 
     def lose(self, why: str) -> None:
-        """Say, first of all, that the end of this incarnation is not the job's own."""
-        if self._read("lost.json") is None:
-            self._write("lost.json", {"reason": why[:400]})
+        """Say that the end of this incarnation is not the job's own."""
+        self._write("lost.json", {"reason": why[:400]})
+
+    def own_end(self) -> None:
+        """Say that it is."""
+        with contextlib.suppress(OSError):
+            os.unlink(f"{self._folder}/lost.json")  # noqa: PTH108 - one call
 
     def _read(self, name: str) -> dict[str, Any] | None:
         with contextlib.suppress(OSError, ValueError):

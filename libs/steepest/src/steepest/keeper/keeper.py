@@ -12,13 +12,13 @@ import select
 import shutil
 import signal
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from steepest.keeper import kernel, processes
 from steepest.keeper.control import Control
 from steepest.keeper.criu import PASSING, Criu
+from steepest.keeper.held import HeldFiles
 from steepest.keeper.images import Images
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 from steepest.keeper.places import own_place, refuse_other_place
@@ -34,7 +34,7 @@ _SNAPSHOTS_EVERY = 100  # times as long as one takes
 _TRIES = 3  # of a passing reason
 _IN_PLACE = "in-place"
 _PLACES = 5  # that may differ from an image's own before an older one is restored
-_DEATH_S = 10.0
+_DEATH_S, _KILL_LOOK_S = 10.0, 0.005
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
 _HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
 
@@ -75,6 +75,7 @@ class Keeper:
         self._umask = os.umask(0o077)
         self._control = Control(order.control)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd)
+        self._held = HeldFiles(Path(order.checkpoints).parent / "held")
         self._criu = Criu(order.criu, contained=order.user is not None)
         self._root = 0
         self._stopped: list[int] = []
@@ -257,11 +258,14 @@ class Keeper:
                 if facts["rewritten"]:
                     raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
                 self._continue()
+            if self._order.user is None:
+                self._held.hold(self._pids(), self._images.name(step, self._order.incarnation))
             name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
         except OSError as error:
             raise CannotBeSaved("disk-full", str(error)) from error
         finally:
             shutil.rmtree(raw.parent, ignore_errors=True)
+            self._held.keep(self._images.newest_first())
         return name, step, digest
 
     def _dump(self, raw: Path) -> dict[str, Any]:
@@ -324,15 +328,13 @@ class Keeper:
         self._since = time.monotonic()
 
     def _kill_all(self) -> None:
-        def dead() -> bool:
-            left = [each.pid for each in processes.others() if each.state != "Z"]
-            _kill(left)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            return not left
-
-        processes.wait_until(dead, _DEATH_S)
+        deadline = time.monotonic() + _DEATH_S
+        while (left := self._pids()) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._reap()
+            time.sleep(_KILL_LOOK_S)
 
     def _pids(self) -> list[int]:
         return [each.pid for each in processes.others() if each.state != "Z"]
@@ -379,6 +381,7 @@ class Keeper:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
                 _truncate(facts["sizes"])
+            self._held.show(name)
             self._root = self._criu.restore(
                 scratch / "raw", scratch / "work", facts["pipes"], connected=facts["connected"]
             )
@@ -421,9 +424,3 @@ def _truncate(sizes: dict[str, int]) -> None:
         with contextlib.suppress(OSError):
             if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
                 os.truncate(path, size)
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)

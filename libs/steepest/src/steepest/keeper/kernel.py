@@ -21,6 +21,7 @@ FIRST_PID = 300
 
 _NEW_MOUNTS, _NEW_IPC, _NEW_PIDS = 0x20000, 0x8000000, 0x20000000
 _RECURSIVE_SLAVE = 0x4000 | 0x80000
+_BIND = 4096
 _NOSUID_NODEV_NOEXEC = 2 | 4 | 8
 _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 8, 24, 47
 _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
@@ -48,6 +49,15 @@ def leave_namespaces() -> None:
 def show_own_processes() -> None:
     """Mount a ``/proc`` of this PID namespace."""
     _call(_libc.mount(b"proc", b"/proc", b"proc", _NOSUID_NODEV_NOEXEC, None))
+
+
+def show_instead(file: Path, path: str) -> None:
+    """Mount a file over another one, in this mount namespace alone.
+
+    Raises:
+        OSError: The path is not there.
+    """
+    _call(_libc.mount(os.fsencode(file), os.fsencode(path), None, _BIND, None))
 
 
 def die_with_parent() -> None:

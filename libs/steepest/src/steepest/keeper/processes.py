@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,6 +147,12 @@ def links(pid: int) -> Iterator[tuple[int, str]]:
                 yield int(name), str(Path(f"/proc/{pid}/fd/{name}").readlink())
 
 
+def programs(pids: Iterable[int]) -> list[str]:
+    """The files whose code these processes have mapped: programs and libraries."""
+    mapped = (line for pid in pids for line in _lines(f"/proc/{pid}/maps") if "/" in line)
+    return list(dict.fromkeys("/" + line.partition("/")[2] for line in mapped if "x" in line.split(maxsplit=2)[1]))
+
+
 def refuse_own_files(pids: Iterable[int], since_s: float) -> None:
     """Refuse what processes use and their container alone has: another one, of the same image, has it not.
 
@@ -257,15 +263,3 @@ def _lines(path: str) -> list[str]:
         return Path(path).read_text(errors="replace").splitlines()
     except OSError:
         return []
-
-
-def wait_until(done: Callable[[], bool], within_s: float) -> bool:
-    """Whether it is done within that time."""
-    import time  # noqa: PLC0415 - it is asked for rarely
-
-    deadline = time.monotonic() + within_s
-    while not done():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(0.005)
-    return True
