@@ -82,7 +82,9 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
     help="Read the job from a TOML or YAML file; options given here override it.",
 )
 @click.option("--name", help="Name the job; default: the script's name and four letters.")
-@click.option("--cpu", type=CPU, help="Reserve so many cores, like 4, 0.5 or 500m, and start as many threads, one at least (1).")
+@click.option(
+    "--cpu", type=CPU, help="Reserve so many cores (4, 0.5 or 500m), and start as many threads, at least one (1)."
+)
 @click.option("--memory", type=MEMORY, default="0", help="Reserve so much memory: MiB, or 2Gi.")
 @click.option("--gpus", type=GPUS, help="Reserve so many GPUs, or a share of one: 2, or 0.5.")
 @click.option("--checkpoint", type=OneOf(MODES), help="State how it can be saved (auto).")

@@ -66,8 +66,10 @@ async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParamet
         say(_greeting(settings.folder))
         gateway = _gateway(settings, 1)
         stop = stop_on_signals()
-        following, page = partial(_follow, settings, process), partial(_tell_page, settings.folder)
-        await _side_by_side(stop, following, *([ProcessSupervisor(gateway, say).run, page] if gateway else []))
+        runs = [partial(_follow, settings, process)]
+        if gateway:
+            runs += [partial(ProcessSupervisor(gateway, say).run), partial(_tell_page, settings.folder)]
+        await _side_by_side(stop, *runs)
         say(_farewell(settings.folder, [loop.view for loop in process.runtime.pools.values()]))
 
 
