@@ -14,7 +14,7 @@ from steepest.policies.placement.placer import Placer
 
 ROW = {
     **dict.fromkeys(policies.FIGURES, -1.0),
-    **dict.fromkeys(("late_share", "late_worst", "honest_worst", "moves"), 0.0),
+    **dict.fromkeys(("late_share", "late_worst", "free_share", "free_worst", "bound", "honest_worst", "moves"), 0.0),
 }
 
 
