@@ -304,7 +304,7 @@ def test_a_job_that_failed_uses_no_cpu_until_it_is_started_again() -> None:
     come(pool, "failed", 100.0, 40, 0.0)
     come(pool, "other", 500.0, 40, 0.0)
     pool.pause("failed", 60.0)
-    assert pool.nodes["n"].free == Resources(cpu_m=1_000, memory_mib=20)
+    assert pool.nodes["n"].capacity - pool.nodes["n"].allocated == Resources(cpu_m=1_000, memory_mib=20)
     pool.start("failed", 1.0, 260.0)
     pool.know("failed", 100.0, 1.0, 260.0)
 

@@ -180,7 +180,7 @@ def measure_node(
     settled = [job for job in here.values() if now_s - job.since_s > SETTLES_S]
     _find_resting(settled)
     settled = [job for job in settled if not job.rests and job.cpu > 0]
-    lacking = _find_lacking(settled, cores)
+    lack = _lack(settled, cores)
     alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
     may_be_full = is_full or alike or any(job.lacks for job in settled)
     shown = []
@@ -188,7 +188,7 @@ def measure_node(
         if not may_be_full and job in settled and job.tightest_m is None and job.show(cores):
             shown.append(name)
         job.forget_limits()
-    return shown, alike or any(lacking)
+    return shown, alike or lack
 
 
 def _find_resting(jobs: Sequence[ManagedJob]) -> None:
@@ -200,14 +200,12 @@ def _find_resting(jobs: Sequence[ManagedJob]) -> None:
             job.most = job.demand = max(job.cpu, LEAST_DEMAND)
 
 
-def _find_lacking(jobs: Sequence[ManagedJob], cores: float) -> list[bool]:
-    """Of each, whether it lacks CPU, now and when it was measured before."""
-    able = [job.able(cores) for job in jobs]
-    all_lack = sum(job.cpu for job in jobs) < ALL_LACK * sum(able)
-    found = []
-    for job, most in zip(jobs, able, strict=True):
-        before, job.lacks = job.lacks, all_lack or job.cpu < LACKS * most
-        found.append(before and job.lacks)
+def _lack(jobs: Sequence[ManagedJob], cores: float) -> bool:
+    """Whether any job lacks CPU, now and when it was measured before."""
+    all_lack, found = sum(job.cpu for job in jobs) < ALL_LACK * sum(job.able(cores) for job in jobs), False
+    for job in jobs:
+        before, job.lacks = job.lacks, all_lack or job.cpu < LACKS * job.able(cores)
+        found = found or (before and job.lacks)
     return found
 
 

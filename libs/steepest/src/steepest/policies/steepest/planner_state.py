@@ -9,18 +9,14 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair.fair_pool import FairPool
-from steepest.policies.steepest.gangs.gang_work import GangWork
-from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
+from steepest.policies.steepest.gangs.unmanaged_replicas import GangWork, UnmanagedReplicas
 from steepest.policies.steepest.learning_history import LearningHistory
 from steepest.policies.steepest.managed_job import FULL, ManagedJob
 from steepest.policies.steepest.residences import Residence
 from steepest.view.state import Job
 
-LAUNCHES_KEPT = 50
-"""The mean of launches forgets at this many."""
-
-DEMANDS_KEPT = 50
-"""The mean of measured demands forgets at this many."""
+KEPT = 50
+"""The means of launches and of measured demands forget at this many."""
 
 NEWEST = 0.5
 """Weight of the newest measurement of what a node gives that is short of CPU."""
@@ -49,8 +45,8 @@ class SteepestPlannerState(Pending):
         stays: Until when the limits of a node stay, as long as they do, by node.
         tick_ms: The record time of the newest tick.
         now_s: The newest time that was used, which never falls.
-        launches: How many jobs were launched, at most ``LAUNCHES_KEPT``, and in how many seconds in the mean.
-        demands: Of how many jobs the demand was measured, at most ``DEMANDS_KEPT``, and their mean.
+        launches: How many jobs were launched, at most ``KEPT``, and in how many seconds in the mean.
+        demands: Of how many jobs the demand was measured, at most ``KEPT``, and their mean.
         unlifted: Jobs that may still be limited although the policy is off.
     """
 
@@ -109,15 +105,11 @@ class SteepestPlannerState(Pending):
 
     def learn_launch(self, seconds: float) -> None:
         """Another job trains, so long after it was placed."""
-        count, mean = self.launches
-        count = min(count + 1, LAUNCHES_KEPT)
-        self.launches = (count, mean + (max(seconds, 0.0) - mean) / count)
+        self.launches = _mean_with(max(seconds, 0.0), *self.launches)
 
     def learn_demand(self, job: ManagedJob) -> None:
         """The demand of another job was measured for the first time."""
-        count, mean = self.demands
-        count = min(count + 1, DEMANDS_KEPT)
-        self.demands = (count, mean + (job.cpu - mean) / count)
+        self.demands = _mean_with(job.cpu, *self.demands)
         self.learned.add_demand(job.model, job.cpu)
 
     def usual_demand(self, model: str) -> float:
@@ -136,3 +128,9 @@ class SteepestPlannerState(Pending):
             usual = self.learned.demand(job.model)
             known = replicas * (usual if usual is not None else (mean + cores) / 2 if count else cores)
         return min(max(known, job.most), cores)
+
+
+def _mean_with(value: float, count: int, mean: float) -> tuple[int, float]:
+    """A mean that takes in another value."""
+    count = min(count + 1, KEPT)
+    return count, mean + (value - mean) / count

@@ -108,13 +108,3 @@ class FairNode(msgspec.Struct):
     def cores(self) -> float:
         """CPU that is shared."""
         return max(self.gives, LEAST_DEMAND)
-
-    @property
-    def free(self) -> Resources:
-        """What is not reserved."""
-        return self.capacity - self.allocated
-
-    @property
-    def count(self) -> int:
-        """How many jobs are here or on their way."""
-        return len(self.jobs) + len(self.planned)

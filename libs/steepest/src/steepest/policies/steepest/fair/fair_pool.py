@@ -265,8 +265,8 @@ class FairPool(msgspec.Struct):
 
         def fullness(name: str) -> tuple[bool, float, int, str]:
             node = self.nodes[name]
-            after = node.allocated + requests
-            return (not after.fits(node.capacity), allocation(after, node.capacity), node.count, name)
+            after, count = node.allocated + requests, len(node.jobs) + len(node.planned)
+            return (not after.fits(node.capacity), allocation(after, node.capacity), count, name)
 
         return min(self.nodes, key=fullness, default=None)
 
@@ -282,7 +282,7 @@ class FairPool(msgspec.Struct):
         return {job: copy} if (node.allocated + copy.requests).fits(node.capacity) else {}
 
     def _room_for_gang(self, job: str, copy: FairJob) -> Mapping[str, FairJob]:
-        slots = Slots({name: node.free for name, node in self.nodes.items()})
+        slots = Slots({name: node.capacity - node.allocated for name, node in self.nodes.items()})
         first_node = copy.first_node if copy.first_node in self.nodes else None
         places = choose(copy.roles, slots, first_node=first_node)
         if places is None:

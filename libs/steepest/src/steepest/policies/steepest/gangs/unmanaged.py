@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from steepest.events.common import Resources
 from steepest.policies.steepest.devices.which_jobs import has_devices
-from steepest.policies.steepest.gangs.gang_work import GangWork
-from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
+from steepest.policies.steepest.gangs.unmanaged_replicas import GangWork, UnmanagedReplicas
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
