@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.harness.system.running_system import RunningSystem
 
+from steepest.events import cluster as c
 from steepest.training_logs import LogReader
 from tools.docs.markdown import ROOT, blocks
 
@@ -33,6 +35,9 @@ NOT_RUN = {
 
 SHORTER = {"--seed 0-9": "--seed 0", "--steps 300": "--steps 30"}
 """What is run instead, so that it takes a second."""
+
+FEW = 10
+"""Epochs after which a job's time left is known."""
 
 UNTIL_STOPPED = (".venv/bin/steepest up",)
 
@@ -126,6 +131,43 @@ def test_every_command_does_what_it_says(folder: Path, background: list[subproce
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)
         assert process.returncode == 0, process.args
+
+
+def pattern(line: str) -> str:
+    """What a line of the README stands for: its words; numbers with their units, and the node's name, are another run's."""
+    words = [
+        "." if re.search(r"\d|^[–…]$", word) or word.strip("(),") in {"ws", "s", "min", "%", "PC"} else re.escape(word)
+        for word in line.split()
+    ]
+    return re.sub(r"\.(?: \.)+|(?<= )\.(?= |$)|^\.", ".+", " ".join(words)).replace(" ", r"\s+")
+
+
+def test_what_one_then_sees(folder: Path) -> None:
+    """Each line of the README's second example is printed by its command, once the training has been judged."""
+    seen = next(block.text for block in blocks(README) if block.text.startswith("$ .venv/bin/steepest jobs first"))
+    submit = next(one for one in commands() if one.startswith(".venv/bin/steepest submit --name first"))
+    script = folder / "train.py"
+    script.write_text(script.read_text().replace("200", "20000"))  # it does not end while it is looked at
+    system = RunningSystem(folder / ".steepest", "--interval", "1s")
+    system.start()
+    try:
+        subprocess.run(shlex.split(submit), cwd=folder, check=True, capture_output=True)
+        assert system.look_for(lambda found: isinstance(found.event, c.GrowthMeasured) or None, 0, 60.0)
+        assert system.look_for(lambda found: epoch_of(found.event) >= FEW or None, 0, 60.0)
+        for each in seen.removeprefix("$ ").split("\n$ "):
+            command, *lines = each.splitlines()
+            printed = subprocess.run(
+                shlex.split(command), cwd=folder, check=True, capture_output=True, text=True
+            ).stdout
+            for line in lines:
+                assert re.search(pattern(line), printed, flags=re.MULTILINE), f"{line}\n{printed}"
+    finally:
+        system.end()
+
+
+def epoch_of(event: c.ClusterEvent) -> float:
+    """The epoch that a node reports of the job; 0: none."""
+    return max((one.epoch or 0 for one in event.progress), default=0) if isinstance(event, c.NodeUsage) else 0
 
 
 def test_every_reason_not_to_run_a_command_has_its_command() -> None:

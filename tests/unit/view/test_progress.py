@@ -12,6 +12,7 @@ from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, migratio
 from steepest.events import cluster as c
 from steepest.events.common import LARGEST, Resources
 from steepest.events.parameters import QueueParameters
+from steepest.policies.forecast import remaining
 from steepest.policies.queueing.ranks import QUEUE_POLICIES
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import (
@@ -236,6 +237,16 @@ def test_the_time_left_is_that_of_the_last_minutes_with_the_spread_of_their_pace
     assert left is not None
     assert (left.low, left.high) == (700 * 125, 700 * 500)
     assert left.low < left.p50 < left.high
+
+
+def test_the_time_left_of_a_young_job_follows_from_its_steps_so_far() -> None:
+    """Three steps suffice: a job of half a minute would have ended before the pace of five seconds is known."""
+    pool = Trained()
+    pool.train(5, 6, 7, total=100, every_ms=1_000)
+    assert remaining(pool.view, pool.a, pool.view.counted_ms) is None
+    job = pool.train(15, total=100, every_ms=1_000)
+    assert time_left(job) is None
+    assert remaining(pool.view, job, pool.view.counted_ms) == TimeLeft(25_500, 23_182, 28_333)
 
 
 def test_a_job_that_does_not_run_has_no_time_left() -> None:

@@ -17,7 +17,17 @@ from steepest.events.parameters import SteepestParameters
 from steepest.events.plans import FairStanding
 from steepest.max_min import max_min
 from steepest.view.cluster_view import ClusterView
-from steepest.view.progress import OF_AN_EPOCH, TimeLeft, cpu_ms_left, cpu_ms_per_step, time_left
+from steepest.view.progress import (
+    OF_AN_EPOCH,
+    RECENT_STEPS,
+    TimeLeft,
+    course,
+    cpu_ms_left,
+    cpu_ms_per_step,
+    one_step,
+    steps_left,
+    time_left,
+)
 from steepest.view.state import Job, Node
 
 SLOTS = 40
@@ -83,7 +93,7 @@ def remaining(view: ClusterView, job: Job, now_ms: int) -> TimeLeft | None:
 
     if view.parameters.pickyman.on and (predicted := predicted_left(job, view.counted_ms)) is not None:
         return predicted
-    by_pace = time_left(job)
+    by_pace = time_left(job) or _since_first(job)
     if not job.alive or len(set(job.nodes)) != 1 or by_pace is None:
         return by_pace
     ends_s = _ends_on(view, job.nodes[0], now_ms).get(job.name)
@@ -93,6 +103,18 @@ def remaining(view: ClusterView, job: Job, now_ms: int) -> TimeLeft | None:
     return TimeLeft(
         round(middle), round(middle * by_pace.low / by_pace.p50), round(middle * by_pace.high / by_pace.p50)
     )
+
+
+def _since_first(job: Job) -> TimeLeft | None:
+    """Before the pace of the last minutes is known: by the steps since the first report, one more or less."""
+    (step, _), left, progress, one = course(job), steps_left(job), job.progress, one_step(job)
+    if left is None or step is None or not job.alive or not progress.history.recent:
+        return None
+    at_ms, first, _ = progress.history.recent[0]
+    done, took_ms = step - first, progress.seen_counted_ms - at_ms
+    if done < RECENT_STEPS * one or took_ms <= 0:
+        return None
+    return TimeLeft(*(round(left * took_ms / steps) for steps in (done, done + one, done - one)))
 
 
 def _ends_on(view: ClusterView, name: str, now_ms: int) -> Mapping[str, float]:
