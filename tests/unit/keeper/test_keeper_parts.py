@@ -149,11 +149,12 @@ def running_elsewhere() -> Iterator[int]:
 
 
 def test_the_word_of_a_keeper_counts_only_where_there_is_one(tmp_path: Path) -> None:
-    """It says why an end is not the job's own, once; a job that has none and writes the same file has failed."""
+    """It says why an end is not the job's own, from the start on; a job that has none and writes that file has failed."""
     folder = AdapterFolder(tmp_path).incarnation(ReplicaId("job"), 1)
     folder.control.mkdir(parents=True)
-    Control(str(folder.control)).lose("its image was not restored")
-    Control(str(folder.control)).lose("another reason")
+    control = Control(str(folder.control))
+    control.lose("its keeper was killed")
+    control.lose("its image was not restored")
     folder.exit.write_text('{"status": 86}')
     found = recorded_end(folder)
     assert found is not None
@@ -162,6 +163,10 @@ def test_the_word_of_a_keeper_counts_only_where_there_is_one(tmp_path: Path) -> 
     found = recorded_end(folder)
     assert found is not None
     assert (found.phase, found.reason.split(";")[0]) == (ReplicaPhase.GONE, "its image was not restored")
+    control.own_end()
+    found = recorded_end(folder)
+    assert found is not None
+    assert (found.phase, found.exit_status) == (ReplicaPhase.EXITED, 86)
 
 
 def test_a_job_cannot_mislead_its_keeper_by_what_it_puts_into_the_folder(tmp_path: Path) -> None:
