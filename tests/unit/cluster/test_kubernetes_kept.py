@@ -15,10 +15,11 @@ from steepest.cluster.container_paths import TEMPORARY
 from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello
 from steepest.cluster.kubernetes import jobs
 from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
+from steepest.cluster.kubernetes.objects import ClusterNode
 from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, write_order
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 
 SETTINGS = JobSettings(
@@ -174,6 +175,15 @@ async def test_a_job_whose_pods_are_refused_runs_without_a_keeper(stub: Kubernet
     assert reason.startswith("no-keeper: the Job mnist-")
     assert reason.endswith(stub.refuses)
     assert not has_rights
+
+
+def test_a_node_says_what_an_image_depends_on() -> None:
+    """Its kubelet's words; nothing where it says nothing. What else a kubelet says is passed over."""
+    said = {"architecture": "amd64", "kernelVersion": "6.18.44-fc", "swap": {"capacity": 0}}
+    node = {"metadata": {"name": "n"}, "status": {"nodeInfo": said}}
+
+    assert msgspec.convert(node, ClusterNode).keeper == KeeperFacts(machine="amd64", kernel="6.18")
+    assert msgspec.convert({**node, "status": {}}, ClusterNode).keeper is None
 
 
 async def test_a_quota_takes_no_keeper_away(
