@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,20 @@ def test_programs_are_on_the_volume_once_and_others_beside_them(tmp_path: Path) 
         assert made.stat().st_mode & 0o777 == 0o755
         assert (made / "criu" / "loader").read_text() == home.name
         assert (made / "keeper" / "__main__.py").exists()
+
+
+def test_starts_at_the_same_time_find_the_same_programs(tmp_path: Path) -> None:
+    """Each copies them, the first one's copy counts, and no other is left."""
+    state = AdapterFolder(tmp_path / "state")
+    state.make()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "loader").touch()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: provide(state, home), range(4)))
+
+    assert [f"keepers/{each.name}" for each in (state.path / "keepers").iterdir()] == [found[0]]
+    assert len(set(found)) == 1
 
 
 def test_a_job_without_a_keeper_has_no_right_of_one(tmp_path: Path) -> None:
