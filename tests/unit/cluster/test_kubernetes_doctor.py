@@ -122,7 +122,7 @@ async def test_each_further_namespace_is_examined_by_itself() -> None:
     [
         ("privileged", (), CheckHealth.OK, "--cluster kubernetes=training/shared:FOLDER"),
         ("privileged", ("events",), CheckHealth.OFF, "list on events"),
-        ("baseline", (), CheckHealth.OFF, "enforce=privileged, if nobody but Steepest"),
+        ("baseline", (), CheckHealth.OFF, "enforce=privileged, if only Steepest"),
     ],
 )
 async def test_a_namespace_that_admits_no_keeper_is_named(

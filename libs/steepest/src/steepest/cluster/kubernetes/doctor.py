@@ -320,7 +320,7 @@ async def _keepers(api: KubernetesApi, patient: Patient, namespace: str) -> Find
     enforced = (await _labels_of(api, namespace) or {}).get(_ENFORCED, _ADMITS)
     found = f"of the security of pods in {namespace}, {enforced} is enforced, which "
     if enforced != _ADMITS:
-        mend = f"kubectl label namespace {namespace} {_ENFORCED}={_ADMITS}, if nobody but Steepest makes pods in it"
+        mend = f"kubectl label namespace {namespace} {_ENFORCED}={_ADMITS}, if only Steepest makes pods in it"
         return Finding(check="keepers", health=CheckHealth.OFF, found=f"{found}refuses keepers", mend=mend)
     if not await _may(api, patient, namespace, ("", "events"), "list"):
         mend = "give the account list on events in the namespace, to read why a pod with a keeper is refused"
