@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from steepest.cluster.container_paths import TEMPORARY
 from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello
 from steepest.cluster.kubernetes import jobs
 from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
+from steepest.cluster.kubernetes.objects import ClusterNode
 from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, write_order
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 
 SETTINGS = JobSettings(
@@ -125,6 +127,20 @@ def test_programs_are_on_the_volume_once_and_others_beside_them(tmp_path: Path) 
         assert (made / "keeper" / "__main__.py").exists()
 
 
+def test_starts_at_the_same_time_find_the_same_programs(tmp_path: Path) -> None:
+    """Each copies them, the first one's copy counts, and no other is left."""
+    state = AdapterFolder(tmp_path / "state")
+    state.make()
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "loader").touch()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: provide(state, home), range(4)))
+
+    assert [f"keepers/{each.name}" for each in (state.path / "keepers").iterdir()] == [found[0]]
+    assert len(set(found)) == 1
+
+
 def test_a_job_without_a_keeper_has_no_right_of_one(tmp_path: Path) -> None:
     """Nothing of a keeper is in its pod."""
     folder = AdapterFolder(tmp_path).incarnation(MNIST, 1)
@@ -174,6 +190,15 @@ async def test_a_job_whose_pods_are_refused_runs_without_a_keeper(stub: Kubernet
     assert reason.startswith("no-keeper: the Job mnist-")
     assert reason.endswith(stub.refuses)
     assert not has_rights
+
+
+def test_a_node_says_what_an_image_depends_on() -> None:
+    """Its kubelet's words; nothing where it says nothing. What else a kubelet says is passed over."""
+    said = {"architecture": "amd64", "kernelVersion": "6.18.44-fc", "swap": {"capacity": 0}}
+    node = {"metadata": {"name": "n"}, "status": {"nodeInfo": said}}
+
+    assert msgspec.convert(node, ClusterNode).keeper == KeeperFacts(machine="amd64", kernel="6.18")
+    assert msgspec.convert({**node, "status": {}}, ClusterNode).keeper is None
 
 
 async def test_a_quota_takes_no_keeper_away(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import steepest.keeper
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
+from steepest.cluster.keepers import SNAPSHOT_S
 from steepest.cluster.port import MetricsPlace, ReplicaSpec
 from steepest.events.common import CheckpointRef
 from steepest.keeper.order import KeeperOrder
@@ -61,6 +62,7 @@ def order_to_keeper(
         zstd=called("usr/bin/zstd"),
         restore=(restore.name, restore.digest) if restore is not None else None,
         most_bytes=most_bytes,
+        snapshot_s=SNAPSHOT_S,
         user=user,
         files=files,
     )

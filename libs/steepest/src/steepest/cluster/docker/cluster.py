@@ -20,13 +20,13 @@ from msgspec import UNSET, UnsetType
 from steepest.aio import uncancelled
 from steepest.cluster import keepers
 from steepest.cluster.allowed_folders import Allowed
-from steepest.cluster.container_paths import metrics_in_checkpoints
+from steepest.cluster.container_paths import KEEPER, metrics_in_checkpoints
 from steepest.cluster.data_source import DataSource
 from steepest.cluster.docker.addresses import peer_hosts
 from steepest.cluster.docker.container import container_of, name_of, ours, updates
 from steepest.cluster.docker.docker_background import DockerBackground, DockerTracked
 from steepest.cluster.docker.host import SERVER_FAILED, DockerNode, EngineInfo, Host, status_of
-from steepest.cluster.docker.kept import KEEPER, ContainerKeeper
+from steepest.cluster.docker.kept import ContainerKeeper
 from steepest.cluster.docker.launch import ContainerLaunch, launch, remove
 from steepest.cluster.docker.observe import observe
 from steepest.cluster.fence import is_made

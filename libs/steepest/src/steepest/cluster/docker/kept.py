@@ -18,27 +18,18 @@ import docker
 import msgspec
 from docker.types import Mount
 
-import steepest.keeper
-from steepest.cluster.container_paths import CHECKPOINTS, CONTROL
+from steepest.cluster.container_paths import HOME, KEEPER, KEEPS, ORDER, PROGRAM, TEMPORARY, order_to_keeper
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
-from steepest.cluster.keepers import SNAPSHOT_S
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef
 from steepest.keeper.kernel import CAPABILITIES, GROUP
-from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
+from steepest.keeper.order import JOBS_ENVIRONMENT
 from steepest.untrusted import files
 
-KEEPER = Path(steepest.keeper.__file__).parent
-"""The keeper's program on this machine."""
-
-_HOME = "/steepest/criu"
-_PROGRAM = "/steepest/program/steepest/keeper"
-_ORDER = "/steepest/order.json"
 _FIRST_WITH_CHECKPOINT_RESTORE = 23
 _WRITABLE = 0o770
 _LOADER_PREFIX = "LD_"
-_TEMPORARY = "/tmp"  # noqa: S108 - in the container
 
 
 class ContainerKeeper(msgspec.Struct, frozen=True):
@@ -96,39 +87,29 @@ def kept(
     uid, gid = map(int, asked["user"].split(":"))
     if gid == GROUP:
         raise ClusterError(f"the group {GROUP} is that of keepers, and has jobs here", code="not-started")
-    order = KeeperOrder(
-        program=spec.command[0],
-        command=list(spec.command),
-        working_dir=spec.working_dir,
-        job=folder.replica.job,
-        incarnation=folder.incarnation,
-        control=CONTROL,
-        checkpoints=CHECKPOINTS,
-        scratch=f"{CONTROL}/.scratch",
-        criu=_called("usr/sbin/criu"),
-        zstd=_called("usr/bin/zstd"),
-        restore=(restore.name, restore.digest) if restore is not None else None,
-        most_bytes=keeper.most_bytes,
-        snapshot_s=SNAPSHOT_S,
+    order = order_to_keeper(
+        folder,
+        spec,
+        restore,
         user=(uid, gid),
         files=hashlib.sha256("\n".join(image["RootFS"]["Layers"]).encode()).hexdigest(),
+        most_bytes=keeper.most_bytes,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)
     keeper.temporary.mkdir(mode=0o700, exist_ok=True)
     os.chown(keeper.temporary, uid, gid, follow_symlinks=False)
-    words = [*_called("usr/bin/python3"), "-I", "-S", _PROGRAM, _ORDER]
     of_image = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
     unset = {name: "" for name in of_image if name.startswith(_LOADER_PREFIX)}
-    given = {_HOME: keeper.home, _PROGRAM: KEEPER, _ORDER: folder.keeping}
+    given = {HOME: keeper.home, PROGRAM: KEEPER, ORDER: folder.keeping}
     binds = [Mount(to, str(at), type="bind", read_only=True) for to, at in given.items()]
     host = asked["host_config"]
-    if all(each["Target"] != _TEMPORARY for each in host["Mounts"]):
-        binds.append(Mount(_TEMPORARY, str(keeper.temporary), type="bind"))
+    if all(each["Target"] != TEMPORARY for each in host["Mounts"]):
+        binds.append(Mount(TEMPORARY, str(keeper.temporary), type="bind"))
     newer = version >= _FIRST_WITH_CHECKPOINT_RESTORE
     return {
         **asked,
-        "entrypoint": words[:1],
-        "command": words[1:],
+        "entrypoint": list(KEEPS[:1]),
+        "command": list(KEEPS[1:]),
         "environment": {**unset, JOBS_ENVIRONMENT: json.dumps({**of_image, **asked["environment"]})},
         "working_dir": "/" if spec.working_dir is not None else None,
         "user": "0:0",
@@ -140,8 +121,3 @@ def kept(
             "Mounts": [*host["Mounts"], *binds],
         },
     }
-
-
-def _called(program: str) -> list[str]:
-    """How a program is called in a container, with its own loader and libraries."""
-    return [f"{_HOME}/loader", "--library-path", f"{_HOME}/lib", f"{_HOME}/root/{program}"]

@@ -32,7 +32,7 @@ from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, PodObser
 from steepest.cluster.kubernetes.reflector import NodeReflector, PodReflector, Reflector, labelled
 from steepest.cluster.port import NodeTerms, ReplicaId
 from steepest.errors import ClusterError
-from steepest.events.common import Resources
+from steepest.events.common import KeeperFacts, Resources
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.logger import Logger
 
@@ -188,6 +188,10 @@ class KubernetesBackground(Background[KubernetesTracked]):
         if self._by_name is None:
             self._by_name = {each.metadata.name: each for each in self.nodes.all()}
         return self._by_name.get(name)
+
+    def keeper_facts(self, node: str) -> KeeperFacts | None:
+        """See ``Background.keeper_facts``: what its kubelet has said."""
+        return found.keeper if (found := self.node(node)) is not None else None
 
     def _kubelet_of(self, name: str) -> str:
         found = self.node(name)

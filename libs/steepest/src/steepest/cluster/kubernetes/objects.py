@@ -13,6 +13,7 @@ import msgspec
 from steepest.cluster.kubernetes.quantities import Quantity
 from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase
+from steepest.events.common import KeeperFacts
 
 GATE = "steepest.dev/placement"
 """A pod with this scheduling gate waits for a place."""
@@ -246,6 +247,13 @@ class ClusterNodeSpec(ObjectPart, frozen=True):
     taints: list[NodeTaint] = []
 
 
+class NodeInfo(ObjectPart, frozen=True):
+    """What a node's kubelet says of its machine."""
+
+    architecture: str = ""
+    kernel_version: str = ""
+
+
 class ClusterNodeStatus(ObjectPart, frozen=True):
     """A node's status."""
 
@@ -254,6 +262,7 @@ class ClusterNodeStatus(ObjectPart, frozen=True):
     conditions: list[ObjectCondition] = []
     addresses: list[dict[str, str]] = []
     daemon_endpoints: dict[str, dict[str, int]] = {}
+    node_info: NodeInfo = NodeInfo()
 
 
 class ClusterNode(ClusterObject, frozen=True):
@@ -266,6 +275,13 @@ class ClusterNode(ClusterObject, frozen=True):
     def is_ready(self) -> bool:
         """Whether its kubelet answers."""
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def keeper(self) -> KeeperFacts | None:
+        """What an image of its jobs depends on, as far as its kubelet says; None: it says nothing."""
+        info = self.status.node_info
+        kernel = ".".join(info.kernel_version.split(".")[:2])
+        return KeeperFacts(machine=info.architecture, kernel=kernel) if kernel else None
 
     @property
     def kubelet(self) -> str:

@@ -8,7 +8,6 @@ It must never send a request.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -65,10 +64,10 @@ def provide(state: AdapterFolder, home: Path) -> str:
             shutil.copytree(home, new / "criu", symlinks=True)
             shutil.copytree(KEEPER, new / "keeper", ignore=shutil.ignore_patterns("__pycache__"))
             new.chmod(0o755)
-            with contextlib.suppress(FileExistsError):
-                new.rename(made)
-        except shutil.Error as error:
-            raise OSError(f"{home} was not copied: {error}"[:500]) from error
+            new.rename(made)
+        except OSError as error:
+            if not made.exists():  # no other start has put them there meanwhile
+                raise OSError(f"{home} was not copied: {error}"[:500]) from error
         finally:
             shutil.rmtree(new, ignore_errors=True)
     return f"{_FOLDER}/{made.name}"
