@@ -39,6 +39,7 @@ OURS = "steepest"
 NODES = ("--node", "n1=1:gpus=2", "--node", "n2=1:gpus=2")
 LATE = 1.05
 GRACE_S = 3.0
+WAIT_S = 300.0
 
 
 class Asked(NamedTuple):
@@ -73,10 +74,15 @@ def run(policy: str, gangs: Sequence[Asked], folder: Path) -> Mapping[str, Any]:
             request = ("--replicas", str(gang.replicas), "--gpus", "1", "--cpu", "0.1", "--model", "resting")
             system.submit(f"g{number}", *train, options=(*request, "--steps", str(gang.steps)))
         for number in range(len(gangs)):
-            system.await_end(f"g{number}")
+            if not system.look_for(partial(_is_end, f"g{number}"), 0, WAIT_S):
+                raise SystemExit(f"g{number} does not end under {policy}")
         return measured(system.events())
     finally:
         system.end()
+
+
+def _is_end(job: str, found: Received[c.ClusterEvent]) -> bool | None:
+    return True if isinstance(found.event, c.JobEnded) and found.event.job == job else None
 
 
 def measured(events: Sequence[Received[c.ClusterEvent]]) -> Mapping[str, Any]:

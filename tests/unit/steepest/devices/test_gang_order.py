@@ -103,7 +103,7 @@ def test_a_running_gang_is_stopped_only_where_it_pays() -> None:
 
 def test_what_cannot_be_kept_for_all_is_put_off_for_the_largest() -> None:
     """Two gangs of all devices are due at the same time: one is promised a later end, which the tiers show."""
-    both = [gang(name, 4, left_s, came_s=-100, fair_end_s=500) for name, left_s in (("small", 300), ("large", 490))]
+    both = [gang(name, 4, left_s, came_s=-100, fair_end_s=500) for name, left_s in (("small", 300), ("large", 400))]
     chosen, promised = decided(both, 4)
 
     assert promised.tiers[1] > promised.tiers[0]

@@ -247,15 +247,19 @@ def _must(gangs: Sequence[WholeGang], promised: Promised, slot_s: float, *, hold
     """The gangs that must run, the earliest due one first: an order that stays while they run."""
     stays = promised.stays if hold else promised.late
 
+    def is_rescued(index: int) -> bool:
+        return (
+            promised.tiers[index] >= RESCUED and gangs[index].left_s is not None
+        )  # else it said too little, and goes on
+
     def must(index: int) -> bool:
         gang, enough = gangs[index], MUST * min(slot_s, gangs[index].left_s or slot_s)
         late = promised.late[index] > enough or (gang.runs and stays[index] > enough)
-        return late or promised.tiers[index] >= RESCUED
+        return late or is_rescued(index)
 
     def key(index: int) -> tuple[int, bool, float, bool, float]:
         gang = gangs[index]
-        rescued = promised.tiers[index] >= RESCUED
-        return -gang.priority, not rescued, promised.dues[index], not gang.runs, gang.left_s or 0.0
+        return -gang.priority, not is_rescued(index), promised.dues[index], not gang.runs, gang.left_s or 0.0
 
     return sorted(filter(must, range(len(gangs))), key=key)
 
