@@ -25,7 +25,7 @@ from steepest_lab.sim.rules import DEFAULT
 from steepest_lab.sim.system.progress import PROCON
 
 NEVER = 1e5
-"""No move gains so many times its cost."""
+"""No move gains this many times its cost."""
 
 
 class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True):
