@@ -40,11 +40,11 @@ def drawn(found: Measured) -> Figure:
     for (case, weights), colour in zip(
         sorted(found.items()), (colours.DEFAULT, colours.CATEGORIES["PC"]), strict=False
     ):
-        points = [(weight, *zip(*weights[weight], strict=True)) for weight in sorted(weights)]
-        x, y = ([statistics.fmean(point[part]) for point in points] for part in (1, 2))
-        x_off, y_off = ([half_width(point[part]) or 0.0 for point in points] for part in (1, 2))
+        ordered = sorted(weights)
+        x, y = ([statistics.fmean(row[part] for row in weights[one]) for one in ordered] for part in (0, 1))
+        x_off, y_off = ([half_width([row[part] for row in weights[one]]) or 0.0 for one in ordered] for part in (0, 1))
         axis.errorbar(x, y, xerr=x_off, yerr=y_off, color=colour, marker="o", linewidth=2, elinewidth=0.7, label=case)
-        for weight, at, high in zip(sorted(weights), x, y, strict=True):
+        for weight, at, high in zip(ordered, x, y, strict=True):
             axis.annotate(f"λ = {weight:g}", (at, high), xytext=(5, 5), textcoords="offset points", fontsize=8)
     axis.set(xlabel="T90, change against fair sharing, %", ylabel="mean completion time, %")
     axis.grid(alpha=0.4)

@@ -21,7 +21,7 @@ class _WithCaps(SteepestPlanner):
 
     def divide(self, cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> None:
         """Divide a node by the order."""
-        floor, free = parameters.floor * cores / len(jobs), cores
+        floor, free = parameters.floor * cores / max(len(jobs), 1), cores
         for job in jobs:
             job.must, job.limit_m = 0.0, None
             job.rate = min(job.demand, floor)

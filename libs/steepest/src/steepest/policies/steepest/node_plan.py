@@ -216,11 +216,11 @@ def keep_limits(
         (job.due_s for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= soon_s),
         default=None,
     )
-    everybody = sum(job.must for job in jobs) <= cores
+    can_keep_all = sum(job.must for job in jobs) <= cores
     lacks = any(
         job.pressing(cores / len(jobs), now_s) - rate > slack
         for job, rate in zip(jobs, rates, strict=True)
-        if everybody or job.left is None or job.young or job.due_s == first_s
+        if can_keep_all or job.left is None or job.young or job.due_s == first_s
     )
     less = [job.rate - rate for job, rate in zip(jobs, rates, strict=True)]
     of_known = sum(one for job, one in zip(jobs, less, strict=True) if job.left is not None)
