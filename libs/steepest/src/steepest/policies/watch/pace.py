@@ -35,14 +35,12 @@ NORMAL = 200
 PEER_PACES, WAITS = 4, 50
 """Paces that each other job has made since, before a cause is named; and slow paces after which it is waited for no more."""
 
-KIN_LEAST, KIN_MOST, FIRST_LOOKS, LOOKS = (
-    3,
-    20,
-    range(KNOWN_PACES, 2 * KNOWN_PACES),
-    (4 * KNOWN_PACES, 16 * KNOWN_PACES),
-)
-"""The least and the most jobs of a model on other nodes to which one is compared; after how many of its paces it is, if
-these are known then: once among the first ones, and again after the others."""
+KIN_LEAST, KIN_MOST = 3, 20
+"""The least and the most jobs of a model on other nodes to which one is compared."""
+
+FIRST_LOOKS, LOOKS = range(5, 2 * KNOWN_PACES), (4 * KNOWN_PACES, 16 * KNOWN_PACES)
+"""After how many of its paces it is: as soon as these jobs are known, when its own past is, and later. Before its past is
+known, this only shows a slow neighbour the cause."""
 
 LASTS, JOBS_LEAST = 20, 2
 """Slow paces, and jobs, of which a node is slow so surely that it may be closed."""
@@ -130,17 +128,25 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
 
     def compare(self, others: Mapping[str, Pace]) -> None:
         """Judge its past by those of the other jobs of its model on other nodes. Work: O(``others``), some times."""
-        is_due = self.count in LOOKS or (self.count in FIRST_LOOKS and self.against is None)
-        if not is_due or not self.model or self.peers is not None or len(self.past.ordered) < KNOWN_PACES:
+        known = min(KNOWN_PACES, len(self.past.ordered))
+        is_first = self.count in FIRST_LOOKS and (self.against is None or self.count == KNOWN_PACES)
+        if (
+            not (is_first or self.count in LOOKS)
+            or not self.model
+            or self.peers is not None
+            or known < FIRST_LOOKS.start
+        ):
             return
         kin = Newest(PAST)
         for one in others.values():
-            if one.model == self.model and one.node != self.node and len(one.past.ordered) >= KNOWN_PACES:
+            if one.model == self.model and one.node != self.node and len(one.past.ordered) >= known:
                 kin.add(one.past.median)
+        self.against = None
         if len(kin.ordered) < KIN_LEAST or kin.spread > math.log(RATIO):
             return
         self.against = excess = self.past.median - kin.median
-        if excess > math.log(RATIO) + 0.5 * max(self.past.spread, kin.spread) / 1.35:
+        noise = max(self.past.spread, kin.spread) / 1.35
+        if known == KNOWN_PACES and excess > math.log(RATIO) + 0.5 * noise:
             self.past = self.past.moved(-excess)
             self._become_slow(others)
             self.total, self.run, self.excess, self.from_start = HIGH, KNOWN_PACES, KNOWN_PACES * excess, True
@@ -156,7 +162,8 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         elsewhere: list[bool | None] = []
         for name, count in self.peers.items():
             peer = others.get(name)
-            if peer is None or (peer.node != self.node and (self.from_start or peer.model != self.model)):
+            is_kin = peer is not None and peer.model == self.model != "" and not self.from_start
+            if peer is None or (peer.node != self.node and not is_kin):
                 continue
             is_known, is_awaited = self._knows(peer, count)
             if is_known or (is_awaited and self.run < WAITS):
