@@ -108,10 +108,11 @@ def remaining(view: ClusterView, job: Job, now_ms: int) -> TimeLeft | None:
 def _since_first(job: Job) -> TimeLeft | None:
     """Before the pace of the last minutes is known: by the steps since the first report, one more or less."""
     (step, _), left, progress, one = course(job), steps_left(job), job.progress, one_step(job)
-    if left is None or step is None or not job.alive or not progress.history.recent:
+    seen_ms = progress.seen_counted_ms
+    if left is None or step is None or seen_ms is None or not job.alive or not progress.history.recent:
         return None
     at_ms, first, _ = progress.history.recent[0]
-    done, took_ms = step - first, progress.seen_counted_ms - at_ms
+    done, took_ms = step - first, seen_ms - at_ms
     if done < RECENT_STEPS * one or took_ms <= 0:
         return None
     return TimeLeft(*(round(left * took_ms / steps) for steps in (done, done + one, done - one)))
