@@ -136,7 +136,6 @@ def kept(pod: Mapping[str, Any], keeper: PodKeeper, below: Path, replica: Replic
             {
                 **container,
                 "command": list(KEEPS),
-                **({"workingDir": "/"} if "workingDir" in container else {}),
                 "env": [
                     *(each for each in container["env"] if "valueFrom" in each),
                     *({"name": name, "value": ""} for name in _LOADERS),
