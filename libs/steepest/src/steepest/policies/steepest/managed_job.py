@@ -19,7 +19,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND
 from steepest.policies.steepest.learning_history import LossCourse
 
 FULL = 0.97
@@ -63,7 +62,7 @@ class ManagedJob(msgspec.Struct):
         most: The highest use that was ever measured.
         demand: What it can use, as measured; None: it never showed.
         lacks: Whether it got less than before when it was measured last, though no limit held it back.
-        rests: Whether it used far less than its part when it was measured last.
+        rests: How often in a row it used far less than its part.
         limit_m: The limit that was planned last for this incarnation, in millicores; None: none.
         planned: Whether a plan in the log, or on its way there, says so.
         tightest_m: The lowest limit in force since ``seen_s``; None: none was.
@@ -93,7 +92,7 @@ class ManagedJob(msgspec.Struct):
     most: float = 0.0
     demand: float | None = None
     lacks: bool = False
-    rests: bool = False
+    rests: int = 0
     limit_m: int | None = None
     planned: bool = True
     in_force_m: int | None = None
@@ -192,12 +191,10 @@ def measure_node(
 
 
 def _find_resting(jobs: Sequence[ManagedJob]) -> None:
-    """Take the use of those that rest for their demand."""
+    """Count for each how often in a row it rested."""
     part = sum(job.cpu for job in jobs) / max(len(jobs), 1)
     for job in jobs:
-        before, job.rests = job.rests, job.cpu < RESTS * job.able(part)
-        if before and job.rests:
-            job.most = job.demand = max(job.cpu, LEAST_DEMAND)
+        job.rests = job.rests + 1 if job.cpu < RESTS * job.able(part) else 0
 
 
 def _lack(jobs: Sequence[ManagedJob], cores: float) -> bool:

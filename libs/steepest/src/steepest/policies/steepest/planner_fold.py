@@ -184,6 +184,9 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     for name in shown:
         if name in here:
             state.learn_demand(here[name])
+    for name, one in here.items():
+        if view.jobs[name].plan is not None:
+            one.rests = 0  # it saves, or is gone, and goes on elsewhere
     used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
     limited = any(job.in_force_m is not None for job in (here | divided).values())
     gives = state.deliver(event.node, declared, used, short=short, limited=limited)

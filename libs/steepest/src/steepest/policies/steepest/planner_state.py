@@ -8,6 +8,7 @@ import msgspec
 
 from steepest.events import cluster as c
 from steepest.policies.pending import Pending
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND
 from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.gangs.unmanaged_replicas import GangWork, UnmanagedReplicas
 from steepest.policies.steepest.learning_history import LearningHistory
@@ -122,6 +123,8 @@ class SteepestPlannerState(Pending):
         Else it is halfway between the mean of all and the whole node, because jobs that can use the most never show it: with
         the mean alone, jobs that run beside few others were promised too little, and got it.
         """
+        if job.rests > 1:
+            return max(job.cpu, LEAST_DEMAND)
         count, mean = self.demands
         known = job.demand
         if known is None:
