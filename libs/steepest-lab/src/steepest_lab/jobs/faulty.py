@@ -19,6 +19,9 @@ FAULTS = ("hang", "diverge", "idle")
 AFTER = 0.5
 """Share of the steps after which it hangs or diverges."""
 
+BEFORE_S = 10.0
+"""For how long it trains at least before it hangs: a job of a few reports has no rhythm by which a silence is long."""
+
 _WAIT_S = 0.5
 WAITS = 3_600
 """Of half a second, for which it stays: half an hour, so that a busy machine finds it as well."""
@@ -33,7 +36,9 @@ def main() -> None:
     run.announce(steps=given.steps)
     had_it = Path(os.environ.get("STEEPEST_CHECKPOINTS", ""), ".had-its-fault")
     faulty_from = math.inf if had_it.exists() or fault == "idle" else AFTER * given.steps
+    pause_s = BEFORE_S / (AFTER * given.steps) if fault == "hang" and not had_it.exists() else 0.0
     for step in range(run.step + 1, given.steps + 1):
+        threading.Event().wait(pause_s)
         loss = harness.train(model, given, step)
         if step > faulty_from:
             had_it.touch()
