@@ -41,6 +41,20 @@ def missing(folder: Path) -> str:
     return "" if own.returncode == 0 else f"this kernel does not let CRIU work: {own.stderr[-300:]}"
 
 
+PIPES = """
+import hashlib, subprocess, sys, time
+digest = hashlib.sha256()
+with subprocess.Popen(["cat"], stdin=-1, stdout=-1) as child:
+    for number in range(int(sys.argv[1])):
+        child.stdin.write(b"%d\\n" % number)
+        child.stdin.flush()
+        digest.update(child.stdout.readline())
+        print(number, digest.hexdigest(), flush=True)
+        time.sleep(float(sys.argv[2]))
+"""
+"""A program without NumPy, with a child and pipes: how many lines it prints, and the pause after each."""
+
+
 def training(steps: int, pause_s: float = 0.005, seed: int = 0) -> tuple[str, ...]:
     """The command of a training in NumPy that knows nothing of Steepest."""
     options = (f"--steps={steps}", f"--pause={pause_s}", f"--seed={seed}")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from tests.harness.docker_harness import DockerHarness
-from tests.harness.kept_job import ENV, JOB, KeptJob, running
+from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, running
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 from tests.integration.kept import cases
@@ -31,19 +31,6 @@ from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 ENGINES = ("large", "small")
-PLAIN = """
-import hashlib, subprocess, sys, time
-digest = hashlib.sha256()
-with subprocess.Popen(["cat"], stdin=-1, stdout=-1) as child:
-    for number in range(int(sys.argv[1])):
-        child.stdin.write(b"%d\\n" % number)
-        child.stdin.flush()
-        digest.update(child.stdout.readline())
-        print(number, digest.hexdigest(), flush=True)
-        time.sleep(float(sys.argv[2]))
-"""
-"""A program without NumPy, with a child and pipes."""
-
 Make = Callable[..., KeptJob]
 
 
@@ -56,7 +43,7 @@ def make(harness: DockerHarness, tmp_path: Path) -> Make:
     work.mkdir()
     shutil.copy(Path(str(jobs.__file__)).with_name("unchanged.py"), work)
     shutil.copy(str(cases.__file__), work)
-    (work / "plain.py").write_text(PLAIN)
+    (work / "plain.py").write_text(PIPES)
     for path in (work, *work.iterdir()):
         shutil.chown(path, 65_534, 65_534)
     harness.allowed = Allowed.named([work], harness.state.path)

@@ -47,13 +47,18 @@ def test_a_suspended_training_resumes_as_if_nothing_had_happened(system: Running
         system.kill()
         system.start()
         system.call("release", "job")
-        assert system.await_end("job").outcome is c.Outcome.FINISHED
-        folder = AdapterFolder(system.state / "cluster")
-        output = "".join(one.output.read_text() for one in folder.printed(ReplicaId("job")))
-        assert output == unmoved(training(STEPS, 0.0))
-        assert system.breaches() == []
+        _check_finished_as_unmoved(system)
     finally:
         system.end()
+
+
+def _check_finished_as_unmoved(system: RunningSystem) -> None:
+    """It finishes, its output is that of a run that nothing moved, and no invariant is broken."""
+    assert system.await_end("job").outcome is c.Outcome.FINISHED
+    folder = AdapterFolder(system.state / "cluster")
+    output = "".join(one.output.read_text() for one in folder.printed(ReplicaId("job")))
+    assert output == unmoved(training(STEPS, 0.0))
+    assert system.breaches() == []
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -76,11 +81,7 @@ def test_a_system_that_is_killed_in_a_move_finishes_it(system: RunningSystem, se
         time.sleep(random.Random(seed).random() * 2.0)
         system.kill()
         system.start()
-        assert system.await_end("job").outcome is c.Outcome.FINISHED
-        folder = AdapterFolder(system.state / "cluster")
-        output = "".join(one.output.read_text() for one in folder.printed(ReplicaId("job")))
-        assert output == unmoved(training(STEPS, 0.0))
-        assert system.breaches() == []
+        _check_finished_as_unmoved(system)
     finally:
         system.end()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.harness.kept_job import ENV, JOB, KeptJob, running
+from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, running
 from tests.integration.kept import cases
 from tests.integration.kubernetes.moving_system import lab_system
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
@@ -33,19 +33,6 @@ from tools.kubernetes_lab.layout import CLAIM, NAMESPACE, NODES
 
 NAMES = tuple(node.name for node in NODES)
 NUMPY = Path(str(jobs.__file__)).with_name("unchanged.py").read_text()
-PIPES = """
-import hashlib, subprocess, sys, time
-digest = hashlib.sha256()
-with subprocess.Popen(["cat"], stdin=-1, stdout=-1) as child:
-    for number in range(int(sys.argv[1])):
-        child.stdin.write(b"%d\\n" % number)
-        child.stdin.flush()
-        digest.update(child.stdout.readline())
-        print(number, digest.hexdigest(), flush=True)
-        time.sleep(float(sys.argv[2]))
-"""
-"""A program with a child and pipes."""
-
 CASES = ("python3", "-c", Path(str(cases.__file__)).read_text())
 PROGRAMS = {"numpy": (NUMPY, "--steps=300", "--pause="), "pipes": (PIPES, "300", "")}
 SECURITY = "pod-security.kubernetes.io/enforce"
