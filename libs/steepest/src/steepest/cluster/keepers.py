@@ -28,7 +28,6 @@ from steepest.keeper.places import own_place
 from steepest.untrusted import files
 
 HOME = "STEEPEST_CRIU_HOME"
-_CHECKOUT = Path(__file__).parents[5]
 _OLDEST = (4, 1)
 _TIMEOUT_S = 30.0
 SNAPSHOT_S = 60.0
@@ -57,7 +56,8 @@ class KeeperPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _homes() -> list[Path]:
-    return [Path(home).absolute() for home in (os.environ.get(HOME) or ".criu", _CHECKOUT / ".criu")]
+    checkout = Path(__file__).parents[5:6]  # none where an image has the package near its root
+    return [Path(os.environ.get(HOME) or ".criu").absolute(), *(folder / ".criu" for folder in checkout)]
 
 
 def find_whole() -> Path | str:
