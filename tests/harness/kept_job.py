@@ -17,6 +17,7 @@ from steepest.cluster.keepers import find_programs, why_unable
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.groups import find_groups
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus
+from steepest.errors import RefusedError
 from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 from steepest.events.heartbeat import ReplicaReport
 from steepest_lab import jobs
@@ -202,3 +203,16 @@ async def running(job: KeptJob) -> AsyncIterator[KeptJob]:
 async def _listen(cluster: Cluster) -> None:
     async for _ in cluster.heartbeats():
         pass
+
+
+async def check_refused(job: KeptJob, code: str) -> None:
+    """Its save is refused with that reason, which is declared, and it goes on to its own end."""
+    await job.printed(1)
+    with pytest.raises(RefusedError, match=code) as refused:
+        await job.save()
+    assert refused.value.code == "checkpoint-refused"
+    report = await job.declared(CheckpointMode.NONE)
+    assert report.mode_reason.startswith(f"{code}: ")
+    (job.folder / "go").touch()
+    assert await job.end() == 0, job.output
+    assert job.output == "ready\nOK\n"

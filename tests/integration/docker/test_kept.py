@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from tests.harness.docker_harness import DockerHarness
-from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, running
+from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, check_refused, running
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 from tests.integration.kept import cases
@@ -22,7 +22,6 @@ from steepest.cluster.docker import Allowed
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.keepers import HOME, find_whole
 from steepest.cluster.port import Cluster, ReplicaPhase
-from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
@@ -113,15 +112,7 @@ async def test_a_job_that_cannot_be_saved_in_a_container_runs_on(make: Make, nam
     """The save is refused with the reason, which is declared, and the job goes on to its own end."""
     job = make("python3", "cases.py", name)
     async with running(job):
-        await job.printed(1)
-        with pytest.raises(RefusedError, match=code) as refused:
-            await job.save()
-        assert refused.value.code == "checkpoint-refused"
-        report = await job.declared(CheckpointMode.NONE)
-        assert report.mode_reason.startswith(f"{code}: ")
-        (job.folder / "go").touch()
-        assert await job.end() == 0, job.output
-        assert job.output == "ready\nOK\n"
+        await check_refused(job, code)
 
 
 async def test_without_the_operator_s_leave_a_job_has_no_keeper_and_says_so(make: Make) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, running
+from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, check_refused, running
 from tests.integration.kept import cases
 from tests.integration.kubernetes.moving_system import lab_system
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
@@ -22,7 +22,6 @@ from steepest.cluster.container_paths import TEMPORARY
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.keepers import find_whole
 from steepest.cluster.port import Cluster
-from steepest.errors import RefusedError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
@@ -158,15 +157,7 @@ async def test_a_job_that_cannot_be_saved_in_a_pod_runs_on(make: Make, name: str
     """The save is refused with the reason, which is declared, and the job goes on to its own end."""
     job = make(*CASES, name, working_dir=TEMPORARY)
     async with running(job):
-        await job.printed(1)
-        with pytest.raises(RefusedError, match=code) as refused:
-            await job.save()
-        assert refused.value.code == "checkpoint-refused"
-        report = await job.declared(CheckpointMode.NONE)
-        assert report.mode_reason.startswith(f"{code}: ")
-        (job.folder / "go").touch()
-        assert await job.end() == 0, job.output
-        assert job.output == "ready\nOK\n"
+        await check_refused(job, code)
 
 
 @pytest.mark.timeout(200)
