@@ -20,7 +20,8 @@ from tests.harness.scenarios.folded_pool import (
 from steepest.cluster.port import Cluster, ReplicaFiles, ReplicaId, ReplicaPhase, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
-from steepest.sagas.janitor import FORGET_AFTER_MS, Janitor
+from steepest.events.common import Resources
+from steepest.sagas.janitor import FORGET_AFTER_MS, Ended, Janitor
 from steepest.view.state import Phase
 
 NODES = {f"w{number}": 1_000 for number in range(20)}
@@ -232,6 +233,23 @@ async def test_what_had_ended_before_the_start_of_a_move_was_begun_again_is_repo
 
     assert isinstance(stopped, c.ReplicaStopped)
     assert (stopped.incarnation, stopped.node) == (2, "w2")
+
+
+async def test_a_job_that_the_log_has_lost_is_ended_by_the_use_of_its_node() -> None:
+    """Its start was reported while no janitor ran. One that the log knows is left alone."""
+    pool, cluster = FoldedPool(**NODES), Notes()
+    cluster.phase = ReplicaPhase.RUNNING
+    pool.run("a", "w1")
+    janitor = Janitor(cast("Cluster", cluster))
+    janitor.caught_up(pool.view)
+    while not janitor._work.empty():
+        janitor._work.get_nowait()
+    progress = c.ReplicaProgress(job="lost", incarnation=1, replica=2)
+    usage = c.NodeUsage(node="w1", used=Resources(cpu_m=20), jobs={"a": 10, "lost": 10}, progress=(progress,))
+    janitor.observe(pool.view, usage)
+
+    assert janitor._work.get_nowait() == Ended((ReplicaId("lost", 0), ReplicaId("lost", 2)))
+    assert janitor._work.empty()
 
 
 @pytest.mark.parametrize("trouble", [UncertainError("no answer"), RefusedError("no right to", code="forbidden")])

@@ -5,6 +5,7 @@ It owns the tidying. It must never know plans: those are the migrator's.
 A job that is over is kept for a while, so that a log-collector can read its output to the end. A process is *astray* if
 its job is over or has a newer incarnation: a migrator that had been paused started it after the cluster had forgotten the
 job. It is astray as well if the log knows neither its job nor its incarnation: the log has lost the records of its start.
+Its start may have been reported while no janitor ran, so a node's measured use says it again: the job has a part in it.
 A cluster starts an incarnation only once those before it have ended, so a job that runs by the log as an older one has
 stopped. The node of that one does not say so again, so the janitor does. The report of the newer one may have come while
 no janitor ran, so one that starts looks each running job up. So it does where a START was begun again: the process may be
@@ -19,7 +20,7 @@ been reported while a plan was in flight, so a job that ends and has not finishe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 
 import msgspec
 
@@ -129,6 +130,9 @@ class Janitor:
                 self._note_over(view, name)
             case c.ReplicaStarted():
                 self._note_started(view, event)
+            case c.NodeUsage():
+                for lost in _unknown(view, event):
+                    self._work.put_nowait(lost)
             case c.StepBegun(job=name, step=c.Step.START, incarnation=incarnation) if accepted:
                 before, times = self._starts.get(name, (0, 0))
                 self._starts[name] = (incarnation, times + 1 if incarnation == before else 1)
@@ -137,9 +141,7 @@ class Janitor:
             case c.JobPlaced() if accepted:
                 self._note_placed(view, event)
             case c.StepFailed(job=name, step=c.Step.START, code="still-running"):
-                job = view.jobs.get(name)
-                if job is not None and not job.alive:
-                    self._work.put_nowait(Ended(_replicas(job), before=job.incarnation))
+                self._note_still_running(view.jobs.get(name))
             case c.Tick():
                 self._forget_due(view)
                 self._look_behind_plans(view)
@@ -154,6 +156,10 @@ class Janitor:
         elif _has_left(job, event) or not (job.alive or job.plan):
             self._work.put_nowait(Stray(ReplicaId(event.job, event.replica), event.incarnation))
         self._note_over(view, event.job)
+
+    def _note_still_running(self, job: Job | None) -> None:
+        if job is not None and not job.alive:
+            self._work.put_nowait(Ended(_replicas(job), before=job.incarnation))
 
     def _note_placed(self, view: ClusterView, event: c.JobPlaced) -> None:
         started, times = self._starts.pop(event.job, (0, 0))
@@ -263,6 +269,14 @@ def _stray(started: c.ReplicaStarted, job: Job | None) -> Stray:
     if job is None or not job.alive or started.incarnation < job.incarnation:
         return stray
     return msgspec.structs.replace(stray, replaced=_running(job))
+
+
+def _unknown(view: ClusterView, usage: c.NodeUsage) -> Iterator[Ended]:
+    """Jobs that use CPU and that the log does not know, with those of their replicas that the use names."""
+    for job in usage.jobs:
+        if job not in view.jobs:
+            named = sorted({0, *(one.replica for one in usage.progress if one.job == job)})
+            yield Ended(tuple(ReplicaId(job, index) for index in named))
 
 
 def _keep(job: Job) -> Keep:
