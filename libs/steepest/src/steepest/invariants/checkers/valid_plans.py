@@ -30,7 +30,7 @@ class ValidPlans(Checker):
         self._attempt = 0
         self._newest: dict[str, int] = {}
         self._placed: dict[str, int] = {}
-        self._cancels: dict[str, None] = {}
+        self._stopped_without: dict[str, None] = {}  # jobs that a STOP may stop whose plan no event has made
         self._void: dict[str, str] = {}
         self._begun: dict[str, list[ObservedPlan]] = {}
 
@@ -45,7 +45,9 @@ class ValidPlans(Checker):
             ):
                 self._void[event.plan] = self._why_void(event)
             case c.JobCancelRequested() | c.GoalReached() | c.ReactionPlanned():
-                self._cancels[event.job] = None
+                self._stopped_without[event.job] = None
+            case c.JobSubmitted() if event.spec.is_gang:
+                self._stopped_without[event.job] = None
             case c.StepBegun():
                 self._check(event, received.offset)
 
@@ -58,7 +60,7 @@ class ValidPlans(Checker):
             case c.JobPlaced() if event.incarnation == self._newest.get(event.job):
                 self._placed[event.job] = event.incarnation
             case c.JobEnded():
-                # Its cancel stays: the beginning may come behind the end that it asked for.
+                # That it may be stopped so stays: the beginning may come behind its end.
                 for fold in (self._begun, self._newest, self._placed):
                     fold.pop(event.job, None)
 
@@ -103,9 +105,7 @@ class ValidPlans(Checker):
     def _check(self, event: c.StepBegun, offset: int) -> None:
         progress = self._folds.steps.plans.get(event.plan)
         if progress is None:
-            spec = self._folds.reservations.specs.get(event.job)
-            clears = spec is not None and spec.is_gang
-            if event.step is not c.Step.STOP or not (event.job in self._cancels or clears):
+            if event.step is not c.Step.STOP or event.job not in self._stopped_without:
                 self.breach(f"a step of plan {event.plan} begins, which is not in the log", offset)
         elif why := self._void.get(event.plan):
             self.breach(
