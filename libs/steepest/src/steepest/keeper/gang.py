@@ -1,0 +1,225 @@
+"""How the keepers of a gang save all of its replicas or none, and restore all or none.
+
+The replicas have TCP connections among themselves, and each has a keeper and an image of its own. In a save the keeper of
+replica 0 leads, over a socket in each other replica's folder: no replica is saved before all of them stand still, and none
+continues or ends before all are saved. A connection's two ends are then from one moment, as long as no data arrives.
+
+In a restore nobody leads. Each keeper puts files into its replica's folder, and waits for those of the others at two
+places. A connection that leaves CRIU's repair mode before its other end exists would be reset, so CRIU waits there for all.
+No process continues before all replicas are restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from steepest.keeper.criu import RESTORE_S
+from steepest.keeper.processes import CannotBeSaved
+
+_SOCKET = "keeper"
+_COMES_S = 10.0  # until a keeper that was started with this one listens
+_ORPHANED_S = 30.0  # until the stop of a replica comes, after the keeper of replica 0 has ended
+_LOOK_S = 0.01
+
+
+@contextlib.contextmanager
+def _address(folder: str) -> Iterator[str]:
+    """The socket in a folder, under a name that is short enough for the kernel."""
+    descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{_SOCKET}"
+    finally:
+        os.close(descriptor)
+
+
+class Followers:
+    """The other keepers of a gang, as the keeper of replica 0 leads them. A job that is no gang has none.
+
+    Args:
+        folders: The folders of replicas 1, 2, ….
+    """
+
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._folders = folders
+        self._talks: list[BinaryIO] = []
+
+    @contextlib.contextmanager
+    def told(self, do: str, **how: object) -> Iterator[list[dict[str, Any]]]:
+        """Let the others do something, at the same time as the block; the list has their answers after it.
+
+        Raises:
+            CannotBeSaved: One could not, or is gone.
+        """
+        said: list[dict[str, Any]] = []
+        self._meet()
+        for talk in self._talks:
+            with contextlib.suppress(OSError):  # its answer is missing
+                talk.write(json.dumps({"do": do, **how}).encode() + b"\n")
+                talk.flush()
+        try:
+            yield said
+        finally:
+            said += [self._answer(talk) for talk in self._talks]
+        for rank, answer in enumerate(said, start=1):
+            if refused := answer.get("refused"):
+                code, _, why = str(refused).partition(": ")
+                raise CannotBeSaved(code, f"replica {rank}: {why}")
+
+    def release(self) -> None:
+        """Let the others continue, if they stand still."""
+        for talk in self._talks:
+            with contextlib.suppress(OSError):
+                talk.write(b'{"do": "continue"}\n')
+                talk.close()
+        self._talks = []
+
+    def _meet(self) -> None:
+        deadline = time.monotonic() + _COMES_S
+        for rank, folder in list(enumerate(self._folders, start=1))[len(self._talks) :]:
+            talk = socket.socket(socket.AF_UNIX)
+            while True:
+                try:
+                    with _address(folder) as address:
+                        talk.connect(address)
+                    break
+                except OSError as error:
+                    if time.monotonic() >= deadline:
+                        raise CannotBeSaved("gang", f"replica {rank} has no keeper, or has ended") from error
+                    time.sleep(_LOOK_S)
+            self._talks.append(talk.makefile("rwb"))
+            talk.close()  # the file keeps it open
+
+    @staticmethod
+    def _answer(talk: BinaryIO) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            answer: dict[str, Any] = json.loads(talk.readline())
+            return answer
+        return {"refused": "gang: it has ended"}
+
+
+class Leader:
+    """The keeper of replica 0, as another one follows it. A job that is no gang has none.
+
+    Args:
+        folder: The own replica's folder; None: there is nobody to follow.
+
+    Attributes:
+        stands: Whether the replica stands still because the leader has said so.
+        has_image: Whether its stop finds it saved: it is not to be passed on.
+    """
+
+    def __init__(self, folder: str | None) -> None:
+        self.stands = self.has_image = False
+        self._server: socket.socket | None = None
+        self._talk: tuple[socket.socket, BinaryIO] | None = None
+        self._given_up_at: float | None = None
+        if folder is not None:
+            self._server = socket.socket(socket.AF_UNIX)
+            with _address(folder) as address:
+                self._server.bind(address)
+            self._server.listen()
+
+    @property
+    def heard(self) -> list[socket.socket]:
+        """What becomes readable when the leader says something."""
+        heard = self._talk[0] if self._talk is not None else self._server
+        return [] if heard is None or self._given_up_at is not None else [heard]
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has ended in the middle of a save, and no stop has come since: a gang has no use without it."""
+        return self._given_up_at is not None and time.monotonic() >= self._given_up_at
+
+    def listen(self) -> dict[str, Any] | None:
+        """What it says, once ``heard`` is readable; None: nothing new."""
+        if self._talk is None:
+            if self._server is not None:
+                talk, _ = self._server.accept()
+                self._talk = talk, talk.makefile("rwb")
+            return None
+        with contextlib.suppress(OSError):
+            if line := self._talk[1].readline():
+                word: dict[str, Any] = json.loads(line)
+                return word
+        self._talk = None
+        if self.stands:
+            self.has_image, self._given_up_at = True, time.monotonic() + _ORPHANED_S
+        return None
+
+    def answer(self, **content: object) -> None:
+        """Answer it."""
+        with contextlib.suppress(OSError):
+            if self._talk is not None:
+                self._talk[1].write(json.dumps(content).encode() + b"\n")
+                self._talk[1].flush()
+
+
+class Meeting:
+    """Where the keepers of a gang wait for each other while they restore one image.
+
+    Args:
+        folders: The replicas' folders; none: the job is no gang, and nothing is waited for.
+        rank: The own replica.
+        image: The image's name.
+    """
+
+    def __init__(self, folders: Sequence[str], rank: int, image: str) -> None:
+        self._folders = [Path(folder) for folder in folders]
+        self._rank = rank
+        self._image = image
+
+    def script(self, into: Path) -> Path | None:
+        """A program that CRIU runs, and that waits until CRIU has all connections of all replicas in repair mode."""
+        if not self._folders:
+            return None
+        there, failed = ([shlex.quote(str(path)) for path in self._marks(kind)] for kind in ("there", "failed"))
+        path = into / "meet"
+        path.write_text(
+            '#!/bin/sh\n[ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] || exit 0\n'
+            f": > {there[self._rank]}\n"
+            f"until [ -e {' -a -e '.join(there)} ]; do\n"
+            f"  if [ -e {' -o -e '.join(failed)} ]; then exit 1; fi\n  sleep {_LOOK_S}\ndone\n",
+            encoding="utf-8",
+        )
+        path.chmod(0o700)
+        return path
+
+    def wait(self) -> None:
+        """Wait until all replicas are restored.
+
+        Raises:
+            CannotBeSaved: One of them is not.
+        """
+        marks = self._marks("restored")
+        if marks:
+            marks[self._rank].touch()
+        deadline = time.monotonic() + RESTORE_S
+        while not all(mark.exists() for mark in marks):
+            if any(mark.exists() for mark in self._marks("failed")):
+                raise CannotBeSaved("gang", "another replica was not restored")
+            if time.monotonic() >= deadline:
+                raise CannotBeSaved("gang", "another replica was not restored in time")
+            time.sleep(_LOOK_S)
+
+    def fail(self, why: CannotBeSaved) -> CannotBeSaved:
+        """Let no replica be restored from this image; return the reason of the one that failed first."""
+        marks = self._marks("failed")
+        if not marks:
+            return why
+        known = [mark.read_text(encoding="utf-8") for mark in marks if mark.exists()]
+        new = marks[self._rank].with_suffix(".new")
+        new.write_text(known[0] if known else str(why), encoding="utf-8")
+        new.replace(marks[self._rank])
+        code, _, said = known[0].partition(": ") if known else (why.code, "", str(why).partition(": ")[2])
+        return CannotBeSaved(code, said)
+
+    def _marks(self, kind: str) -> list[Path]:
+        return [folder / f"{self._image}.{kind}" for folder in self._folders]
