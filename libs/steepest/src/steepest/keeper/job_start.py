@@ -28,21 +28,25 @@ def become_job(order: KeeperOrder, umask: int) -> NoReturn:
             kernel.give_up_rights()
         if order.working_dir is not None:
             os.chdir(order.working_dir)
-        os.execvpe(order.program, order.command, _environment(auto=order.auto))  # noqa: S606 - no shell on purpose
+        os.execvpe(order.program, order.command, _environment(order))  # noqa: S606 - no shell on purpose
     except OSError as error:
         os.write(2, f"steepest: {error}\n".encode())
     finally:
         os._exit(127)
 
 
-def _environment(*, auto: bool) -> dict[str, str]:
+def _environment(order: KeeperOrder) -> dict[str, str]:
     """The job's environment. In a container the keeper has none of what the user says: that could change what it runs."""
     env = dict(os.environ)
     if JOBS_ENVIRONMENT in env:
         own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
         of_image = {name: value for name, value in env.items() if value}
         env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}
-    return {name: value for name, value in env.items() if auto or not name.startswith("STEEPEST_")}
+    if order.gang:
+        env.setdefault(
+            "USE_LIBUV", "0"
+        )  # PyTorch's store of rank 0 opens an io_uring otherwise, which CRIU cannot save
+    return {name: value for name, value in env.items() if order.auto or not name.startswith("STEEPEST_")}
 
 
 def _home() -> str:

@@ -10,10 +10,10 @@ import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from steepest.keeper import kernel, processes
-from steepest.keeper.control import Control
+from steepest.keeper import images, kernel, processes
+from steepest.keeper.control import Control, HeldImage
 from steepest.keeper.criu import FREEZE_S, PASSING, Criu
 from steepest.keeper.gang import Followers, Leader, Meeting
 from steepest.keeper.held import HeldFiles
@@ -44,20 +44,6 @@ class JobLostError(Exception):
     The first try to restore its image has failed, so that another node may have what this one lacks; or CRIU was killed in
     the middle of a save, and what it had left in the job has ended it.
     """
-
-
-class HeldImage(NamedTuple):
-    """A stopped job whose image is complete: it waits for its stop.
-
-    Attributes:
-        until: When it continues by itself, by the monotonic clock.
-    """
-
-    request: str
-    until: float
-    name: str
-    step: int
-    digest: str
 
 
 class Keeper:
@@ -404,6 +390,7 @@ class Keeper:
             except CannotBeSaved as failure:
                 why = meeting.fail(failure)
                 self._kill_all()
+                self._root = 0
                 lost = lost or str(why)
                 if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
@@ -437,19 +424,12 @@ class Keeper:
             if self._order.user is not None:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
-                _truncate(facts["sizes"])
+                images.truncate(facts["sizes"])
             self._held.show(name)
+            connected, script = facts["connected"], meeting.script(scratch)
             self._root = self._criu.restore(
-                scratch / "raw",
-                scratch / "work",
-                facts["pipes"],
-                connected=facts["connected"],
-                script=meeting.script(scratch),
+                scratch / "raw", scratch / "work", facts["pipes"], connected=connected, script=script
             )
-            meeting.wait()
-        except CannotBeSaved:
-            self._root = 0
-            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self._stopped, self._ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
@@ -457,15 +437,8 @@ class Keeper:
         for pid in self._pids():
             if self._order.cgroup is not None:
                 Path(self._order.cgroup, "cgroup.procs").write_text(str(pid), encoding="ascii")
+        meeting.wait()
         if facts["rewritten"] and self._order.rank == 0:
             self._images.drop(name)
         self._continue()
         return facts
-
-
-def _truncate(sizes: dict[str, int]) -> None:
-    """What a job has written behind its image's moment, it writes again."""
-    for path, size in sizes.items():
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
-                os.truncate(path, size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +56,7 @@ class KeeperOrder(NamedTuple):
     snapshot_s: float | None = None
     user: tuple[int, int] | None = None
     files: str = ""
-    gang: Sequence[str] = ()
+    gang: list[str] = []
     rank: int = 0
 
     def dump(self) -> bytes:

@@ -1,0 +1,233 @@
+"""Unmodified distributed trainings whose replicas lie on one node are saved and moved as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import sys
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.harness.kept_job import ENV, NODES, PATIENCE_S, missing
+from tests.harness.processes import with_command_lines
+from tests.harness.waiting import until
+from tests.integration.kept import data_parallel
+from tests.integration.kept.test_kills import killed, processes
+
+from steepest.cluster.local import LocalCluster, LocalNode
+from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
+from steepest.errors import RefusedError
+from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+
+WORLD = 3
+STEPS = 150
+CHIEF = ReplicaId("job")
+
+
+def training(steps: int, pause_s: float = 0.01) -> tuple[str, ...]:
+    """A data-parallel training in NumPy."""
+    return (sys.executable, str(Path(str(data_parallel.__file__))), str(steps), str(pause_s))
+
+
+class KeptGang:
+    """The replicas of one job, all on the same of two nodes."""
+
+    def __init__(self, state: Path, command: Sequence[str], world: int = WORLD) -> None:
+        self.state = state
+        self.command = tuple(command)
+        self.world = world
+        self.incarnation = 0
+        self.saved: CheckpointRef | None = None
+        nodes = [LocalNode(name, Resources(cpu_m=2000, memory_mib=4096)) for name in NODES]
+        self.cluster = LocalCluster(state, nodes, "pool", heartbeat_s=0.1, keep_all=True)
+        self.replicas = [ReplicaId("job", rank) for rank in range(world)]
+
+    async def start(self) -> None:
+        """Start its next incarnation, on the other node, from its newest image."""
+        self.incarnation += 1
+        node = NODES[(self.incarnation - 1) % 2]
+        await asyncio.gather(*(self._start(replica, (node,) * self.world) for replica in self.replicas))
+
+    async def _start(self, replica: ReplicaId, nodes: tuple[str, ...]) -> None:
+        place = GangPlace(
+            role="worker", role_index=replica.index, rank=replica.index, world_size=self.world, nodes=nodes
+        )
+        spec = ReplicaSpec(
+            command=self.command,
+            working_dir=str(self.state.parent),
+            env=ENV,
+            requests=Resources(cpu_m=100),
+            gang=place,
+        )
+        await self.cluster.start(replica, self.incarnation, nodes[replica.index], spec, self.saved)
+
+    async def save(self, request: str = "") -> CheckpointRef:
+        """Ask its chief's keeper for an image of all."""
+        name = request or f"r{self.incarnation}"
+        return await self.cluster.checkpoint(CHIEF, self.incarnation, request=name, hold_s=60.0, timeout_s=PATIENCE_S)
+
+    async def stop(self) -> list[Stopped]:
+        """Stop all replicas."""
+        return await asyncio.gather(
+            *(self.cluster.stop(replica, self.incarnation, grace_s=10.0) for replica in self.replicas)
+        )
+
+    async def resume(self) -> None:
+        """Start it, and wait until its chief says from where it continues."""
+        await self.start()
+        await self.cluster.wait_for_step(CHIEF, self.incarnation, at_least=0, timeout_s=PATIENCE_S)
+
+    async def move(self) -> None:
+        """Save it, stop it, and restore it on the other node."""
+        self.saved = await self.save()
+        assert [end.exit_status for end in await self.stop()] == [85] * self.world
+        await self.resume()
+
+    async def statuses(self) -> list[ReplicaStatus]:
+        """What the cluster knows of each replica."""
+        found = [await self.cluster.lookup(replica, verify=False) for replica in self.replicas]
+        return [status for status in found if status is not None]
+
+    async def ended(self) -> list[ReplicaStatus]:
+        """The ends of all replicas."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not all(status.has_ended for status in (found := await self.statuses())):
+                await asyncio.sleep(0.05)
+        return found
+
+    async def printed(self, lines: int) -> None:
+        """Wait until its chief has printed so many lines."""
+        await until(lambda: self.outputs[0].count("\n") >= lines, within_s=PATIENCE_S)
+
+    @property
+    def outputs(self) -> list[str]:
+        """What the incarnations of each replica have printed, one after the other."""
+        files = sorted(self.cluster.files(), key=lambda each: each.incarnation)
+        return [
+            "".join(each.output.read_text() for each in files if each.replica == replica and each.output.exists())
+            for replica in self.replicas
+        ]
+
+
+@contextlib.asynccontextmanager
+async def kept_gang(state: Path, command: Sequence[str], world: int = WORLD) -> AsyncIterator[KeptGang]:
+    """It runs, and is stopped in the end; the test is skipped where no job can be kept."""
+    if why := missing(state):
+        pytest.skip(why)
+    gang = KeptGang(state, command, world)
+    try:
+        await gang.start()
+        yield gang
+    finally:
+        await asyncio.gather(*(gang.cluster.stop(one, gang.incarnation, grace_s=0.0) for one in gang.replicas))
+        await gang.cluster.close()
+
+
+async def unmoved(folder: Path, command: Sequence[str], world: int = WORLD) -> list[str]:
+    """What each replica prints where nothing moves it."""
+    async with kept_gang(folder / "unmoved", command, world) as gang:
+        assert [end.exit_status for end in await gang.ended()] == [0] * world
+        return gang.outputs
+
+
+@pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.end_to_end), *range(1, 5)])
+async def test_a_gang_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, seed: int) -> None:
+    """Each replica prints what it prints unmoved, byte for byte: no step is lost, and no byte between two of them."""
+    moments = sorted(random.Random(seed).sample(range(1, STEPS - 30), 2))
+    async with kept_gang(tmp_path / "state", training(STEPS)) as gang:
+        for moment in moments:
+            await gang.printed(moment)
+            await gang.move()
+        assert [end.exit_status for end in await gang.ended()] == [0] * WORLD
+        assert gang.outputs == await unmoved(tmp_path, training(STEPS, 0.0))
+
+
+@pytest.mark.end_to_end
+async def test_a_gang_that_is_released_continues(tmp_path: Path) -> None:
+    """Its stop does not come: all replicas train on, and are saved again."""
+    async with kept_gang(tmp_path / "state", training(STEPS)) as gang:
+        await gang.printed(20)
+        await gang.save("released")
+        await gang.cluster.release(CHIEF, 1, request="released")
+        await gang.printed(50)
+        await gang.move()
+        assert [end.exit_status for end in await gang.ended()] == [0] * WORLD
+        assert gang.outputs == await unmoved(tmp_path, training(STEPS, 0.0))
+
+
+@pytest.mark.end_to_end
+async def test_a_gang_begins_again_as_a_whole_where_one_replica_is_not_restored(tmp_path: Path) -> None:
+    """The image of one replica is damaged: none continues from it. All use the older one, and that is said."""
+    async with kept_gang(tmp_path / "state", training(STEPS)) as gang:
+        await gang.printed(10)
+        first = await gang.save("first")
+        await gang.cluster.release(CHIEF, 1, request="first")
+        await gang.printed(40)
+        gang.saved = await gang.save("second")
+        await gang.stop()
+        image = tmp_path / "state/jobs/job/checkpoints" / gang.saved.name / "image-2.tar.zst"
+        image.write_bytes(image.read_bytes()[:-1] + b"?")
+        await gang.resume()
+        assert [status.restored_step for status in await gang.statuses()][0] == first.step
+        assert [end.exit_status for end in await gang.ended()] == [0] * WORLD
+        assert _digests(gang.outputs) == _digests(await unmoved(tmp_path, training(STEPS, 0.0)))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """``--kills`` at random moments of each kind; every form of a run has the first one."""
+    if "kill" in metafunc.fixturenames:
+        first = pytest.param(0, marks=pytest.mark.end_to_end)
+        metafunc.parametrize("kill", [first, *range(1, metafunc.config.getoption("kills"))])
+
+
+async def test_a_kill_in_a_save_loses_nothing(tmp_path: Path, kill: int) -> None:
+    """CRIU or a keeper of any replica dies: all replicas train on to the same bytes, or continue from a complete image."""
+    state = tmp_path / "state"
+    words = (("criu", "dump"), _keeper(0), _keeper(2))[kill % 3]
+    async with kept_gang(state, training(STEPS)) as gang:
+        await gang.printed(10)
+        gang.saved = await gang.save("first")
+        await gang.cluster.release(CHIEF, 1, request="first")
+        await gang.printed(40)
+        saving = asyncio.create_task(gang.save("second"))
+        await asyncio.sleep(random.Random(kill).random())
+        with killed(state, words, 0.0):
+            with contextlib.suppress(RefusedError):
+                gang.saved = await saving
+        await gang.stop()
+        await gang.resume()
+        assert [end.exit_status for end in await gang.ended()] == [0] * WORLD
+        assert _digests(gang.outputs) == _digests(await unmoved(tmp_path, training(STEPS, 0.0)))
+
+
+def _keeper(rank: int) -> tuple[str, ...]:
+    return "steepest/keeper", f"{rank}/1/keeping.json"
+
+
+def _digests(outputs: list[str]) -> list[str]:
+    """The last line of each replica: the digest of its weights."""
+    return [output.splitlines()[-1] for output in outputs]
+
+
+async def test_a_kill_in_a_restore_restores_none(tmp_path: Path, kill: int) -> None:
+    """No replica continues without the others: none fails, and the next incarnation continues from the same image."""
+    state = tmp_path / "state"
+    words = (("criu", "restore"), ("steepest/keeper", "1/2/keeping.json"), ("zstd", "-d"))[kill % 3]
+    async with kept_gang(state, training(STEPS)) as gang:
+        await gang.printed(40)
+        gang.saved = await gang.save()
+        await gang.stop()
+        lines = [output.count("\n") for output in gang.outputs]
+        with killed(state, words, random.Random(kill).random()):
+            await gang.start()
+            with contextlib.suppress(RefusedError):
+                await gang.cluster.wait_for_step(CHIEF, 2, at_least=0, timeout_s=30.0)
+        await gang.stop()
+        if any(status.phase is ReplicaPhase.GONE for status in await gang.statuses()):
+            assert [output.count("\n") for output in gang.outputs] == lines
+            await gang.resume()
+        await gang.ended()
+        assert _digests(gang.outputs) == _digests(await unmoved(tmp_path, training(STEPS, 0.0)))
