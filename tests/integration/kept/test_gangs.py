@@ -6,21 +6,19 @@ import asyncio
 import contextlib
 import random
 import sys
-import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.harness.kept_job import ENV, NODES, PATIENCE_S, missing
-from tests.harness.processes import with_command_lines
 from tests.harness.waiting import until
 from tests.integration.kept import data_parallel
-from tests.integration.kept.test_kills import killed, processes
+from tests.integration.kept.test_kills import killed
 
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.errors import RefusedError
-from steepest.events.common import CheckpointMode, CheckpointRef, Resources
+from steepest.events.common import CheckpointRef, Resources
 
 WORLD = 3
 STEPS = 150
@@ -93,10 +91,12 @@ class KeptGang:
 
     async def ended(self) -> list[ReplicaStatus]:
         """The ends of all replicas."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not all(status.has_ended for status in (found := await self.statuses())):
-                await asyncio.sleep(0.05)
-        return found
+        await until(lambda: all(map(self._is_over, self.replicas)), within_s=PATIENCE_S)
+        return await self.statuses()
+
+    def _is_over(self, replica: ReplicaId) -> bool:
+        folder = self.state / "jobs" / replica.job / str(replica.index) / str(self.incarnation)
+        return (folder / "exit.json").exists() or (folder / "gone.json").exists()
 
     async def printed(self, lines: int) -> None:
         """Wait until its chief has printed so many lines."""
@@ -171,7 +171,7 @@ async def test_a_gang_begins_again_as_a_whole_where_one_replica_is_not_restored(
         image = tmp_path / "state/jobs/job/checkpoints" / gang.saved.name / "image-2.tar.zst"
         image.write_bytes(image.read_bytes()[:-1] + b"?")
         await gang.resume()
-        assert [status.restored_step for status in await gang.statuses()][0] == first.step
+        assert (await gang.statuses())[0].restored_step == first.step
         assert [end.exit_status for end in await gang.ended()] == [0] * WORLD
         assert _digests(gang.outputs) == _digests(await unmoved(tmp_path, training(STEPS, 0.0)))
 
@@ -194,9 +194,8 @@ async def test_a_kill_in_a_save_loses_nothing(tmp_path: Path, kill: int) -> None
         await gang.printed(40)
         saving = asyncio.create_task(gang.save("second"))
         await asyncio.sleep(random.Random(kill).random())
-        with killed(state, words, 0.0):
-            with contextlib.suppress(RefusedError):
-                gang.saved = await saving
+        with killed(state, words, 0.0), contextlib.suppress(RefusedError):
+            gang.saved = await saving
         await gang.stop()
         await gang.resume()
         assert [end.exit_status for end in await gang.ended()] == [0] * WORLD

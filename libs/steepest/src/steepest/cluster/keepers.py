@@ -186,7 +186,7 @@ def write_order(
         keeper_cgroup=str(place.group),
         most_bytes=place.most_bytes,
         snapshot_s=SNAPSHOT_S if mode is CheckpointMode.SYSTEM else None,
-        gang=[str(state.incarnation(ReplicaId(job, rank), folder.incarnation).path) for rank in range(replicas)],
+        gang=tuple(str(state.incarnation(ReplicaId(job, rank), folder.incarnation).path) for rank in range(replicas)),
         rank=folder.replica.index,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)

@@ -56,7 +56,7 @@ class KeeperOrder(NamedTuple):
     snapshot_s: float | None = None
     user: tuple[int, int] | None = None
     files: str = ""
-    gang: list[str] = []
+    gang: tuple[str, ...] = ()
     rank: int = 0
 
     def dump(self) -> bytes:
@@ -67,4 +67,4 @@ class KeeperOrder(NamedTuple):
     def load(cls, path: Path) -> KeeperOrder:
         """Read the file."""
         fields: dict[str, Any] = json.loads(path.read_bytes())
-        return cls(**fields)
+        return cls(**{**fields, "gang": tuple(fields["gang"])})
