@@ -46,7 +46,7 @@ _REASONS = (
 )
 _HARMLESS = ("Can't setup RLIMIT_NOFILE",)
 
-PASSING = frozenset({"busy", "timer", "killed", "disk-full", "ended"})
+PASSING = frozenset({"busy", "timer", "killed", "disk-full", "ended", "gang"})
 """What another try may not meet again."""
 
 

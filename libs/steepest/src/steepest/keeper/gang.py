@@ -12,6 +12,7 @@ No process continues before all replicas are restored.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shlex
@@ -19,7 +20,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from steepest.keeper.criu import RESTORE_S
 from steepest.keeper.processes import CannotBeSaved
@@ -49,7 +50,7 @@ class Followers:
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = folders
-        self._talks: list[BinaryIO] = []
+        self._talks: list[io.BufferedRWPair] = []
 
     @contextlib.contextmanager
     def told(self, do: str, **how: object) -> Iterator[list[dict[str, Any]]]:
@@ -98,7 +99,7 @@ class Followers:
             talk.close()  # the file keeps it open
 
     @staticmethod
-    def _answer(talk: BinaryIO) -> dict[str, Any]:
+    def _answer(talk: io.BufferedRWPair) -> dict[str, Any]:
         with contextlib.suppress(OSError, ValueError):
             answer: dict[str, Any] = json.loads(talk.readline())
             return answer
@@ -119,7 +120,7 @@ class Leader:
     def __init__(self, folder: str | None) -> None:
         self.stands = self.has_image = False
         self._server: socket.socket | None = None
-        self._talk: tuple[socket.socket, BinaryIO] | None = None
+        self._talk: tuple[socket.socket, io.BufferedRWPair] | None = None
         self._given_up_at: float | None = None
         if folder is not None:
             self._server = socket.socket(socket.AF_UNIX)
@@ -128,10 +129,10 @@ class Leader:
             self._server.listen()
 
     @property
-    def heard(self) -> list[socket.socket]:
+    def heard(self) -> list[int]:
         """What becomes readable when the leader says something."""
         heard = self._talk[0] if self._talk is not None else self._server
-        return [] if heard is None or self._given_up_at is not None else [heard]
+        return [] if heard is None or self._given_up_at is not None else [heard.fileno()]
 
     @property
     def is_gone(self) -> bool:

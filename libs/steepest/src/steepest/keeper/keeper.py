@@ -355,8 +355,13 @@ class Keeper:
 
     def _continue(self) -> None:
         """Continue all processes but those that stood still before: also the ones that CRIU gave to process 1."""
+        found = processes.others()
+        for each in found:
+            sockets = [descriptor for descriptor, link in processes.links(each.pid) if link.startswith("socket:")]
+            with contextlib.suppress(OSError):
+                kernel.leave_repair(each.pid, sockets)
         self._followers.release()
-        for each in processes.others():
+        for each in found:
             if each.pid not in self._stopped:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each.pid, signal.SIGCONT)
@@ -364,10 +369,11 @@ class Keeper:
 
     def _kill_all(self) -> None:
         deadline = time.monotonic() + _DEATH_S
-        while (left := self._pids()) and time.monotonic() < deadline:
-            for pid in left:
+        # Until none is a zombie either: another image of the job needs the same process ids.
+        while (left := processes.others()) and time.monotonic() < deadline:
+            for each in left:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(each.pid, signal.SIGKILL)
             self._reap()
             time.sleep(_KILL_LOOK_S)
 
