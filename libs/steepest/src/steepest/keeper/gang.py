@@ -4,7 +4,7 @@ The replicas have TCP connections among themselves, and each has a keeper and an
 replica 0 leads, over a socket in each other replica's folder: no replica is saved before all of them stand still, and none
 continues or ends before all are saved. A connection's two ends are then from one moment, as long as no data arrives.
 
-In a restore nobody leads. Each keeper puts files into its replica's folder, and waits for those of the others at two
+In a restore no keeper leads. Each one puts files into its replica's folder, and waits for those of the others at two
 places. A connection that leaves CRIU's repair mode before its other end exists would be reset, so CRIU waits there for all.
 No process continues before all replicas are restored.
 """
@@ -53,7 +53,7 @@ class Followers:
         self._talks: list[io.BufferedRWPair] = []
 
     @contextlib.contextmanager
-    def told(self, do: str, **how: object) -> Iterator[list[dict[str, Any]]]:
+    def asked(self, do: str, **how: object) -> Iterator[list[dict[str, Any]]]:
         """Let the others do something, at the same time as the block; the list has their answers after it.
 
         Raises:
@@ -110,7 +110,7 @@ class Leader:
     """The keeper of replica 0, as another one follows it. A job that is no gang has none.
 
     Args:
-        folder: The own replica's folder; None: there is nobody to follow.
+        folder: The own replica's folder; None: there is no leader.
 
     Attributes:
         stands: Whether the replica stands still because the leader has said so.

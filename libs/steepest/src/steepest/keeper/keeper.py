@@ -211,7 +211,7 @@ class Keeper:
             self._failed = 0
         else:
             _, _, name, step, digest = self._hold
-        with contextlib.suppress(CannotBeSaved), self._followers.told("hold"):
+        with contextlib.suppress(CannotBeSaved), self._followers.asked("hold"):
             self._hold = HeldImage(request, time.monotonic() + hold_s, name, step, digest)
         self._control.answer(request, name=name, step=step, digest=digest)
 
@@ -243,11 +243,11 @@ class Keeper:
 
     def _dump(self, raw: Path) -> dict[str, Any]:
         """Let CRIU write the processes, and give what a restore must know; they are left stopped."""
-        with self._followers.told("stop"):
+        with self._followers.asked("stop"):
             self._stand()
         before = self._connections()
         connected, place = self._are_connected(before), self._place()
-        with self._followers.told("save", into=str(raw.parent)) as gang:
+        with self._followers.asked("save", into=str(raw.parent)) as gang:
             facts = self._write(raw)
         if self._order.gang and self._connections() != before:
             raise CannotBeSaved("busy", "data arrived between its replicas while they stood still")
@@ -328,7 +328,7 @@ class Keeper:
 
     def _connections(self) -> dict[str, str]:
         """Those of all replicas."""
-        with self._followers.told("look") as others:
+        with self._followers.asked("look") as others:
             own = self._own_connections()
         return {
             each: waiting for one in (own, *(other["connections"] for other in others)) for each, waiting in one.items()
