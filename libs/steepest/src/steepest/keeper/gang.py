@@ -26,9 +26,9 @@ from steepest.keeper.criu import RESTORE_S
 from steepest.keeper.processes import CannotBeSaved
 
 _SOCKET = "keeper"
-_COMES_S = 10.0  # until a keeper that was started with this one listens
 _ORPHANED_S = 30.0  # until the stop of a replica comes, after the keeper of replica 0 has ended
 _LOOK_S = 0.01
+_GONE = "gang: it has ended"
 
 
 @contextlib.contextmanager
@@ -39,6 +39,20 @@ def _address(folder: str) -> Iterator[str]:
         yield f"/proc/self/fd/{descriptor}/{_SOCKET}"
     finally:
         os.close(descriptor)
+
+
+def _say(talk: io.BufferedRWPair, content: object) -> None:
+    with contextlib.suppress(OSError):  # who has ended does not answer either
+        talk.write(json.dumps(content).encode() + b"\n")
+        talk.flush()
+
+
+def _heard(talk: io.BufferedRWPair) -> dict[str, Any]:
+    """What the other end says."""
+    with contextlib.suppress(OSError, ValueError):
+        said: dict[str, Any] = json.loads(talk.readline())
+        return said
+    return {"refused": _GONE}
 
 
 class Followers:
@@ -62,13 +76,11 @@ class Followers:
         said: list[dict[str, Any]] = []
         self._meet()
         for talk in self._talks:
-            with contextlib.suppress(OSError):  # its answer is missing
-                talk.write(json.dumps({"do": do, **how}).encode() + b"\n")
-                talk.flush()
+            _say(talk, {"do": do, **how})
         try:
             yield said
         finally:
-            said += [self._answer(talk) for talk in self._talks]
+            said += [_heard(talk) for talk in self._talks]
         for rank, answer in enumerate(said, start=1):
             if refused := answer.get("refused"):
                 code, _, why = str(refused).partition(": ")
@@ -77,33 +89,18 @@ class Followers:
     def release(self) -> None:
         """Let the others continue, if they stand still."""
         for talk in self._talks:
-            with contextlib.suppress(OSError):
-                talk.write(b'{"do": "continue"}\n')
-                talk.close()
+            _say(talk, {"do": "continue"})
         self._talks = []
 
     def _meet(self) -> None:
-        deadline = time.monotonic() + _COMES_S
-        for rank, folder in list(enumerate(self._folders, start=1))[len(self._talks) :]:
-            talk = socket.socket(socket.AF_UNIX)
-            while True:
+        for folder in self._folders[len(self._talks) :]:
+            with socket.socket(socket.AF_UNIX) as talk, _address(folder) as address:
                 try:
-                    with _address(folder) as address:
-                        talk.connect(address)
-                    break
+                    talk.connect(address)
                 except OSError as error:
-                    if time.monotonic() >= deadline:
-                        raise CannotBeSaved("gang", f"replica {rank} has no keeper, or has ended") from error
-                    time.sleep(_LOOK_S)
-            self._talks.append(talk.makefile("rwb"))
-            talk.close()  # the file keeps it open
-
-    @staticmethod
-    def _answer(talk: io.BufferedRWPair) -> dict[str, Any]:
-        with contextlib.suppress(OSError, ValueError):
-            answer: dict[str, Any] = json.loads(talk.readline())
-            return answer
-        return {"refused": "gang: it has ended"}
+                    why = f"replica {len(self._talks) + 1} has no keeper yet, or has ended"
+                    raise CannotBeSaved("gang", why) from error
+                self._talks.append(talk.makefile("rwb"))  # which keeps it open
 
 
 class Leader:
@@ -146,10 +143,8 @@ class Leader:
                 talk, _ = self._server.accept()
                 self._talk = talk, talk.makefile("rwb")
             return None
-        with contextlib.suppress(OSError):
-            if line := self._talk[1].readline():
-                word: dict[str, Any] = json.loads(line)
-                return word
+        if "do" in (word := _heard(self._talk[1])):
+            return word
         self._talk = None
         if self.stands:
             self.has_image, self._given_up_at = True, time.monotonic() + _ORPHANED_S
@@ -157,10 +152,8 @@ class Leader:
 
     def answer(self, **content: object) -> None:
         """Answer it."""
-        with contextlib.suppress(OSError):
-            if self._talk is not None:
-                self._talk[1].write(json.dumps(content).encode() + b"\n")
-                self._talk[1].flush()
+        if self._talk is not None:
+            _say(self._talk[1], content)
 
 
 class Meeting:
@@ -173,21 +166,24 @@ class Meeting:
     """
 
     def __init__(self, folders: Sequence[str], rank: int, image: str) -> None:
-        self._folders = [Path(folder) for folder in folders]
+        self._places = [f"{folder}/{image}" for folder in folders]
         self._rank = rank
-        self._image = image
 
     def script(self, into: Path) -> Path | None:
-        """A program that CRIU runs, and that waits until CRIU has all connections of all replicas in repair mode."""
-        if not self._folders:
+        """A program that CRIU runs, and that waits until CRIU has the connections of all replicas in repair mode."""
+        if not self._places:
             return None
-        there, failed = ([shlex.quote(str(path)) for path in self._marks(kind)] for kind in ("there", "failed"))
+        there = [shlex.quote(f"{place}.there") for place in self._places]
         path = into / "meet"
         path.write_text(
-            '#!/bin/sh\n[ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] || exit 0\n'
-            f": > {there[self._rank]}\n"
-            f"until [ -e {' -a -e '.join(there)} ]; do\n"
-            f"  if [ -e {' -o -e '.join(failed)} ]; then exit 1; fi\n  sleep {_LOOK_S}\ndone\n",
+            f"""#!/bin/sh
+            [ "$CRTOOLS_SCRIPT_ACTION" = post-restore ] || exit 0
+            : > {there[self._rank]}
+            until [ -e {" -a -e ".join(there)} ]; do
+                [ ! -e {shlex.quote(self._places[0])}.failed ] || exit 1
+                sleep {_LOOK_S}
+            done
+            """,
             encoding="utf-8",
         )
         path.chmod(0o700)
@@ -199,28 +195,22 @@ class Meeting:
         Raises:
             CannotBeSaved: One of them is not.
         """
-        marks = self._marks("restored")
-        if marks:
-            marks[self._rank].touch()
+        marks = [Path(f"{place}.restored") for place in self._places]
         deadline = time.monotonic() + RESTORE_S
+        for mark in marks[self._rank : self._rank + 1]:
+            mark.touch()
         while not all(mark.exists() for mark in marks):
-            if any(mark.exists() for mark in self._marks("failed")):
-                raise CannotBeSaved("gang", "another replica was not restored")
-            if time.monotonic() >= deadline:
+            if Path(f"{self._places[0]}.failed").exists() or time.monotonic() >= deadline:
                 raise CannotBeSaved("gang", "another replica was not restored in time")
             time.sleep(_LOOK_S)
 
     def fail(self, why: CannotBeSaved) -> CannotBeSaved:
         """Let no replica be restored from this image; return the reason of the one that failed first."""
-        marks = self._marks("failed")
-        if not marks:
+        if not self._places:
             return why
-        known = [mark.read_text(encoding="utf-8") for mark in marks if mark.exists()]
-        new = marks[self._rank].with_suffix(".new")
-        new.write_text(known[0] if known else str(why), encoding="utf-8")
-        new.replace(marks[self._rank])
-        code, _, said = known[0].partition(": ") if known else (why.code, "", str(why).partition(": ")[2])
+        own, first = Path(f"{self._places[self._rank]}.why"), Path(f"{self._places[0]}.failed")
+        own.write_text(str(why), encoding="utf-8")
+        with contextlib.suppress(FileExistsError):
+            first.hardlink_to(own)
+        code, _, said = first.read_text(encoding="utf-8").partition(": ")
         return CannotBeSaved(code, said)
-
-    def _marks(self, kind: str) -> list[Path]:
-        return [folder / f"{self._image}.{kind}" for folder in self._folders]

@@ -63,7 +63,8 @@ class Keeper:
         self._held = HeldFiles(Path(order.checkpoints).parent / (f"held-{order.rank}" if order.rank else "held"))
         self._followers = Followers(order.gang[1:] if order.rank == 0 else ())
         self._leader = Leader(order.gang[order.rank] if order.rank else None)
-        self._criu = Criu(order.criu, contained=order.user is not None)
+        self._contained = order.user is not None
+        self._criu = Criu(order.criu, contained=self._contained)
         self._root = 0
         self._stopped: list[int] = []
         self._ran_s, self._since = 0.0, time.monotonic()
@@ -156,7 +157,7 @@ class Keeper:
         self._look_at = None
         try:
             if self._order.auto or self._failed:
-                self._are_connected(self._connections())
+                processes.are_connected(self._connections(), contained=self._contained)
             else:
                 self._try()
         except CannotBeSaved as why:
@@ -231,7 +232,7 @@ class Keeper:
                 if facts["rewritten"]:
                     raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
                 self._continue()
-            if self._order.user is None:
+            if not self._contained:
                 self._held.hold(self._pids(), self._images.name(step, self._order.incarnation))
             name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
         except OSError as error:
@@ -243,10 +244,11 @@ class Keeper:
 
     def _dump(self, raw: Path) -> dict[str, Any]:
         """Let CRIU write the processes, and give what a restore must know; they are left stopped."""
+        place = self._place()
         with self._followers.asked("stop"):
             self._stand()
         before = self._connections()
-        connected, place = self._are_connected(before), self._place()
+        connected = processes.are_connected(before, contained=self._contained)
         with self._followers.asked("save", into=str(raw.parent)) as gang:
             facts = self._write(raw)
         if self._order.gang and self._connections() != before:
@@ -276,7 +278,7 @@ class Keeper:
             raise
         pids = self._pids()
         processes.refuse_dead_timer(pids)
-        if self._order.user is not None:
+        if self._contained:
             self._images.add_files(Path(processes.SHARED_MEMORY), raw)
         written = processes.written_files(pids)
         printing = {link: descriptor for descriptor, link in processes.links(os.getpid()) if descriptor in {1, 2}}
@@ -322,27 +324,21 @@ class Keeper:
         """Those of this replica, if it has nothing that cannot be saved."""
         pids = self._pids()
         processes.refuse_unsavable(pids)
-        if self._order.user is not None:
+        if self._contained:
             processes.refuse_own_files(pids, self._began_s)
         return processes.connections(pids)
 
     def _connections(self) -> dict[str, str]:
         """Those of all replicas."""
         with self._followers.asked("look") as others:
-            own = self._own_connections()
-        return {
-            each: waiting for one in (own, *(other["connections"] for other in others)) for each, waiting in one.items()
-        }
-
-    def _are_connected(self, found: dict[str, str]) -> bool:
-        connected = processes.are_connected(found)
-        if connected and self._order.user is not None:
-            raise CannotBeSaved("connections", "its processes have TCP connections among themselves, in a container")
-        return connected
+            found = self._own_connections()
+        for other in others:
+            found |= other["connections"]
+        return found
 
     def _place(self) -> dict[str, Any]:
         # On a machine, CRIU gives the job a clock of its own.
-        clock_s = time.monotonic() if self._order.user is not None else 0.0
+        clock_s = time.monotonic() if self._contained else 0.0
         return {**own_place(self._criu), "files": self._order.files, "clock_s": clock_s}
 
     def _continue_after(self, hold: HeldImage) -> None:
@@ -427,7 +423,7 @@ class Keeper:
             folder.mkdir(parents=True)
         try:
             self._images.unpack(name, scratch / "raw")
-            if self._order.user is not None:
+            if self._contained:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
                 images.truncate(facts["sizes"])

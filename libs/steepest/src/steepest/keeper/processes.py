@@ -193,15 +193,17 @@ def connections(pids: Iterable[int]) -> dict[str, str]:
     return ours
 
 
-def are_connected(found: Collection[str]) -> bool:
+def are_connected(found: Collection[str], *, contained: bool = False) -> bool:
     """Whether processes have these connections among themselves; such are restored, and others are closed.
 
     Raises:
-        CannotBeSaved: ``connections``: they have both, and CRIU restores all or none.
+        CannotBeSaved: ``connections``: they have both, and CRIU restores all or none; ``contained``: in a container, none.
     """
     inner = [each for each in found if " ".join(reversed(each.split())) in found]
     if inner and len(inner) != len(found):
         raise CannotBeSaved("connections", "it has TCP connections among its own processes and to others")
+    if inner and contained:
+        raise CannotBeSaved("connections", "its processes have TCP connections among themselves, in a container")
     return bool(inner)
 
 
@@ -216,24 +218,13 @@ def stand_still(limit_s: float) -> None:
         CannotBeSaved: ``busy``: one runs on after ``limit_s`` seconds, for example because it waits for a disk.
     """
     deadline = time.monotonic() + limit_s
-    while running := [each.pid for each in others() if not set(_states(each.pid)) <= _STANDS]:
+    while running := [each.pid for each in others() if each.state not in "TtZX"]:
         if time.monotonic() >= deadline:
             raise CannotBeSaved("busy", f"{names(running)} could not be stopped")
         for pid in running:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
         time.sleep(0.001)
-
-
-_STANDS = frozenset("TtZX")
-
-
-def _states(pid: int) -> Iterator[str]:
-    """The states of a process's threads; none of one that has ended."""
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - as above
-            line = Path(f"/proc/{pid}/task/{thread}/stat").read_text(errors="replace")
-            yield line.rpartition(")")[2].split()[0]
 
 
 class WrittenFiles(NamedTuple):
