@@ -145,6 +145,7 @@ class Leader:
             return None
         if "do" in (word := _heard(self._talk[1])):
             return word
+        self._talk[0].close()
         self._talk = None
         if self.stands:
             self.has_image, self._given_up_at = True, time.monotonic() + _ORPHANED_S
