@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.frameworks import unchanged_training
 from tests.frameworks.conftest import ONE_THREAD, PATIENCE_S, needs_frameworks
+from tests.harness.kept_gang import kept_gang
+from tests.harness.kept_gang import unmoved as unmoved_gang
 from tests.harness.kept_job import missing
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
@@ -24,6 +26,7 @@ from steepest.events.received import Received
 pytestmark = [needs_frameworks, pytest.mark.timeout(0)]  # each wait has a limit, and their number is an option
 
 STEPS, LATEST = 600, 300
+DDP_STEPS = 200
 ENV = {**ONE_THREAD, "PYTHONHASHSEED": "0"}
 NODES = ("n1", "n2")
 
@@ -36,7 +39,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         pytest.param(styles[seed % 3], seed, marks=[pytest.mark.end_to_end] if seed == 0 else [])
         for seed in range(count)
     ]
-    metafunc.parametrize(("style", "seed"), each)
+    if "style" in metafunc.fixturenames:
+        metafunc.parametrize(("style", "seed"), each)
 
 
 def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, style: str, seed: int) -> None:
@@ -104,3 +108,16 @@ def move(system: RunningSystem) -> None:
 
 def _moved(event: Received[c.ClusterEvent]) -> c.MigrationFinished | c.MigrationFailed | None:
     return event.event if isinstance(event.event, c.MigrationFinished | c.MigrationFailed) else None
+
+
+@pytest.mark.end_to_end
+async def test_a_distributed_pytorch_training_is_moved_as_a_whole(tmp_path: Path) -> None:
+    """DDP over gloo, with the variables that a gang gets: each rank prints what it prints unmoved, byte for byte."""
+    program = str(Path(__file__).with_name("unchanged_ddp.py"))
+    words = (sys.executable, program, f"--steps={DDP_STEPS}")
+    async with kept_gang(tmp_path / "state", (*words, "--pause=0.02"), 2) as gang:
+        for moment in (20, 60):
+            await gang.printed(moment)
+            await gang.move()
+        assert [end.exit_status for end in await gang.ended()] == [0, 0]
+        assert gang.outputs == await unmoved_gang(tmp_path, (*words, "--pause=0"), 2)

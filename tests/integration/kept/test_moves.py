@@ -60,6 +60,33 @@ async def test_a_released_job_continues_and_can_be_saved_again(tmp_path: Path) -
         assert job.output == unmoved(training(STEPS, 0.0))
 
 
+TALKING = """
+import socket, sys, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+here = socket.create_connection(server.getsockname())
+there = server.accept()[0]
+threading.Thread(target=lambda: [there.sendall(there.recv(1)) for _ in range(int(sys.argv[1]))]).start()
+for number in range(int(sys.argv[1])):
+    here.sendall(b"%d" % (number % 10))
+    print(number, here.recv(1), flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.mark.end_to_end
+async def test_own_connections_go_on_after_a_save(tmp_path: Path) -> None:
+    """CRIU leaves them in repair mode, in which nothing can be received: a job that is released talks on."""
+    command = (sys.executable, "-c", TALKING, "200", "0.01")
+    async with kept(tmp_path / "state", command, CheckpointMode.AUTO) as job:
+        await job.printed(20)
+        await job.save("released")
+        await job.cluster.release(JOB, 1, request="released")
+        await job.printed(60)
+        await job.move()
+        assert await job.end() == 0
+        assert job.output == unmoved((*command[:-1], "0"))
+
+
 @pytest.mark.end_to_end
 async def test_an_explicit_mode_is_tried_once_before_it_is_declared(tmp_path: Path) -> None:
     """`--checkpoint system` declares a job movable after it was saved once; that image is not kept."""

@@ -61,6 +61,28 @@ def _check_finished_as_unmoved(system: RunningSystem) -> None:
     assert system.breaches() == []
 
 
+@pytest.mark.end_to_end
+def test_a_suspended_gang_resumes_as_if_nothing_had_happened(system: RunningSystem) -> None:
+    """Its replicas, which talk over TCP, are saved by one suspension; each prints what it would have printed."""
+    command = (sys.executable, str(Path(__file__).with_name("data_parallel.py")), "300", "0.05")
+    try:
+        system.start()
+        system.submit("job", *command, options=("--replicas", "2", "--cpu", "0.2"))
+        system.await_event(lambda event: _declared(event, CheckpointMode.SYSTEM))
+        system.call("suspend", "job")
+        suspended = system.await_event(lambda event: event.event if isinstance(event.event, c.JobSuspended) else None)
+        assert suspended.steps_lost == 0
+        system.call("release", "job")
+        assert system.await_end("job").outcome is c.Outcome.FINISHED
+        folder = AdapterFolder(system.state / "cluster")
+        outputs = ["".join(one.output.read_text() for one in folder.printed(ReplicaId("job", k))) for k in (0, 1)]
+        assert [output.count("\n") for output in outputs] == [301, 301]
+        assert len({output.splitlines()[-1] for output in outputs}) == 1
+        assert system.breaches() == []
+    finally:
+        system.end()
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """``--kills`` at random moments; every form of a run has the first one."""
     if "seed" in metafunc.fixturenames:

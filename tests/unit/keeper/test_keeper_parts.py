@@ -28,6 +28,7 @@ from steepest.keeper.processes import (
     CannotBeSaved,
     NamespaceProcess,
     are_connected,
+    connections,
     left_tree,
     stopped,
     written_files,
@@ -126,15 +127,15 @@ def connect_and_check() -> None:
     """The same in a process that has no other connections."""
     own = [os.getpid()]
     with running_elsewhere() as port, contextlib.ExitStack() as stack:
-        assert not are_connected(own)
+        assert not are_connected(connections(own))
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         out = socket.create_connection(("127.0.0.1", port))
-        assert not are_connected(own)
+        assert not are_connected(connections(own))
         stack.enter_context(socket.create_connection(server.getsockname()))
         stack.enter_context(server.accept()[0])
         with out, pytest.raises(CannotBeSaved, match="connections"):
-            are_connected(own)
-        assert are_connected(own)
+            are_connected(connections(own))
+        assert are_connected(connections(own))
 
 
 @contextlib.contextmanager

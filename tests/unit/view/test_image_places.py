@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.harness.scenarios.folded_pool import FoldedPool, migration
+from tests.harness.scenarios.folded_pool import FoldedPool, migration, placement, submitted
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
+from steepest.events.requests import Role
 from steepest.keeper.places import refuse_other_place
 from steepest.keeper.processes import CannotBeSaved
 from steepest.view.cluster_view import ClusterView
@@ -135,5 +136,26 @@ def test_a_job_without_a_keeper_has_the_reason(keeper: KeeperFacts | None, spec:
     made.fold(c.NodeJoined(node="w1", capacity=Resources(cpu_m=1_000, gpus=1), keeper=keeper))
     options: dict[str, Any] = {"mode": None, **spec}
     job = made.run("a", "w1", **options)
+    sentence = "it cannot be checkpointed"
+    assert immovable_sentence(job, made.node("w1")) == (f"{sentence}: {said}" if said else sentence)
+
+
+@pytest.mark.parametrize(
+    ("most", "nodes", "said"),
+    [
+        (2, ("w1", "w2"), "gang: its replicas talk over TCP between nodes"),
+        (3, ("w1", "w1"), "gang: its image could not be restored with more or fewer replicas"),
+        (2, ("w1", "w1"), ""),
+    ],
+)
+def test_a_gang_without_a_keeper_has_the_reason(most: int, nodes: tuple[str, ...], said: str) -> None:
+    """One of a fixed number of replicas, all on one node, can have keepers."""
+    made = FoldedPool()
+    for name in ("w1", "w2"):
+        made.fold(c.NodeJoined(node=name, capacity=Resources(cpu_m=1_000), keeper=HERE))
+    role = Role(name="worker", replicas=2, max=most, requests=Resources(cpu_m=100))
+    made.feed(submitted("a", mode=None, roles=(role,)), placement("a", *nodes))
+    made.carry_out("a")
+    job = made.job("a")
     sentence = "it cannot be checkpointed"
     assert immovable_sentence(job, made.node("w1")) == (f"{sentence}: {said}" if said else sentence)

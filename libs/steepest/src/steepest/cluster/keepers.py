@@ -18,7 +18,7 @@ import msgspec
 
 import steepest.keeper
 from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder
-from steepest.cluster.port import ReplicaSpec
+from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import RefusedError
 from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts
 from steepest.keeper.criu import Criu
@@ -154,6 +154,7 @@ def write_order(
     mode: CheckpointMode,
     restore: CheckpointRef | None,
     cgroup: Path,
+    gang: GangPlace | None,
 ) -> tuple[list[str], str]:
     """Write the order to a job's keeper; return the keeper's command, and where the job runs.
 
@@ -163,18 +164,19 @@ def write_order(
     Raises:
         OSError: It could not be written.
     """
-    own = working_dir or str(state.job(folder.replica.job) / "work")
+    job, replicas = folder.replica.job, gang.world_size if gang is not None else 0
+    own = working_dir or str(state.job(job) / "work")
     if working_dir is None:
         Path(own).mkdir(exist_ok=True)
-    state.checkpoints(folder.replica.job).chmod(0o700)
+    state.checkpoints(job).chmod(0o700)
     order = KeeperOrder(
         program=program,
         command=list(words),
         working_dir=own,
-        job=folder.replica.job,
+        job=job,
         incarnation=folder.incarnation,
         control=str(folder.control),
-        checkpoints=str(state.checkpoints(folder.replica.job)),
+        checkpoints=str(state.checkpoints(job)),
         scratch=str(folder.scratch),
         criu=list(place.programs.criu),
         zstd=list(place.programs.zstd),
@@ -184,6 +186,8 @@ def write_order(
         keeper_cgroup=str(place.group),
         most_bytes=place.most_bytes,
         snapshot_s=SNAPSHOT_S if mode is CheckpointMode.SYSTEM else None,
+        gang=tuple(str(state.incarnation(ReplicaId(job, rank), folder.incarnation).path) for rank in range(replicas)),
+        rank=folder.replica.index,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)
     return command(folder.keeping), own

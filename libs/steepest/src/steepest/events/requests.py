@@ -187,6 +187,11 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.world > 1 or any(role.most > role.replicas for role in self.roles)
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether it may run with other numbers of replicas than it begins with."""
+        return any(role.fewest < role.most or role.may_leave for role in self.roles)
+
+    @property
     def chief_requests(self) -> Resources:
         """The request of replica 0."""
         return self.roles[0].requests if self.roles else self.requests

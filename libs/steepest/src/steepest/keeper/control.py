@@ -10,9 +10,23 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _MOST_BYTES = 1 << 16
+
+
+class HeldImage(NamedTuple):
+    """A stopped job whose image is complete: it waits for its stop.
+
+    Attributes:
+        until: When it continues by itself, by the monotonic clock.
+    """
+
+    request: str
+    until: float
+    name: str
+    step: int
+    digest: str
 
 
 class Control:

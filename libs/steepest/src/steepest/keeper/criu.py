@@ -46,7 +46,7 @@ _REASONS = (
 )
 _HARMLESS = ("Can't setup RLIMIT_NOFILE",)
 
-PASSING = frozenset({"busy", "timer", "killed", "disk-full", "ended"})
+PASSING = frozenset({"busy", "timer", "killed", "disk-full", "ended", "gang"})
 """What another try may not meet again."""
 
 
@@ -75,7 +75,9 @@ class Criu:
         if done:
             raise _refusal(done, into / "dump.log")
 
-    def restore(self, image: Path, work: Path, pipes: Mapping[str, int], *, connected: bool) -> int:
+    def restore(
+        self, image: Path, work: Path, pipes: Mapping[str, int], *, connected: bool, script: Path | None = None
+    ) -> int:
         """Restore the processes, stopped; return the id of the first one.
 
         Args:
@@ -83,15 +85,25 @@ class Criu:
             work: An empty folder for its log.
             pipes: What the job printed to, as ``pipe:[INODE]``, and which descriptor of this process that is now.
             connected: Whether it has connections, all of which are among its own processes; else they are closed.
+            script: What CRIU runs at each of its stages; None: nothing.
 
         Raises:
             CannotBeSaved: Nothing runs that is known; the caller kills what was restored so far.
         """
         connections = "--tcp-established" if connected else "--tcp-close"
         inherited = [word for link, number in pipes.items() for word in ("--inherit-fd", f"fd[{number}]:{link}")]
+        scripts = ("--action-script", str(script)) if script is not None else ()
         folders = ("--images-dir", str(image), "--work-dir", str(work), "--log-file", "restore.log")
         done = self._run(
-            "restore", *folders, "--pidfile", "root.pid", *inherited, *_RESTORE, connections, limit_s=RESTORE_S
+            "restore",
+            *folders,
+            *scripts,
+            "--pidfile",
+            "root.pid",
+            *inherited,
+            *_RESTORE,
+            connections,
+            limit_s=RESTORE_S,
         )
         if done:
             raise _refusal(done, work / "restore.log")

@@ -22,6 +22,7 @@ from steepest.keeper.processes import CannotBeSaved
 
 FACTS = "keeper.json"
 _IMAGE = "image.tar.zst"
+_REPLICAS_IMAGE = "image-{}.tar.zst"
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
 _WINDOW = "--long=30"  # forked processes repeat each other's memory hundreds of MiB apart
@@ -37,12 +38,14 @@ class Images:
         folder: The job's checkpoints.
         job: Its name.
         zstd: How the compressor is called.
+        rank: The replica whose processes are saved and restored; each of a gang has a file of its own in an image.
     """
 
-    def __init__(self, folder: Path, job: str, zstd: Sequence[str]) -> None:
+    def __init__(self, folder: Path, job: str, zstd: Sequence[str], rank: int = 0) -> None:
         self._folder = folder
         self._job = job
         self._zstd = zstd
+        self._file = _REPLICAS_IMAGE.format(rank) if rank else _IMAGE
 
     def name(self, step: int, incarnation: int) -> str:
         """The name of a checkpoint."""
@@ -74,16 +77,14 @@ class Images:
             OSError: There is no such checkpoint.
         """
         new = raw.parent
-        self._pack(raw, new / _IMAGE)
-        shutil.rmtree(raw)
+        self.pack(raw)
         (new / FACTS).write_text(json.dumps(facts), encoding="utf-8")
-        files = {
-            name: {"bytes": (new / name).stat().st_size, "sha256": _sha256(new / name)} for name in (_IMAGE, FACTS)
-        }
+        names = sorted(path.name for path in new.iterdir() if path.is_file())
+        files = {name: {"bytes": (new / name).stat().st_size, "sha256": _sha256(new / name)} for name in names}
         digest = _digest(files)
         manifest = {"job": self._job, "step": step, "incarnation": incarnation, "digest": digest, "files": files}
         (new / _MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
-        for path in (new / _IMAGE, new / FACTS, new / _MANIFEST, new):
+        for path in (*(new / name for name in names), new / _MANIFEST, new):
             _sync(path)
         name = self.name(step, incarnation)
         new.rename(self._folder / name)
@@ -121,7 +122,7 @@ class Images:
         folder = self._folder / name
         try:
             manifest = json.loads((folder / _MANIFEST).read_bytes())
-            for path in (_IMAGE, FACTS):
+            for path in (self._file, FACTS):
                 entry = manifest["files"][path]
                 if (folder / path).stat().st_size != entry["bytes"] or _sha256(folder / path) != entry["sha256"]:
                     raise CannotBeSaved("damaged", f"{path} of {name} differs from its manifest")
@@ -140,7 +141,7 @@ class Images:
         Raises:
             CannotBeSaved: It cannot be unpacked here.
         """
-        with (self._folder / name / _IMAGE).open("rb") as packed:
+        with (self._folder / name / self._file).open("rb") as packed:
             command = [*self._zstd, "-q", "-d", _WINDOW, "-c"]
             with subprocess.Popen(command, stdin=packed, stdout=subprocess.PIPE) as zstd:
                 try:
@@ -179,15 +180,20 @@ class Images:
         except OSError as error:
             raise CannotBeSaved("disk-full", f"{folder} was not filled: {error}") from error
 
-    def failures(self, name: str, why: str) -> int:
-        """Note that an image could not be restored; return how often that was."""
+    def failures(self, name: str, incarnation: int, why: str) -> int:
+        """Note that an incarnation could not restore an image; return how many could not."""
         path = self._folder / f".{name}.failed"
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(why) + "\n")
-        return len(path.read_text(encoding="utf-8").splitlines())
+            file.write(f"{incarnation} {json.dumps(why)}\n")
+        return len({line.split()[0] for line in path.read_text(encoding="utf-8").splitlines()})
 
-    def _pack(self, raw: Path, into: Path) -> None:
-        with into.open("wb") as packed:
+    def pack(self, raw: Path) -> None:
+        """Compress what CRIU has written of the replica, and remove it.
+
+        Raises:
+            OSError: It is not compressed.
+        """
+        with (raw.parent / self._file).open("wb") as packed:
             command = [*self._zstd, "-q", "-1", "-T0", _WINDOW, "-c"]
             with (
                 subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
@@ -200,6 +206,15 @@ class Images:
                         archive.add(path, path.name, recursive=False)
         if zstd.returncode:
             raise OSError(f"the compressor ended with {zstd.returncode}")
+        shutil.rmtree(raw)
+
+
+def truncate(sizes: dict[str, int]) -> None:
+    """What a job has written behind its image's moment, it writes again."""
+    for path, size in sizes.items():
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
+                os.truncate(path, size)
 
 
 def _digest(files: dict[str, dict[str, Any]]) -> str:

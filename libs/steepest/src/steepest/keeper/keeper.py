@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
-import platform
-import pwd
 import select
 import shutil
 import signal
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
-from steepest.keeper import kernel, processes
-from steepest.keeper.control import Control
-from steepest.keeper.criu import PASSING, Criu
+from steepest.keeper import images, kernel, processes
+from steepest.keeper.control import Control, HeldImage
+from steepest.keeper.criu import FREEZE_S, PASSING, Criu
+from steepest.keeper.gang import Followers, Leader, Meeting
 from steepest.keeper.held import HeldFiles
 from steepest.keeper.images import Images
-from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
+from steepest.keeper.job_start import become_job
+from steepest.keeper.order import KeeperOrder
 from steepest.keeper.places import own_place, refuse_other_place
 from steepest.keeper.processes import CannotBeSaved
 
@@ -47,20 +46,6 @@ class JobLostError(Exception):
     """
 
 
-class HeldImage(NamedTuple):
-    """A stopped job whose image is complete: it waits for its stop.
-
-    Attributes:
-        until: When it continues by itself, by the monotonic clock.
-    """
-
-    request: str
-    until: float
-    name: str
-    step: int
-    digest: str
-
-
 class Keeper:
     """Process 1 of the job's namespace.
 
@@ -74,9 +59,12 @@ class Keeper:
         self._wake = wake
         self._umask = os.umask(0o077)
         self._control = Control(order.control)
-        self._images = Images(Path(order.checkpoints), order.job, order.zstd)
-        self._held = HeldFiles(Path(order.checkpoints).parent / "held")
-        self._criu = Criu(order.criu, contained=order.user is not None)
+        self._images = Images(Path(order.checkpoints), order.job, order.zstd, order.rank)
+        self._held = HeldFiles(Path(order.checkpoints).parent / (f"held-{order.rank}" if order.rank else "held"))
+        self._followers = Followers(order.gang[1:] if order.rank == 0 else ())
+        self._leader = Leader(order.gang[order.rank] if order.rank else None)
+        self._contained = order.user is not None
+        self._criu = Criu(order.criu, contained=self._contained)
         self._root = 0
         self._stopped: list[int] = []
         self._ran_s, self._since = 0.0, time.monotonic()
@@ -102,24 +90,30 @@ class Keeper:
         if not self._root:
             self._start()
             self._look_at = time.monotonic() + _TRIAL_S
-            if lost:
+            if lost and self._order.rank == 0:
                 self._control.declare("none", reason=f"restarted-from-zero: {lost}", step=0)
 
     def run(self) -> int:
         """Keep it to its end; return its status as from ``wait``.
 
         Raises:
-            JobLostError: A save that was killed has ended it.
+            JobLostError: A save that was killed has ended it, or replica 0 of its gang is gone.
         """
         while (status := self._reap()) is None:
-            ready, _, _ = select.select([self._wake], [], [], _LOOK_S)
-            if ready and bytes([signal.SIGTERM]) in os.read(self._wake, 4096):
-                if self._hold is not None:
+            in_save = self._leader.stands and not self._leader.has_image  # a stop waits until it is known how it ends
+            ready, _, _ = select.select([*self._leader.heard, *([] if in_save else [self._wake])], [], [], _LOOK_S)
+            if self._wake in ready and bytes([signal.SIGTERM]) in os.read(self._wake, 4096):
+                if self._hold is not None or self._leader.has_image:
                     self._kill_all()
                     return LEFT << 8
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._root, signal.SIGTERM)
-            self._look()
+            if self._order.rank == 0:
+                self._look()
+            elif self._leader.is_gone:
+                raise JobLostError("the keeper of replica 0 has ended in a save")
+            elif any(each in ready for each in self._leader.heard) and (word := self._leader.listen()) is not None:
+                self._leader.answer(**self._obey(**word))
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) in _HURT and time.monotonic() < self._hurt_until:
             raise JobLostError("its save was killed, and it did not survive that")
         return status
@@ -128,28 +122,7 @@ class Keeper:
         kernel.begin_pids_at(kernel.FIRST_PID)
         self._root = os.fork()
         if self._root == 0:
-            self._become_job()
-
-    def _become_job(self) -> NoReturn:
-        try:
-            os.setsid()
-            kernel.join_group(self._order.cgroup)
-            os.umask(self._umask)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # one of this mount namespace: CRIU finds no other
-            os.closerange(3, 4096)
-            for number in (signal.SIGPIPE, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, [])
-            if self._order.user is not None:
-                kernel.give_up_rights()
-            if self._order.working_dir is not None:
-                os.chdir(self._order.working_dir)
-            env = _environment(auto=self._order.auto)
-            os.execvpe(self._order.program, self._order.command, env)  # noqa: S606 - no shell on purpose
-        except OSError as error:
-            os.write(2, f"steepest: {error}\n".encode())
-        finally:
-            os._exit(127)
+            become_job(self._order, self._umask)
 
     def _reap(self) -> int | None:
         while True:
@@ -184,7 +157,7 @@ class Keeper:
         self._look_at = None
         try:
             if self._order.auto or self._failed:
-                self._refuse_unsavable(self._pids())
+                processes.are_connected(self._connections(), contained=self._contained)
             else:
                 self._try()
         except CannotBeSaved as why:
@@ -192,6 +165,8 @@ class Keeper:
         else:
             self._control.declare("system")
             self._wait_for_snapshot(0.0)
+        finally:
+            self._followers.release()
 
     def _try(self) -> None:
         raw = self._images.new("trial")
@@ -204,8 +179,6 @@ class Keeper:
     def _refuse(self, why: CannotBeSaved) -> None:
         """The job runs on; it counts as unmovable for a while, unless another try may succeed."""
         self._failed += 1
-        if why.code == "killed":
-            self._hurt_until = time.monotonic() + _HURT_S
         passing = why.code in PASSING and self._failed < _TRIES
         self._look_at = time.monotonic() + (_TRIAL_S if passing else _AGAIN_S)
         if not passing:
@@ -239,7 +212,8 @@ class Keeper:
             self._failed = 0
         else:
             _, _, name, step, digest = self._hold
-        self._hold = HeldImage(request, time.monotonic() + hold_s, name, step, digest)
+        with contextlib.suppress(CannotBeSaved), self._followers.asked("hold"):
+            self._hold = HeldImage(request, time.monotonic() + hold_s, name, step, digest)
         self._control.answer(request, name=name, step=step, digest=digest)
 
     # --- save, hold, continue -----------------------------------------------------------------------------------------
@@ -258,7 +232,7 @@ class Keeper:
                 if facts["rewritten"]:
                     raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
                 self._continue()
-            if self._order.user is None:
+            if not self._contained:
                 self._held.hold(self._pids(), self._images.name(step, self._order.incarnation))
             name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
         except OSError as error:
@@ -270,45 +244,101 @@ class Keeper:
 
     def _dump(self, raw: Path) -> dict[str, Any]:
         """Let CRIU write the processes, and give what a restore must know; they are left stopped."""
+        place = self._place()
+        with self._followers.asked("stop"):
+            self._stand()
+        before = self._connections()
+        connected = processes.are_connected(before, contained=self._contained)
+        with self._followers.asked("save", into=str(raw.parent)) as gang:
+            facts = self._write(raw)
+        if self._order.gang and self._connections() != before:
+            raise CannotBeSaved("busy", "data arrived between its replicas while they stood still")
+        rewritten = any(each["rewritten"] for each in (facts, *gang))
+        return {**facts, "rewritten": rewritten, "connected": connected, "place": place, "gang": gang}
+
+    def _stand(self) -> None:
+        """See what must be before a save. A replica of a gang stands still from here on."""
         found = processes.others()
-        pids = [each.pid for each in found if each.state != "Z"]
         if outside := processes.left_tree(self._root, found):
             raise CannotBeSaved("left-tree", f"{processes.names(outside)} left the job's tree")
-        self._refuse_unsavable(pids)
-        self._images.refuse_without_room(processes.memory_bytes(pids), self._order.most_bytes)
-        place = self._place()
+        self._own_connections()
+        self._images.refuse_without_room(processes.memory_bytes(self._pids()), self._order.most_bytes)
         self._stopped = processes.stopped(found)
         self._ran_s, self._since = self._ran_s + time.monotonic() - self._since, time.monotonic()
-        self._criu.dump(self._root, raw)
+        if self._order.gang:
+            processes.stand_still(FREEZE_S)
+
+    def _write(self, raw: Path) -> dict[str, Any]:
+        """Save this replica's processes; give what is its own of what a restore must know."""
+        try:
+            self._criu.dump(self._root, raw)
+        except CannotBeSaved as why:
+            if why.code == "killed":
+                self._hurt_until = time.monotonic() + _HURT_S
+            raise
+        pids = self._pids()
         processes.refuse_dead_timer(pids)
-        if self._order.user is not None:
+        if self._contained:
             self._images.add_files(Path(processes.SHARED_MEMORY), raw)
         written = processes.written_files(pids)
         printing = {link: descriptor for descriptor, link in processes.links(os.getpid()) if descriptor in {1, 2}}
         used = {link for pid in pids for _, link in processes.links(pid)}
         return {
             "pipes": {link: descriptor for link, descriptor in printing.items() if link in used},
-            "connected": processes.are_connected(pids),
             "stopped": self._stopped,
             "sizes": written.sizes,
             "rewritten": written.rewritten,
-            "last_pid": max(each.pid for each in found),
-            "place": place,
+            "last_pid": max(each.pid for each in processes.others()),
         }
 
-    def _refuse_unsavable(self, pids: list[int]) -> None:
+    def _obey(self, do: str, into: str = "") -> dict[str, Any]:
+        """Do what the keeper of replica 0 says: look, stop, save, hold or continue; the answer to it."""
+        try:
+            match do:
+                case "look":
+                    return {"connections": self._own_connections()}
+                case "stop":
+                    self._leader.stands = True
+                    self._stand()
+                case "save":
+                    raw = Path(into, f"raw-{self._order.rank}")
+                    raw.mkdir()
+                    facts = self._write(raw)
+                    image = Path(into).name.removeprefix(".").removesuffix(".new")
+                    self._held.hold(self._pids(), image)
+                    self._held.keep([image, *self._images.newest_first()])
+                    self._images.pack(raw)
+                    return facts
+                case "hold":
+                    self._leader.has_image = True
+                case "continue" if self._leader.stands:
+                    self._leader.stands = self._leader.has_image = False
+                    self._continue()
+        except CannotBeSaved as why:
+            return {"refused": str(why)}
+        except OSError as error:
+            return {"refused": f"disk-full: {error}"}
+        return {}
+
+    def _own_connections(self) -> dict[str, str]:
+        """Those of this replica, if it has nothing that cannot be saved."""
+        pids = self._pids()
         processes.refuse_unsavable(pids)
-        connected = processes.are_connected(pids)
-        if self._order.user is not None:
+        if self._contained:
             processes.refuse_own_files(pids, self._began_s)
-            if connected:
-                raise CannotBeSaved(
-                    "connections", "its processes have TCP connections among themselves, in a container"
-                )
+        return processes.connections(pids)
+
+    def _connections(self) -> dict[str, str]:
+        """Those of all replicas."""
+        with self._followers.asked("look") as others:
+            found = self._own_connections()
+        for other in others:
+            found |= other["connections"]
+        return found
 
     def _place(self) -> dict[str, Any]:
         # On a machine, CRIU gives the job a clock of its own.
-        clock_s = time.monotonic() if self._order.user is not None else 0.0
+        clock_s = time.monotonic() if self._contained else 0.0
         return {**own_place(self._criu), "files": self._order.files, "clock_s": clock_s}
 
     def _continue_after(self, hold: HeldImage) -> None:
@@ -321,7 +351,13 @@ class Keeper:
 
     def _continue(self) -> None:
         """Continue all processes but those that stood still before: also the ones that CRIU gave to process 1."""
-        for each in processes.others():
+        found = processes.others()
+        for each in found:
+            sockets = [descriptor for descriptor, link in processes.links(each.pid) if link.startswith("socket:")]
+            with contextlib.suppress(OSError):
+                kernel.leave_repair(each.pid, sockets)
+        self._followers.release()
+        for each in found:
             if each.pid not in self._stopped:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(each.pid, signal.SIGCONT)
@@ -329,10 +365,11 @@ class Keeper:
 
     def _kill_all(self) -> None:
         deadline = time.monotonic() + _DEATH_S
-        while (left := self._pids()) and time.monotonic() < deadline:
-            for pid in left:
+        # Until none is a zombie either: another image of the job needs the same process ids.
+        while (left := processes.others()) and time.monotonic() < deadline:
+            for each in left:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(each.pid, signal.SIGKILL)
             self._reap()
             time.sleep(_KILL_LOOK_S)
 
@@ -349,27 +386,36 @@ class Keeper:
         """Restore the image, else an older one; return why none was, or empty."""
         lost = ""
         for name in dict.fromkeys((wanted, *self._images.newest_first())):
+            meeting = Meeting(self._order.gang, self._order.rank, name)
             try:
-                facts = self._restore(name, digest if name == wanted else None)
-            except CannotBeSaved as why:
+                facts = self._restore(name, digest if name == wanted else None, meeting)
+            except CannotBeSaved as failure:
+                why = meeting.fail(failure)
                 self._kill_all()
+                self._root = 0
                 lost = lost or str(why)
                 if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
                 reason = f"restored-older: {lost}" if lost else ""
-                self._control.declare("system", reason=reason, restored=name, step=facts["step"])
-                self._wait_for_snapshot(0.0)
+                if self._order.rank == 0:
+                    self._control.declare("system", reason=reason, restored=name, step=facts["step"])
+                    self._wait_for_snapshot(0.0)
                 return ""
         return lost
 
     def _may_go_elsewhere(self, name: str, why: CannotBeSaved) -> bool:
         """Whether another place may have what this one lacks: the image is whole, and was not refused too often."""
         most = _PLACES if why.code.startswith("other-") else 1
-        return why.code != "damaged" and self._images.failures(name, str(why)) <= most
+        return why.code != "damaged" and self._images.failures(name, self._order.incarnation, str(why)) <= most
 
-    def _restore(self, name: str, digest: str | None) -> dict[str, Any]:
+    def _restore(self, name: str, digest: str | None, meeting: Meeting) -> dict[str, Any]:
         facts = self._images.facts(name, digest)
+        if len(facts["gang"]) != len(self._order.gang[1:]):
+            raise CannotBeSaved("damaged", f"{name} is of {len(facts['gang']) + 1} replicas")
+        if self._order.rank:
+            own = facts["gang"][self._order.rank - 1]
+            facts = {**facts, **own, "rewritten": facts["rewritten"]}
         refuse_other_place(facts["place"], self._place())
         scratch = Path(self._order.scratch)
         shutil.rmtree(scratch, ignore_errors=True)
@@ -377,17 +423,15 @@ class Keeper:
             folder.mkdir(parents=True)
         try:
             self._images.unpack(name, scratch / "raw")
-            if self._order.user is not None:
+            if self._contained:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
-                _truncate(facts["sizes"])
+                images.truncate(facts["sizes"])
             self._held.show(name)
+            connected, script = facts["connected"], meeting.script(scratch)
             self._root = self._criu.restore(
-                scratch / "raw", scratch / "work", facts["pipes"], connected=facts["connected"]
+                scratch / "raw", scratch / "work", facts["pipes"], connected=connected, script=script
             )
-        except CannotBeSaved:
-            self._root = 0
-            raise
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         self._stopped, self._ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
@@ -395,32 +439,8 @@ class Keeper:
         for pid in self._pids():
             if self._order.cgroup is not None:
                 Path(self._order.cgroup, "cgroup.procs").write_text(str(pid), encoding="ascii")
-        if facts["rewritten"]:
+        meeting.wait()
+        if facts["rewritten"] and self._order.rank == 0:
             self._images.drop(name)
         self._continue()
         return facts
-
-
-def _environment(*, auto: bool) -> dict[str, str]:
-    """The job's environment. In a container the keeper has none of what the user says: that could change what it runs."""
-    env = dict(os.environ)
-    if JOBS_ENVIRONMENT in env:
-        own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
-        of_image = {name: value for name, value in env.items() if value}
-        env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}
-    return {name: value for name, value in env.items() if auto or not name.startswith("STEEPEST_")}
-
-
-def _home() -> str:
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return os.sep
-
-
-def _truncate(sizes: dict[str, int]) -> None:
-    """What a job has written behind its image's moment, it writes again."""
-    for path, size in sizes.items():
-        with contextlib.suppress(OSError):
-            if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done
-                os.truncate(path, size)

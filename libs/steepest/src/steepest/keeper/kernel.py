@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 CAPABILITIES = ("CHECKPOINT_RESTORE", "SYS_PTRACE", "SETPCAP", "SETGID", "SETUID", "CHOWN")
@@ -27,6 +29,8 @@ _PR_SET_PDEATHSIG, _PR_SET_KEEPCAPS, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 1, 8, 2
 _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
 _CAPABILITIES_3 = 0x20080522
 _KEPT = (40, 21, 19, 8, 6)  # CHECKPOINT_RESTORE, SYS_ADMIN, SYS_PTRACE, SETPCAP, SETGID
+_PIDFD_GETFD = 438
+_TCP_REPAIR, _OFF_WITHOUT_PROBE = 19, -1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -116,6 +120,25 @@ def _set_capabilities(wanted: int) -> None:
     low, high = wanted & 0xFFFFFFFF, wanted >> 32
     header, data = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0), (ctypes.c_uint32 * 6)(*[low] * 3, *[high] * 3)
     _call(_libc.capset(header, data))
+
+
+def leave_repair(pid: int, descriptors: Iterable[int]) -> None:
+    """Let the TCP connections of a process go on: CRIU leaves them in repair mode, in which nothing can be received.
+
+    Raises:
+        OSError: The process has ended.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        for number in descriptors:
+            copy = _libc.syscall(_PIDFD_GETFD, process, number, 0)
+            if copy >= 0:
+                with socket.socket(fileno=copy) as own:
+                    is_tcp = own.type == socket.SOCK_STREAM and own.family in {socket.AF_INET, socket.AF_INET6}
+                    if is_tcp and own.getsockopt(socket.IPPROTO_TCP, _TCP_REPAIR):
+                        own.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, _OFF_WITHOUT_PROBE)
+    finally:
+        os.close(process)
 
 
 def begin_pids_at(least: int) -> None:

@@ -34,6 +34,8 @@ class KeeperOrder(NamedTuple):
         user: The job's user and group in a container, of which the keeper is the first process and begins as root; None: the
             keeper makes namespaces, and the job has its user.
         files: What the files of the container's image are; two that differ hold other files.
+        gang: The folders of this incarnation of all replicas, by rank, where they are saved together; empty: it is no gang.
+        rank: Its own rank.
     """
 
     program: str
@@ -54,6 +56,8 @@ class KeeperOrder(NamedTuple):
     snapshot_s: float | None = None
     user: tuple[int, int] | None = None
     files: str = ""
+    gang: tuple[str, ...] = ()
+    rank: int = 0
 
     def dump(self) -> bytes:
         """The file's content."""
@@ -63,4 +67,4 @@ class KeeperOrder(NamedTuple):
     def load(cls, path: Path) -> KeeperOrder:
         """Read the file."""
         fields: dict[str, Any] = json.loads(path.read_bytes())
-        return cls(**fields)
+        return cls(**{**fields, "gang": tuple(fields["gang"])})

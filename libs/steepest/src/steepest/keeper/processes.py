@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -180,26 +182,49 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not for a file of this process
 """Its files, but none in a folder there, are in the image of a container."""
 
 
-def are_connected(pids: Iterable[int]) -> bool:
-    """Whether these processes have TCP connections among themselves; such are restored, and others are closed.
-
-    Raises:
-        CannotBeSaved: ``connections``: they have both, and CRIU restores all or none.
-    """
+def connections(pids: Iterable[int]) -> dict[str, str]:
+    """The TCP connections of these processes: how much each has received and not read, by its own address and its peer's."""
     held = {link[8:-1] for pid in pids for _, link in links(pid) if link.startswith("socket:[")}
-    ours = set()
+    ours = {}
     for line in (line for table in ("tcp", "tcp6") for line in _lines(f"/proc/self/net/{table}")[1:]):
         words = line.split()
         if words[9] in held and words[3] != _LISTENING:
-            ours.add((words[1].removeprefix(_MAPPED), words[2].removeprefix(_MAPPED)))
-    inner = {(here, there) for here, there in ours if (there, here) in ours}
-    if inner and inner != ours:
+            ours[f"{words[1].removeprefix(_MAPPED)} {words[2].removeprefix(_MAPPED)}"] = words[4].partition(":")[2]
+    return ours
+
+
+def are_connected(found: Collection[str], *, contained: bool = False) -> bool:
+    """Whether processes have these connections among themselves; such are restored, and others are closed.
+
+    Raises:
+        CannotBeSaved: ``connections``: they have both, and CRIU restores all or none; ``contained``: in a container, none.
+    """
+    inner = [each for each in found if " ".join(reversed(each.split())) in found]
+    if inner and len(inner) != len(found):
         raise CannotBeSaved("connections", "it has TCP connections among its own processes and to others")
+    if inner and contained:
+        raise CannotBeSaved("connections", "its processes have TCP connections among themselves, in a container")
     return bool(inner)
 
 
 _LISTENING = "0A"
 _MAPPED = "0000000000000000FFFF0000"  # an address of version 4 in the table of version 6
+
+
+def stand_still(limit_s: float) -> None:
+    """Stop all processes of this namespace but this one, those included that they make meanwhile.
+
+    Raises:
+        CannotBeSaved: ``busy``: one runs on after ``limit_s`` seconds, for example because it waits for a disk.
+    """
+    deadline = time.monotonic() + limit_s
+    while running := [each.pid for each in others() if each.state not in "TtZX"]:
+        if time.monotonic() >= deadline:
+            raise CannotBeSaved("busy", f"{names(running)} could not be stopped")
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.001)
 
 
 class WrittenFiles(NamedTuple):

@@ -10,7 +10,7 @@ import msgspec
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointRef
+from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.events.parameters import MoveLimits
 from steepest.trace_context import trace_continued
 from steepest.view.state import Job, Plan, PlanKind
@@ -132,7 +132,8 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
         requests=spec.chief_requests,
         metrics_folder=spec.metrics_folder,
         tty=spec.tty,
-        checkpoint_mode=spec.checkpoint_mode,
+        # The image of a gang has as many replicas as were saved.
+        checkpoint_mode=spec.checkpoint_mode or (CheckpointMode.NONE if spec.is_elastic else None),
         trace=trace,
     )
 

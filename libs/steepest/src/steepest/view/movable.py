@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from steepest.events.common import CheckpointMode, KeeperFacts
-from steepest.events.requests import JobSpec
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node
 
@@ -35,20 +34,21 @@ def immovable_sentence(job: Job, node: Node | None) -> str:
     why = immovable(job)
     if why is None:
         return ""
-    said = job.mode_reason or (
-        _why_not_kept(job.spec, node.keeper) if node is not None and node.keeper is not None else ""
-    )
+    said = job.mode_reason or (_why_not_kept(job, node.keeper) if node is not None and node.keeper is not None else "")
     return f"{why.sentence}: {said}" if said and why is Immovable.NO_CHECKPOINT else why.sentence
 
 
-def _why_not_kept(spec: JobSpec, keeper: KeeperFacts) -> str:
+def _why_not_kept(job: Job, keeper: KeeperFacts) -> str:
     """Why a job has no keeper whose user says nothing about it."""
+    spec = job.spec
     if spec.checkpoint_mode not in {None, CheckpointMode.AUTO}:
         return ""
     if keeper.unable:
         return f"no-keeper: {keeper.unable}"
-    if spec.is_gang:
-        return "gang: the processes of several replicas are not saved as one"
+    if spec.is_elastic:
+        return "gang: its image could not be restored with more or fewer replicas"
+    if spec.is_gang and len(dict.fromkeys(job.running_on)) > 1:
+        return "gang: its replicas talk over TCP between nodes"
     if spec.requests.gpus or spec.requests.gpu_m:
         return "device: memory of GPUs is not saved"
     return "terminal: a terminal from outside is not saved" if spec.tty else ""

@@ -21,7 +21,7 @@ class WrongSpec(Refusal):
     NO_REPLICA = "no-replica", "a job has at least one replica"
     REPLICAS_AND_ROLES = "replicas-and-roles", "replicas: the roles say how many there are; leave it out"
     TOO_MANY_REPLICAS = "too-many-replicas", "replicas: the job has up to {most}, and {limit} are allowed"
-    KEPT_GANG = "kept-gang", "checkpoint_mode: the processes of a gang cannot be saved as they are; leave it out"
+    KEPT_GANG = "kept-gang", "checkpoint_mode: a gang has a keeper wherever it can have one; leave it out"
     DUPLICATE_ROLE = "duplicate-role", "roles: two of them are named {duplicate}"
     LEAVES_UNFINISHED = (
         "leaves-unfinished",

@@ -158,7 +158,9 @@ class LocalCluster(FolderCluster[LocalBackground]):
         if spec.checkpoint_mode is not None:
             return spec
         has_image = restore is not None and keepers.is_image(self._state, folder.replica.job, restore)
-        loses = spec.gang is not None or spec.tty or spec.requests.gpus or spec.requests.gpu_m
+        # Nodes share this machine's loopback, but a gang that begins on several is as on machines.
+        apart = spec.gang is not None and (self._links is not None or len(dict.fromkeys(spec.gang.nodes)) > 1)
+        loses = apart or spec.tty or spec.requests.gpus or spec.requests.gpu_m
         if has_image or (self._keep_all and not loses):
             return msgspec.structs.replace(spec, checkpoint_mode=CheckpointMode.AUTO)
         return spec

@@ -198,6 +198,7 @@ def _message(state: AdapterFolder, folder: IncarnationFolder, order: ProcessLaun
             mode=spec.checkpoint_mode,
             restore=order.restore,
             cgroup=order.cgroup,
+            gang=spec.gang,
         )
         program = words[0]
     return {
