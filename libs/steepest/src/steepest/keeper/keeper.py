@@ -33,6 +33,7 @@ _AGAIN_S = 600.0  # time after which a job that could not be saved counts as mov
 _SNAPSHOTS_EVERY = 100  # times as long as one takes
 _TRIES = 3  # of a passing reason
 _IN_PLACE = "in-place"
+_ROOTS_HOMES = frozenset({"/", "/root"})
 _PLACES = 5  # that may differ from an image's own before an older one is restored
 _DEATH_S, _KILL_LOOK_S = 10.0, 0.005
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
@@ -98,6 +99,8 @@ class Keeper:
             JobLostError: The image was not restored, and it is the first time.
         """
         restore = self._order.restore
+        if self._order.user is not None:
+            self._control.tell_place(own_place(self._criu))
         lost = self._restored(*restore) if restore is not None and self._is_ours(restore[0]) else ""
         if not self._root:
             self._start()
@@ -405,7 +408,9 @@ def _environment(*, auto: bool) -> dict[str, str]:
     """The job's environment. In a container the keeper has none of what the user says: that could change what it runs."""
     env = dict(os.environ)
     if JOBS_ENVIRONMENT in env:
-        own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
+        home = env.get("HOME", "/")
+        home = _home() if home in _ROOTS_HOMES else home  # a runtime sets root's, where nobody says another one
+        own = {"HOME": home, "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
         of_image = {name: value for name, value in env.items() if value}
         env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}
     return {name: value for name, value in env.items() if auto or not name.startswith("STEEPEST_")}

@@ -34,6 +34,7 @@ class KeeperOrder(NamedTuple):
         user: The job's user and group in a container, of which the keeper is the first process and begins as root; None: the
             keeper makes namespaces, and the job has its user.
         files: What the files of the container's image are; two that differ hold other files.
+        programs: The folder on the pods' volume from which the keeper itself runs, which stays as long as it does.
     """
 
     program: str
@@ -54,6 +55,7 @@ class KeeperOrder(NamedTuple):
     snapshot_s: float | None = None
     user: tuple[int, int] | None = None
     files: str = ""
+    programs: str = ""
 
     def dump(self) -> bytes:
         """The file's content."""

@@ -74,6 +74,7 @@ class Background(abc.ABC, Generic[T]):
         self._heartbeat_s = settings.heartbeat_s
         self.slicer = TimeSlicer()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
+        self._places: dict[str, KeeperFacts] = {}  # by node, as keepers have seen them
         self._verifying: dict[str, asyncio.Task[None]] = {}
         self._verified: dict[str, None] = {}  # the jobs that run, the next to verify first
         self._follows_others_s = 0.0
@@ -113,6 +114,16 @@ class Background(abc.ABC, Generic[T]):
         """What an image of a node's jobs depends on; None: it is not known, or there are no keepers here."""
         del node
         return None
+
+    def _as_keepers_see(self, node: str, said: KeeperFacts | None) -> KeeperFacts | None:
+        """The same with what only a keeper that ran on the node has seen; ``said``: what the node says itself."""
+        for each in self.roster.on(node):
+            if each.place is not None:
+                self._places[node] = each.place
+        place = self._places.get(node)
+        if said is None or place is None or place.kernel != said.kernel:
+            return said
+        return msgspec.structs.replace(said, cpu=place.cpu, criu=place.criu)
 
     def capacity(self, node: str) -> Resources:
         """What a node has, without the GPUs that failed."""
