@@ -104,11 +104,13 @@ def _patch_of_pod(where: Path, pod: _Pod, volume: JobsVolume, queue: str, *, wan
     mounted = {"name": VOLUME, "persistentVolumeClaim": {"claimName": volume.claim}}
     folder = volume.folders.get(queue, volume.folder)
     mounts, variables, kept = _mounts(folder), _variables(), []
-    if wants_keeper and container.command and (container.security_context or {}).get("runAsUser") is None:
+    words = tuple(container.command or ())
+    has_one, has_user = words[: len(KEEPS)] == KEEPS, (container.security_context or {}).get("runAsUser") is not None
+    if wants_keeper and words and (has_one or not has_user):
         mounts += users_mounts(VOLUME, f"{folder}/cluster", _OF_JOB.format(folder))
         variables += [from_annotation(VERSION), *USERS_ENVIRONMENT]
-        if container.command[: len(KEEPS)] != KEEPS:
-            kept += [add((*first, "args"), [*container.command, *(container.args or ())])]
+        if not has_one:
+            kept += [add((*first, "args"), [*words, *(container.args or ())])]
         kept += [add((*first, "command"), list(KEEPS)), add((*first, "securityContext"), USERS_SECURITY)]
     return [
         gates,

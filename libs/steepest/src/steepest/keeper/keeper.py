@@ -409,7 +409,7 @@ def _environment(*, auto: bool) -> dict[str, str]:
     env = dict(os.environ)
     if JOBS_ENVIRONMENT in env:
         home = env.get("HOME", "/")
-        home = _home() if home in _ROOTS_HOMES else home  # a runtime sets root's, where nobody says another one
+        home = _home() if home in _ROOTS_HOMES else home  # a runtime sets root's, unless another one is set
         own = {"HOME": home, "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
         of_image = {name: value for name, value in env.items() if value}
         env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}

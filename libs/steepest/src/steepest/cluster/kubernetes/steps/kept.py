@@ -68,6 +68,12 @@ class PodKeeper(msgspec.Struct, frozen=True):
     most_bytes: int | None = None
 
 
+class _Programs(msgspec.Struct, frozen=True):
+    """The part of an order that says which programs a keeper runs from."""
+
+    programs: str = ""
+
+
 def provide(state: AdapterFolder, home: Path) -> str:
     """Put the keeper's programs on the volume, unless they are there; return their folder in the state folder.
 
@@ -101,10 +107,11 @@ def remove_unused(state: AdapterFolder) -> None:
     """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it."""
     found = sorted((path.stat().st_mtime, path) for path in (state.path / _FOLDER).glob("[0-9a-f]*"))
     old = [path for since, path in found[:-1] if time.time() - since > _UNUSED_S]
-    running = (folder for folder in state.all() if not (folder.exit.exists() or folder.gone.exists())) if old else ()
-    used = {json.loads(folder.keeping.read_bytes()).get("programs") for folder in running if folder.keeping.exists()}
+    kept = (folder for folder in state.all() if folder.keeping.exists()) if old else ()
+    running = [folder for folder in kept if not (folder.exit.exists() or folder.gone.exists())]
+    used = [folder.read(folder.keeping, _Programs) for folder in running]
     for path in old:
-        if f"{_FOLDER}/{path.name}" not in used:
+        if None not in used and _Programs(f"{_FOLDER}/{path.name}") not in used:
             removed = path.rename(path.with_name(f".old-{path.name}"))  # a start that needs it again makes it whole
             shutil.rmtree(removed, ignore_errors=True)
 
