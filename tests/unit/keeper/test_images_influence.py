@@ -1,4 +1,4 @@
-"""The loader of a keeper's programs, which runs as root in a container of any image."""
+"""A keeper's programs run with rights in a container of any image, which must not change what they do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from steepest.cluster.container_paths import HOME, called
 from steepest.cluster.keepers import find_whole
+from steepest.keeper.criu import Criu
+from steepest.keeper.processes import CannotBeSaved
 
 NAMES = {"ld.so.preload": "/no/such.so\n", "ld.so.cache": "no cache\n"}
 
@@ -27,3 +29,18 @@ def test_what_an_image_says_to_loaders_reaches_no_keeper(tmp_path: Path) -> None
     show = f"mount --bind {home} {tmp_path}{HOME} && exec chroot {tmp_path} {program}"
     done = subprocess.run(["unshare", "-m", "sh", "-c", show], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+def test_no_configuration_of_an_image_reaches_criu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a default file of the image nor one that its variable names, which could let CRIU start a program."""
+    monkeypatch.setenv("CRIU_CONFIG_FILE", "/of/the/image.conf")
+    program, said = tmp_path / "criu", tmp_path / "said"
+    program.write_text(f"#!/bin/sh\necho $* $CRIU_CONFIG_FILE > {said}\nexit 1\n")
+    program.chmod(0o755)
+    criu = Criu([str(program)], contained=True)
+    for run in (lambda: criu.dump(1, tmp_path), lambda: criu.restore(tmp_path, tmp_path, {}, connected=False)):
+        with pytest.raises(CannotBeSaved):
+            run()
+        words = said.read_text().split()
+        assert "--no-default-config" in words
+        assert "/of/the/image.conf" not in words
