@@ -21,7 +21,7 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello
 from steepest.cluster.kubernetes import jobs
 from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
 from steepest.cluster.kubernetes.objects import ClusterNode
-from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, remove_unused, write_order
+from steepest.cluster.kubernetes.steps.kept import LOADERS, PodKeeper, provide, remove_unused, write_order
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
@@ -80,7 +80,7 @@ def test_what_a_job_s_user_says_reaches_the_job_alone(tmp_path: Path) -> None:
     variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
     given = json.loads(variables.pop(JOBS_ENVIRONMENT))
 
-    assert variables == {"GLIBC_TUNABLES": "", "LD_AUDIT": "", "LD_PRELOAD": ""}
+    assert variables == dict.fromkeys(LOADERS, "")
     assert given["LD_PRELOAD"] == "/mine.so"
     assert given["PRICE"] == "$$(HOME)"  # Kubernetes makes one dollar of it
     assert container["command"][-2:] == ["/steepest/program/steepest/keeper", "/steepest/order.json"]

@@ -29,8 +29,8 @@ from steepest.keeper.kernel import CAPABILITIES
 from steepest.keeper.order import JOBS_ENVIRONMENT
 from steepest.untrusted import files
 
-LOADERS = ("GLIBC_TUNABLES", "LD_AUDIT", "LD_PRELOAD")
-"""Variables, which an image may set, by which the keeper's loader would load the image's code."""
+LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LD_AUDIT", "LD_PRELOAD", "LOCPATH")
+"""Variables, which an image may set, by which the keeper's loader and C library would load the image's code."""
 
 VERSION = "STEEPEST_KEEPER"
 """The variable of a user's container that has the folder of ``provide``."""
