@@ -140,23 +140,19 @@ def test_a_job_whose_user_wants_that_begins_with_its_keeper() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "annotations", "volume"),
+    ("container", "said", "volume"),
     [
-        pytest.param(WORDS, {}, WITH_KEEPERS, id="its-user-does-not-say-so"),
-        pytest.param(WORDS, {"checkpoint": "system"}, VOLUME, id="the-operator-does-not-allow-it"),
-        pytest.param({"args": ["train.py"]}, {"checkpoint": "system"}, WITH_KEEPERS, id="command-of-its-image"),
-        pytest.param(
-            {**WORDS, "securityContext": {"runAsUser": 7}}, {"checkpoint": "system"}, WITH_KEEPERS, id="user-of-its-own"
-        ),
+        pytest.param(WORDS, "auto", WITH_KEEPERS, id="its-user-does-not-say-so"),
+        pytest.param(WORDS, "system", VOLUME, id="the-operator-does-not-allow-it"),
+        pytest.param({"args": ["train.py"]}, "system", WITH_KEEPERS, id="command-of-its-image"),
+        pytest.param({**WORDS, "securityContext": {"runAsUser": 7}}, "system", WITH_KEEPERS, id="user-of-its-own"),
     ],
 )
-def test_no_other_job_gets_a_right(container: Job, annotations: dict[str, str], volume: JobsVolume) -> None:
+def test_no_other_job_gets_a_right(container: Job, said: str, volume: JobsVolume) -> None:
     """Nothing of a keeper is put into it."""
-    job = users_job(container=container, **annotations)
+    job = users_job(container=container, checkpoint=said)
 
-    assert gated(job, volume) == gated({**job, "metadata": {**job["metadata"], "annotations": {}}}) | {
-        "metadata": job["metadata"]
-    }
+    assert gated(job, volume)["spec"] == gated(users_job(container=container))["spec"]
 
 
 def test_the_policies_of_newer_servers_add_the_same_names() -> None:

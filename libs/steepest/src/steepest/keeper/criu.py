@@ -21,7 +21,6 @@ FREEZE_S = 60
 RESTORE_S = 300
 
 _COMMON = ("-v2", "--manage-cgroups=ignore", "--file-locks", "--no-default-config")
-_CONFIGURATION = "CRIU_CONFIG_FILE"  # an image may set it, as it may have a default file: either could name a program
 _DUMP = (
     *("--leave-stopped", "--network-lock", "skip"),
     *("--ghost-limit", "4G", "--link-remap", "--timeout", str(FREEZE_S)),
@@ -101,7 +100,7 @@ class Criu:
     def version(self) -> list[int]:
         """Its version, as 4 and 2."""
         said = subprocess.run(
-            [*self._command, "--version"], env=_environment(), capture_output=True, text=True, check=False
+            [*self._command, "--version", "--no-default-config"], capture_output=True, text=True, check=False
         ).stdout
         return [int(number) for number in re.findall(r"\d+", said)[:2]]
 
@@ -110,7 +109,6 @@ class Criu:
         # Not its output: what it says is in its log, and standard output is the job's.
         running = subprocess.Popen(
             [*self._command, verb, *arguments, *self._common],
-            env=_environment(),
             stdin=subprocess.DEVNULL,
             stdout=1 if verb == "restore" else subprocess.DEVNULL,
             stderr=2 if verb == "restore" else subprocess.DEVNULL,
@@ -123,10 +121,6 @@ class Criu:
         finally:
             if verb == "restore" or running.returncode:
                 _end_session(running)
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name != _CONFIGURATION}
 
 
 def _end_session(running: subprocess.Popen[bytes]) -> None:

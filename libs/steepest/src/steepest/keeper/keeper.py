@@ -74,6 +74,7 @@ class Keeper:
         self._order = order
         self._wake = wake
         self._umask = os.umask(0o077)
+        os.environ.pop("CRIU_CONFIG_FILE", None)  # an image may set it, and such a file may name a program
         self._control = Control(order.control)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd)
         self._held = HeldFiles(Path(order.checkpoints).parent / "held")
