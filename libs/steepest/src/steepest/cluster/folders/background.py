@@ -117,9 +117,6 @@ class Background(abc.ABC, Generic[T]):
 
     def _as_keepers_see(self, node: str, said: KeeperFacts | None) -> KeeperFacts | None:
         """The same with what only a keeper that ran on the node has seen; ``said``: what the node says itself."""
-        for each in self.roster.on(node):
-            if each.place is not None:
-                self._places[node] = each.place
         place = self._places.get(node)
         if said is None or place is None or place.kernel != said.kernel:
             return said
@@ -321,12 +318,14 @@ class Background(abc.ABC, Generic[T]):
                     listener.put(newest)
 
     def _heartbeat(self, node: str) -> NodeHeartbeat:
+        replicas = self.roster.on(node)
+        self._places |= {each.node: each.place for each in replicas if each.place is not None}
         return heartbeat(
             node=node,
             pool=self._pool,
             at_ms=time.time_ns() // 1_000_000,
             capacity=self.capacity(node),
-            replicas=self.roster.on(node),
+            replicas=replicas,
             checkpoint=self._known_checkpoint,
             gpus=self.gpu_facts(node),
             keeper=self.keeper_facts(node),

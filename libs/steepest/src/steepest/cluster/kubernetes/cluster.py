@@ -328,6 +328,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             self._own_jobs.owners.forget(job)
             with definite(f"{job} is not forgotten"):
                 await asyncio.to_thread(self._state.retire, job)
+            with contextlib.suppress(OSError):  # it is tried again with the next job
                 await asyncio.to_thread(remove_unused, self._state)
 
     @property

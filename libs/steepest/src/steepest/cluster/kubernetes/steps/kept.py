@@ -8,6 +8,7 @@ It must never send a request.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -86,7 +87,8 @@ def provide(state: AdapterFolder, home: Path) -> str:
     """
     made = state.path / _FOLDER / _digest(home)
     if made.exists():
-        os.utime(made)  # it stays for a while
+        with contextlib.suppress(OSError):
+            os.utime(made)  # it stays for a while
     else:
         made.parent.mkdir(mode=0o755, exist_ok=True)
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=made.parent))
