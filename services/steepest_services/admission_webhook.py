@@ -37,16 +37,17 @@ Examples:
     metavar="QUEUE=PATH",
     help="That of a queue's jobs, where another pool runs them.",
 )
+@click.option("--keepers", "kept", is_flag=True, help="Give a Job whose user wants that a keeper.")
 @click.option("--certificate", required=True, type=_PEM, help="Its certificate, as PEM.")
 @click.option("--key", required=True, type=_PEM, help="The certificate's key, as PEM.")
 @click.option("--host", default="0.0.0.0", show_default=True, help="On which of the machine's addresses.")  # noqa: S104 - API servers are other machines
 @click.option("--port", default=8443, show_default=True, type=click.IntRange(0, 65535), help="At which port.")
 def main(
-    *, claim: str, folder: str, queues: tuple[str, ...], certificate: Path, key: Path, host: str, port: int
+    *, claim: str, folder: str, queues: tuple[str, ...], kept: bool, certificate: Path, key: Path, host: str, port: int
 ) -> None:
     """Run the service, until SIGTERM or SIGINT."""
     folders = dict(_folder_of_queue(one) for one in queues)
-    volume = JobsVolume(claim=claim, folder=folder, folders=folders)
+    volume = JobsVolume(claim=claim, folder=folder, folders=folders, has_keepers=kept)
     try:
         serve(WebhookSettings(volume=volume, certificate=certificate, key=key, host=host, port=port))
     except InputError as error:

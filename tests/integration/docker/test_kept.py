@@ -23,13 +23,16 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.keepers import HOME, find_whole
 from steepest.cluster.port import Cluster, ReplicaPhase
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, Resources
 from steepest.events.received import Received
 from steepest_lab import jobs
 from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 ENGINES = ("large", "small")
+ROOT = Path(__file__).parents[3]
+PYTORCH = ROOT / ".venv-frameworks" / "lib" / "python3.11" / "site-packages"
+TRAINING = ROOT / "tests" / "frameworks" / "unchanged_training.py"
 Make = Callable[..., KeptJob]
 
 
@@ -85,6 +88,28 @@ async def test_a_program_that_is_moved_between_engines_prints_what_an_unmoved_on
             await job.move()
         assert await job.end() == 0, job.output
         assert job.output == unmoved(engines["large"], job.folder, f"python3 {program}0".split(), job.spec.env)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_pytorch_that_is_moved_between_engines_ends_with_the_same_weights(
+    make: Make, harness: DockerHarness, engines: dict[str, DockerEngine]
+) -> None:
+    """Three moves with two workers of a loader; PyTorch lies in a folder of the machine that the job cannot write to."""
+    packages = PYTORCH.resolve()
+    if not packages.exists():
+        pytest.skip(f"there is no {packages}; get it with: make test-frameworks")
+    harness.nodes = {name: Resources(cpu_m=1000, memory_mib=4096) for name in harness.nodes}
+    harness.allowed = Allowed.named([packages], harness.state.path)
+    train = ("python3", "-c", TRAINING.read_text(), "--style=workers", "--steps=300")
+    job = make(*train, "--pause=0.1", PYTHONPATH=str(packages))
+    job.folder, job.spec = packages, msgspec.structs.replace(job.spec, working_dir=str(packages))
+    async with running(job):
+        for lines in (20, 90, 160):
+            await job.printed(lines)
+            await job.move()
+        assert await job.end() == 0, job.output
+        assert job.output == unmoved(engines["large"], packages, (*train, "--pause=0"), job.spec.env)
 
 
 @pytest.mark.parametrize(

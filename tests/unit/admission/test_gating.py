@@ -16,28 +16,38 @@ from tests.unit.cluster.kinds_objects import job_set, pytorch_job, replicated, t
 
 from steepest.admission.gating import JobsVolume, JobToGate, patch
 from steepest.admission.review import answer
+from steepest.cluster.container_paths import KEEPS, TEMPORARY
 from steepest.errors import UntrustedError
+from steepest.keeper.kernel import CAPABILITIES
 
 POLICY = Path(__file__).parents[3] / "deploy" / "kubernetes" / "opt-in.yaml"
 VOLUME = JobsVolume(claim="shared", folder="trial", folders={"images": "trial/pools/vision"})
+WITH_KEEPERS = msgspec.structs.replace(VOLUME, has_keepers=True)
 
 Job = dict[str, Any]
 
 
-def users_job(*, pod: Job | None = None, container: Job | None = None, labels: Job | None = None) -> Job:
+def users_job(
+    *, pod: Job | None = None, container: Job | None = None, labels: Job | None = None, **annotations: str
+) -> Job:
     """A Job as the API server hands it over when it is created."""
     one = {"name": "train", "image": "trainer:3", **(container or {})}
+    said = {f"steepest.dev/{name}": value for name, value in annotations.items()}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "mine", "labels": {"steepest.dev/schedule": "true", **(labels or {})}},
+        "metadata": {
+            "name": "mine",
+            "labels": {"steepest.dev/schedule": "true", **(labels or {})},
+            "annotations": said,
+        },
         "spec": {"backoffLimit": 2, "suspend": False, "template": {"spec": {"containers": [one], **(pod or {})}}},
     }
 
 
-def gated(job: Job) -> Job:
+def gated(job: Job, volume: JobsVolume = VOLUME) -> Job:
     """The Job with the patch applied."""
-    return patched(job, patch(msgspec.convert(job, JobToGate), VOLUME))
+    return patched(job, patch(msgspec.convert(job, JobToGate), volume))
 
 
 def named(items: list[Job], key: str = "name") -> dict[str, Job]:
@@ -107,12 +117,56 @@ def test_its_files_are_where_its_queues_pool_has_them(queue: str, folder: str) -
         assert mount["subPathExpr"].startswith(f"{folder}/cluster/jobs/$(STEEPEST_JOB)/")
 
 
+WORDS = {"command": ["python"], "args": ["train.py"]}
+
+
+def test_a_job_whose_user_wants_that_begins_with_its_keeper() -> None:
+    """Its own words are the keeper's arguments, it is root with six capabilities, and its programs cannot be written."""
+    job = users_job(container={**WORDS, "env": [{"name": "LD_PRELOAD", "value": "/mine.so"}]}, checkpoint="system")
+    spec = gated(job, WITH_KEEPERS)["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    mounts = named(container["volumeMounts"], "mountPath")
+
+    assert (container["command"], container["args"]) == (list(KEEPS), ["python", "train.py"])
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": list(CAPABILITIES)}
+    assert container["securityContext"]["runAsUser"] == 0
+    assert "securityContext" not in spec  # which says the job's user
+    assert named(container["env"])["LD_PRELOAD"]["value"] == ""
+    read = {path for path, mount in mounts.items() if mount.get("readOnly")}
+    assert read == {"/steepest/criu", "/steepest/program/steepest/keeper", "/steepest/order.json"}
+    assert mounts["/steepest/criu"]["subPathExpr"] == "trial/cluster/$(STEEPEST_KEEPER)/criu"
+    assert mounts[TEMPORARY]["subPathExpr"] == "trial/cluster/jobs/$(STEEPEST_JOB)/tmp"
+    assert gated(gated(job, WITH_KEEPERS), WITH_KEEPERS) == gated(job, WITH_KEEPERS)
+
+
+@pytest.mark.parametrize(
+    ("container", "said", "volume"),
+    [
+        pytest.param(WORDS, "auto", WITH_KEEPERS, id="its-user-does-not-say-so"),
+        pytest.param(WORDS, "system", VOLUME, id="the-operator-does-not-allow-it"),
+        pytest.param({"args": ["train.py"]}, "system", WITH_KEEPERS, id="command-of-its-image"),
+        pytest.param({**WORDS, "securityContext": {"runAsUser": 7}}, "system", WITH_KEEPERS, id="user-of-its-own"),
+    ],
+)
+def test_no_other_job_gets_a_right(container: Job, said: str, volume: JobsVolume) -> None:
+    """Nothing of a keeper is put into it."""
+    job = users_job(container=container, checkpoint=said)
+
+    assert gated(job, volume)["spec"] == gated(users_job(container=container))["spec"]
+
+
 def test_the_policies_of_newer_servers_add_the_same_names() -> None:
     """Every text of a policy that ends up in a pod's template is in the webhook's patch too."""
-    made = msgspec.json.encode(gated(users_job())).decode()
-    for policy, count in ((POLICY, 15), (POLICY.with_name("opt-in-pytorchjob.yaml"), 14)):
+    made = msgspec.json.encode(gated(users_job(container=WORDS, checkpoint="system"), WITH_KEEPERS)).decode()
+    counts = (
+        (POLICY, 15),
+        (POLICY.with_name("opt-in-pytorchjob.yaml"), 14),
+        (POLICY.with_name("opt-in-keepers.yaml"), 22),
+    )
+    for policy, count in counts:
         mutations = policy.read_text().partition("mutations:")[2].partition("---")[0]
-        texts = set(re.findall(r'"(steepest\.dev/placement|Failed|/steepest/\w+|STEEPEST_\w+)"', mutations))
+        names = r"steepest\.dev/placement|Failed|/steepest/[\w/.-]+|STEEPEST_\w+|/tmp|Unconfined|[A-Z][A-Z_]+"
+        texts = set(re.findall(rf'"({names})"', mutations))
 
         assert len(texts) == count
         assert not [text for text in texts if f'"{text}"' not in made]

@@ -344,6 +344,29 @@ def test_users_jobs_are_gated_on_request_only() -> None:
     assert "steepest:steepest" not in text
 
 
+@pytest.mark.parametrize("own", [True, False], ids=["own", "teams"])
+def test_users_jobs_have_keepers_only_in_the_own_namespace_and_on_request(*, own: bool) -> None:
+    """By a policy that is bound to it alone, or by the webhook; without the value, by neither."""
+    opened = {"enabled": True, "ownNamespace": own, "namespaces": ["team-a"]}
+    jobs = {**TRIAL["jobs"], "systemCheckpoints": True}
+    name = "training-demo-steepest.keepers.steepest.dev"
+    values = {**TRIAL, "jobs": jobs, "optIn": opened}
+    bound = of_kind_by_name("MutatingAdmissionPolicyBinding", values)
+    flags = [
+        "--keepers"
+        in of_kind("Deployment", each)["admission-webhook"]["spec"]["template"]["spec"]["containers"][0]["args"]
+        for each in ({**values, "optIn": {**opened, "by": "webhook"}}, ASKED)
+    ]
+
+    assert (name in bound, flags) == (own, [own, False])
+    if own:
+        selector = bound[name]["spec"]["matchResources"]["namespaceSelector"]
+        assert selector == {"matchLabels": {"kubernetes.io/metadata.name": "training"}}
+        (folder, _) = of_kind_by_name("MutatingAdmissionPolicy", values)[name]["spec"]["variables"]
+        assert folder["expression"].endswith('"/cluster"')
+    assert name not in of_kind_by_name("MutatingAdmissionPolicyBinding", {**TRIAL, "optIn": opened})
+
+
 JOB_SETS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "kinds": ["JobSet"]}}
 
 

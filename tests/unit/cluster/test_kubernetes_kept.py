@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,10 +21,11 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello
 from steepest.cluster.kubernetes import jobs
 from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
 from steepest.cluster.kubernetes.objects import ClusterNode
-from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, write_order
+from steepest.cluster.kubernetes.steps.kept import LOADERS, PodKeeper, provide, remove_unused, write_order
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
+from steepest.keeper.control import Control
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 
 SETTINGS = JobSettings(
@@ -75,7 +80,7 @@ def test_what_a_job_s_user_says_reaches_the_job_alone(tmp_path: Path) -> None:
     variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
     given = json.loads(variables.pop(JOBS_ENVIRONMENT))
 
-    assert variables == {"GLIBC_TUNABLES": "", "LD_AUDIT": "", "LD_PRELOAD": ""}
+    assert variables == dict.fromkeys(LOADERS, "")
     assert given["LD_PRELOAD"] == "/mine.so"
     assert given["PRICE"] == "$$(HOME)"  # Kubernetes makes one dollar of it
     assert container["command"][-2:] == ["/steepest/program/steepest/keeper", "/steepest/order.json"]
@@ -125,6 +130,31 @@ def test_programs_are_on_the_volume_once_and_others_beside_them(tmp_path: Path) 
         assert made.stat().st_mode & 0o777 == 0o755
         assert (made / "criu" / "loader").read_text() == home.name
         assert (made / "keeper" / "__main__.py").exists()
+
+
+def test_programs_with_which_nothing_runs_are_removed(tmp_path: Path) -> None:
+    """Not those of a job that runs, not those of a start of the last hour, and never the newest ones."""
+    state = AdapterFolder(tmp_path / "state")
+    state.make()
+    now_s = time.time()
+    for number, name in enumerate(("0ld", "0a", "0b", "0c")):
+        (state.path / "keepers" / name).mkdir(parents=True)
+        since_s = now_s - (7_200 - number if name != "0c" else 0)
+        os.utime(state.path / "keepers" / name, (since_s, since_s))
+    for job, name in (("runs", "0a"), ("ended", "0b")):
+        folder = state.incarnation(ReplicaId(job), 1)
+        folder.path.mkdir(parents=True)
+        (state.job(job) / "checkpoints").mkdir()
+        write_order(
+            state, folder, ReplicaSpec(command=("a",)), None, PodKeeper(f"keepers/{name}"), user=os.getuid(), image="i"
+        )
+    folder.exit.write_text("{}")
+    remove_unused(state)
+    assert sorted(each.name for each in (state.path / "keepers").iterdir()) == ["0a", "0c"]
+    os.utime(state.path / "keepers" / "0a")
+    state.incarnation(ReplicaId("runs"), 1).exit.write_text("{}")
+    remove_unused(state)
+    assert sorted(each.name for each in (state.path / "keepers").iterdir()) == ["0a", "0c"]
 
 
 def test_starts_at_the_same_time_find_the_same_programs(tmp_path: Path) -> None:
@@ -199,6 +229,30 @@ def test_a_node_says_what_an_image_depends_on() -> None:
 
     assert msgspec.convert(node, ClusterNode).keeper == KeeperFacts(machine="amd64", kernel="6.18")
     assert msgspec.convert({**node, "status": {}}, ClusterNode).keeper is None
+
+
+@pytest.mark.parametrize(("kernel", "cpu"), [("6.18", "avx avx2"), ("6.1", "")], ids=["same", "booted-since"])
+async def test_what_a_keeper_sees_of_its_node_is_a_fact_of_the_node(
+    stub: KubernetesStub, tmp_path: Path, kernel: str, cpu: str
+) -> None:
+    """A kubelet says nothing of its CPU; what a keeper saw counts until the node has another kernel."""
+    stub.objects["nodes"]["n1"]["status"]["nodeInfo"] = {"architecture": "amd64", "kernelVersion": "6.18.44"}
+    spec = ReplicaSpec(command=("train",), requests=Resources(cpu_m=100), checkpoint_mode=CheckpointMode.SYSTEM)
+    place = {"machine": "x86_64", "kernel": kernel, "cpu": ["avx", "avx2"], "criu": [4, 2]}
+    async with served(stub, tmp_path / "kubeconfig"):
+        cluster = adapter_on(tmp_path, [("n1", Resources(1_000, 1_024))], system_checkpoints=True)
+        try:
+            await cluster.start(MNIST, 1, "n1", spec, None)
+            folder = AdapterFolder(tmp_path / "state").incarnation(MNIST, 1)
+            Control(str(folder.control)).tell_place(place)
+            Control(str(folder.control)).declare("system")
+            async with asyncio.timeout(30), contextlib.aclosing(cluster.heartbeats()) as beats:  # type: ignore[type-var]
+                async for beat in beats:
+                    if any(each.checkpoint_mode is CheckpointMode.SYSTEM for each in beat.replicas):
+                        break
+        finally:
+            await cluster.close()
+    assert beat.keeper == KeeperFacts(machine="amd64", kernel="6.18", cpu=cpu, criu=(4, 2) if cpu else ())
 
 
 async def test_a_quota_takes_no_keeper_away(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steepest.cluster.container_paths import KEEPS
 from steepest.cluster.kubernetes.kinds.known import JOB
 from steepest.cluster.kubernetes.kinds.users_object import UsersObject
 from steepest.cluster.kubernetes.nodes.users_node_rules import PARTS_MOST, RULE_BYTES_MOST
@@ -22,6 +23,7 @@ from steepest.errors import InputError
 from steepest.events.cluster import JobSubmitted
 from steepest.events.common import (
     NAME_FIELD,
+    CheckpointMode,
     LabelOperator,
     LabelRequirement,
     Name,
@@ -290,3 +292,37 @@ def test_any_object_is_taken_or_left_alone(
         return
     event = JobSubmitted(job=job_name("mine", UID), request=UID, spec=spec)
     asked_record(TopicPartition("cluster"), "default", event, 0)
+
+
+KEPT = {"command": list(KEEPS), "args": ["python", "train.py"]}
+"""A container into which the API server has put a keeper."""
+
+WANTED = {"steepest.dev/checkpoint": "system"}
+
+
+def test_a_job_with_a_keeper_is_known_by_its_own_words() -> None:
+    """Nothing of the keeper is part of its command."""
+    found = submission(JOB, job(annotations=WANTED, container=KEPT, pod={"securityContext": {"runAsUser": 7}}), user=7)
+
+    assert (found.command, found.checkpoint_mode) == (("python", "train.py"), CheckpointMode.SYSTEM)
+
+
+@pytest.mark.parametrize(
+    ("asked", "user", "why"),
+    [
+        (job(annotations={"steepest.dev/checkpoint": "sdk"}), 7, "'sdk' is no way to save its pod"),
+        (job(annotations=WANTED), 7, "pods may have no keeper here"),
+        (job(annotations=WANTED, container={"command": []}), 7, "does not state its command"),
+        (job(annotations=WANTED, container={"securityContext": {"runAsUser": 7}}), 7, "has a user of its own"),
+        (job(annotations=WANTED, container=KEPT), None, "only in the installation's own namespace"),
+        (job(annotations=WANTED, container=KEPT, parallelism=2, completions=2, completionMode="Indexed"), 7, "one pod"),
+        (job(annotations=WANTED, container=KEPT, pod={"securityContext": {"runAsUser": 8}}), 7, "the group 7"),
+        (job(annotations=WANTED, container=KEPT, pod={"securityContext": {"fsGroup": 7}}), 7, "no other group"),
+        (job(annotations=WANTED, container=KEPT, pod={"hostPID": True}), 7, "process ids of its own"),
+        (job(annotations=WANTED, container=KEPT, pod={"shareProcessNamespace": True}), 7, "process ids of its own"),
+    ],
+)
+def test_a_job_that_can_have_no_keeper_says_why(asked: UsersObject, user: int | None, why: str) -> None:
+    """In words for its user: it does not run without one, as its user has demanded it."""
+    with pytest.raises(InputError, match=why):
+        submission(JOB, asked, user=user)

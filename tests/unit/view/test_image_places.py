@@ -17,7 +17,7 @@ from steepest.keeper.places import refuse_other_place
 from steepest.keeper.processes import CannotBeSaved
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable_sentence
-from steepest.view.places.node_rules import is_allowed, why_not_restored
+from steepest.view.places.node_rules import is_allowed, unknown_places, why_not_restored
 from steepest.view.state import Node
 from steepest.view.validity import NoRoom
 
@@ -159,3 +159,14 @@ def test_a_gang_without_a_keeper_has_the_reason(most: int, nodes: tuple[str, ...
     job = made.job("a")
     sentence = "it cannot be checkpointed"
     assert immovable_sentence(job, made.node("w1")) == (f"{sentence}: {said}" if said else sentence)
+
+
+@pytest.mark.parametrize("there", [None, HERE, LESS, NONE])
+def test_what_is_not_known_of_a_node_is_said(there: KeeperFacts | None) -> None:
+    """Of an engine or a kubelet on whose machine no keeper has run, and of no other node."""
+    silent = KeeperFacts(machine="x86_64", kernel="6.18")
+    view = pool(w1=HERE, w2=silent, w3=there).view
+    (said,) = unknown_places(view.jobs["a"], view.nodes)
+
+    assert said == "it is not known whether the CPU of w2 can restore it: no keeper has run there"
+    assert not list(unknown_places(view.jobs["a"], pool(w1=HERE, w3=there).view.nodes))

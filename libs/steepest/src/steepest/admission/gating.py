@@ -12,19 +12,23 @@ from typing import Any
 
 import msgspec
 
-from steepest.cluster.container_paths import CHECKPOINTS, CONTROL
+from steepest.cluster.container_paths import CHECKPOINTS, CONTROL, KEEPS
 from steepest.cluster.kubernetes.kinds.description import Kind, Path
 from steepest.cluster.kubernetes.kinds.json_patch import add, put
 from steepest.cluster.kubernetes.kinds.marks import change_of_made, part_labels
 from steepest.cluster.kubernetes.kinds.users_object import at, raw_roles
 from steepest.cluster.kubernetes.manifest import USERS_VARIABLES, from_annotation
 from steepest.cluster.kubernetes.objects import GATE, PART, QUEUE, SCHEDULE, ObjectPart
+from steepest.cluster.kubernetes.steps.kept import USERS_ENVIRONMENT, USERS_SECURITY, VERSION, users_mounts
+from steepest.cluster.kubernetes.users_jobs import CHECKPOINT
 from steepest.errors import InputError
+from steepest.events.common import CheckpointMode
 
 VOLUME = "steepest"
 """The name of the volume in the pod."""
 
 _JOBS_POD = ("spec", "template", "spec")
+_OF_JOB = "{}/cluster/jobs/$(STEEPEST_JOB)"
 Part = dict[str, Any]
 
 
@@ -35,18 +39,24 @@ class JobsVolume(msgspec.Struct, frozen=True, kw_only=True):
         claim: The claim of the volume.
         folder: The state folder's path in that volume: of the first pool's jobs.
         folders: That of each queue whose jobs another pool runs.
+        has_keepers: Whether a Job whose user wants that gets a keeper.
     """
 
     claim: str
     folder: str
     folders: Mapping[str, str] = {}
+    has_keepers: bool = False
 
 
 class _Metadata(ObjectPart, frozen=True):
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Container(ObjectPart, frozen=True):
+    command: tuple[str, ...] | None = None
+    args: tuple[str, ...] | None = None
+    security_context: Part | None = None
     env: tuple[Part, ...] | None = None
     volume_mounts: tuple[Part, ...] | None = None
 
@@ -78,25 +88,36 @@ def patch(job: JobToGate, volume: JobsVolume) -> list[Part]:
     A Job without a container gets the gate alone: the API server refuses it for the container.
     """
     queue = (job.metadata.labels or {}).get(QUEUE, "")
+    wants = volume.has_keepers and (job.metadata.annotations or {}).get(CHECKPOINT) == CheckpointMode.SYSTEM
     return [
         add(("spec", "suspend"), True),  # noqa: FBT003 - the value of the field
         add(("spec", "podReplacementPolicy"), "Failed"),
-        *_patch_of_pod(_JOBS_POD, job.spec.template.spec, volume, queue),
+        *_patch_of_pod(_JOBS_POD, job.spec.template.spec, volume, queue, wants_keeper=wants),
     ]
 
 
-def _patch_of_pod(where: Path, pod: _Pod, volume: JobsVolume, queue: str) -> list[Part]:
+def _patch_of_pod(where: Path, pod: _Pod, volume: JobsVolume, queue: str, *, wants_keeper: bool = False) -> list[Part]:
     gates = add((*where, "schedulingGates"), _with(pod.scheduling_gates, [{"name": GATE}], key="name"))
     if not pod.containers:
         return [gates]
     container, first = pod.containers[0], (*where, "containers", "0")
     mounted = {"name": VOLUME, "persistentVolumeClaim": {"claimName": volume.claim}}
-    mounts = _mounts(volume.folders.get(queue, volume.folder))
+    folder = volume.folders.get(queue, volume.folder)
+    mounts, variables, kept = _mounts(folder), _variables(), []
+    words = tuple(container.command or ())
+    has_one, has_user = words[: len(KEEPS)] == KEEPS, (container.security_context or {}).get("runAsUser") is not None
+    if wants_keeper and words and (has_one or not has_user):
+        mounts += users_mounts(VOLUME, f"{folder}/cluster", _OF_JOB.format(folder))
+        variables += [from_annotation(VERSION), *USERS_ENVIRONMENT]
+        if not has_one:
+            kept += [add((*first, "args"), [*words, *(container.args or ())])]
+        kept += [add((*first, "command"), list(KEEPS)), add((*first, "securityContext"), USERS_SECURITY)]
     return [
         gates,
         add((*where, "volumes"), _with(pod.volumes, [mounted], key="name")),
-        add((*first, "env"), _with(container.env, _variables(), key="name")),
+        add((*first, "env"), _with(container.env, variables, key="name")),
         add((*first, "volumeMounts"), _with(container.volume_mounts, mounts, key="mountPath")),
+        *kept,
     ]
 
 
@@ -155,7 +176,7 @@ def _variables() -> list[Part]:
 
 
 def _mounts(folder: str) -> list[Part]:
-    jobs = f"{folder}/cluster/jobs/$(STEEPEST_JOB)"
+    jobs = _OF_JOB.format(folder)
     return [
         {
             "name": VOLUME,

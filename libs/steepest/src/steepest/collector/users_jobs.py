@@ -146,7 +146,8 @@ class UsersJobs(Effector):
             having = await having_roles(self._api, self._settings.place(of.namespace), kind, found)
             if having is None:  # it changes once it has made that
                 return
-            spec = submission(kind, found, having, namespace=of.namespace)
+            user = None if of.namespace else self._settings.user
+            spec = submission(kind, found, having, namespace=of.namespace, user=user)
             if found.metadata.labels.get(CLUSTER) != self._settings.label:
                 await self._mark(of, found, name, having)
             if is_queued(found.metadata) and is_suspended(kind, found.read()):  # it changes once Kueue admits it

@@ -1,4 +1,6 @@
-"""Starts a keeper, and ends as its job does: ``python -I -S FOLDER ORDER``.
+"""Starts a keeper, and ends as its job does: ``python -I -S FOLDER ORDER [COMMAND ...]``.
+
+A command here counts in place of the order's: in the pod of a user's own Job, Kubernetes has put variables into it.
 
 The first process stays in the namespaces that it was started in. It passes SIGTERM on, waits, and ends as the job has: with
 its status, or by its signal. With it dies the keeper, and with the keeper, by the kernel's guarantee, the whole namespace.
@@ -31,6 +33,8 @@ _SIGNALS = {signal.SIGTERM, signal.SIGCHLD}
 def main() -> NoReturn:
     """Keep the job to its end, and end as it does."""
     order = KeeperOrder.load(Path(sys.argv[1]))
+    if sys.argv[2:]:
+        order = order._replace(program=sys.argv[2], command=sys.argv[2:])
     control = Control(order.control)
     control.lose("its keeper was killed")  # it has no moment to say so later
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # one that comes too early waits until it can be passed on

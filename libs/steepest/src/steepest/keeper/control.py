@@ -64,6 +64,10 @@ class Control:
         """Answer a request."""
         self._write("checkpoint-ack.json", {"request": request, **content})
 
+    def tell_place(self, place: dict[str, Any]) -> None:
+        """Say what an image of here depends on, which this machine's keepers alone can see where it is another one."""
+        self._write("place.json", {**place, "cpu": " ".join(place["cpu"])})
+
     def lose(self, why: str) -> None:
         """Say that the end of this incarnation is not the job's own."""
         self._write("lost.json", {"reason": why[:400]})

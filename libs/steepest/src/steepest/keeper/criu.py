@@ -20,7 +20,7 @@ FREEZE_S = 60
 
 RESTORE_S = 300
 
-_COMMON = ("-v2", "--manage-cgroups=ignore", "--file-locks")
+_COMMON = ("-v2", "--manage-cgroups=ignore", "--file-locks", "--no-default-config")
 _DUMP = (
     *("--leave-stopped", "--network-lock", "skip"),
     *("--ghost-limit", "4G", "--link-remap", "--timeout", str(FREEZE_S)),
@@ -111,7 +111,9 @@ class Criu:
 
     def version(self) -> list[int]:
         """Its version, as 4 and 2."""
-        said = subprocess.run([*self._command, "--version"], capture_output=True, text=True, check=False).stdout
+        said = subprocess.run(
+            [*self._command, "--version", "--no-default-config"], capture_output=True, text=True, check=False
+        ).stdout
         return [int(number) for number in re.findall(r"\d+", said)[:2]]
 
     def _run(self, verb: str, *arguments: str, limit_s: float | None = None) -> int:

@@ -12,6 +12,8 @@ from typing import NoReturn
 from steepest.keeper import kernel
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
 
+_ROOTS_HOMES = frozenset({"/", "/root"})
+
 
 def become_job(order: KeeperOrder, umask: int) -> NoReturn:
     """Turn this process, which the keeper has forked, into the job's first one."""
@@ -39,13 +41,13 @@ def _environment(order: KeeperOrder) -> dict[str, str]:
     """The job's environment. In a container the keeper has none of what the user says: that could change what it runs."""
     env = dict(os.environ)
     if JOBS_ENVIRONMENT in env:
-        own = {"HOME": _home(), "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
+        home = env.get("HOME", "/")
+        home = _home() if home in _ROOTS_HOMES else home  # a runtime sets root's, unless another one is set
+        own = {"HOME": home, "HOSTNAME": platform.node(), "PATH": env.get("PATH", os.defpath)}
         of_image = {name: value for name, value in env.items() if value}
         env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}
     if order.gang:
-        env.setdefault(
-            "USE_LIBUV", "0"
-        )  # PyTorch's store of rank 0 opens an io_uring otherwise, which CRIU cannot save
+        env.setdefault("USE_LIBUV", "0")  # PyTorch's store of rank 0 opens an io_uring otherwise: CRIU cannot save it
     return {name: value for name, value in env.items() if order.auto or not name.startswith("STEEPEST_")}
 
 

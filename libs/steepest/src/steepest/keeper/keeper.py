@@ -58,6 +58,7 @@ class Keeper:
         self._order = order
         self._wake = wake
         self._umask = os.umask(0o077)
+        os.environ.pop("CRIU_CONFIG_FILE", None)  # an image may set it, and such a file may name a program
         self._control = Control(order.control)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd, order.rank)
         self._held = HeldFiles(Path(order.checkpoints).parent / (f"held-{order.rank}" if order.rank else "held"))
@@ -86,6 +87,8 @@ class Keeper:
             JobLostError: The image was not restored, and it is the first time.
         """
         restore = self._order.restore
+        if self._order.user is not None:
+            self._control.tell_place(own_place(self._criu))
         lost = self._restored(*restore) if restore is not None and self._is_ours(restore[0]) else ""
         if not self._root:
             self._start()

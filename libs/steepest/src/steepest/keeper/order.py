@@ -36,6 +36,7 @@ class KeeperOrder(NamedTuple):
         files: What the files of the container's image are; two that differ hold other files.
         gang: The folders of this incarnation of all replicas, by rank, where they are saved together; empty: it is no gang.
         rank: Its own rank.
+        programs: The folder on the pods' volume from which the keeper itself runs, which stays as long as it does.
     """
 
     program: str
@@ -58,6 +59,7 @@ class KeeperOrder(NamedTuple):
     files: str = ""
     gang: tuple[str, ...] = ()
     rank: int = 0
+    programs: str = ""
 
     def dump(self) -> bytes:
         """The file's content."""

@@ -89,8 +89,8 @@ class DockerBackground(Background[DockerTracked]):
         self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
 
     def keeper_facts(self, node: str) -> KeeperFacts | None:
-        """See ``Background.keeper_facts``: what the engine has said of its machine."""
-        return self._hosts[node].keeper if self._has_keepers else None
+        """See ``Background.keeper_facts``: what the engine has said of its machine, and keepers there."""
+        return self._as_keepers_see(node, self._hosts[node].keeper) if self._has_keepers else None
 
     async def close(self) -> None:
         """See ``Background.close``."""

@@ -29,7 +29,6 @@ from steepest.untrusted import files
 
 _FIRST_WITH_CHECKPOINT_RESTORE = 23
 _WRITABLE = 0o770
-_LOADER_PREFIX = "LD_"
 
 
 class ContainerKeeper(msgspec.Struct, frozen=True):
@@ -99,7 +98,7 @@ def kept(
     keeper.temporary.mkdir(mode=0o700, exist_ok=True)
     os.chown(keeper.temporary, uid, gid, follow_symlinks=False)
     of_image = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())
-    unset = {name: "" for name in of_image if name.startswith(_LOADER_PREFIX)}
+    unset = dict.fromkeys(of_image, "")
     given = {HOME: keeper.home, PROGRAM: KEEPER, ORDER: folder.keeping}
     binds = [Mount(to, str(at), type="bind", read_only=True) for to, at in given.items()]
     host = asked["host_config"]

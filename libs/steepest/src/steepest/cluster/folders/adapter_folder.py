@@ -125,6 +125,7 @@ class IncarnationFolder:
         self.work = path / "work"
         self.control = path / "control"
         self.hello = self.control / "hello.json"
+        self.place = self.control / "place.json"  # what its keeper has seen of its machine
         self.reports = self.control / "reports.jsonl"
         self.request = self.control / "checkpoint-request.json"
         self.ack = self.control / "checkpoint-ack.json"

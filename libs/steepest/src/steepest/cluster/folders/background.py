@@ -74,6 +74,7 @@ class Background(abc.ABC, Generic[T]):
         self._heartbeat_s = settings.heartbeat_s
         self.slicer = TimeSlicer()
         self._volumes: dict[str, tuple[Volume, asyncio.Lock]] = {}
+        self._places: dict[str, KeeperFacts] = {}  # by node, as keepers have seen them
         self._verifying: dict[str, asyncio.Task[None]] = {}
         self._verified: dict[str, None] = {}  # the jobs that run, the next to verify first
         self._follows_others_s = 0.0
@@ -113,6 +114,13 @@ class Background(abc.ABC, Generic[T]):
         """What an image of a node's jobs depends on; None: it is not known, or there are no keepers here."""
         del node
         return None
+
+    def _as_keepers_see(self, node: str, said: KeeperFacts | None) -> KeeperFacts | None:
+        """The same with what only a keeper that ran on the node has seen; ``said``: what the node says itself."""
+        place = self._places.get(node)
+        if said is None or place is None or place.kernel != said.kernel:
+            return said
+        return msgspec.structs.replace(said, cpu=place.cpu, criu=place.criu)
 
     def capacity(self, node: str) -> Resources:
         """What a node has, without the GPUs that failed."""
@@ -310,12 +318,14 @@ class Background(abc.ABC, Generic[T]):
                     listener.put(newest)
 
     def _heartbeat(self, node: str) -> NodeHeartbeat:
+        replicas = self.roster.on(node)
+        self._places |= {each.node: each.place for each in replicas if each.place is not None}
         return heartbeat(
             node=node,
             pool=self._pool,
             at_ms=time.time_ns() // 1_000_000,
             capacity=self.capacity(node),
-            replicas=self.roster.on(node),
+            replicas=replicas,
             checkpoint=self._known_checkpoint,
             gpus=self.gpu_facts(node),
             keeper=self.keeper_facts(node),

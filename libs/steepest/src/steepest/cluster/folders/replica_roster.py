@@ -7,6 +7,7 @@ on a replica.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -17,6 +18,7 @@ from steepest.cluster.folders.control_protocol import ReportsTail, hello
 from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.observation import Observation
 from steepest.cluster.port import ReplicaId, ReplicaPhase
+from steepest.events.common import KeeperFacts
 
 GREETINGS_MOST = 50
 """How often what is declared of an incarnation may change: a keeper has few reasons, and each change is an event."""
@@ -48,11 +50,13 @@ class Tracked:
     Attributes:
         settled: It has ended, and its job's checkpoints were verified after that: its state is final.
         gpus: The ids of its GPUs; empty: it has none, or the adapter does not know them.
+        place: What its keeper in a container has seen of its node; None: it has none, or it is not known yet.
         listed: Whether a heartbeat has said that it runs.
     """
 
     gpus: tuple[int, ...] = ()
     listed = False
+    place: KeeperFacts | None = None
 
     def __init__(self, folder: IncarnationFolder, spec: SpecRecord) -> None:
         self.folder = folder
@@ -77,6 +81,8 @@ class Tracked:
         if self.hello is None or (self.hello.kept and self._greetings < GREETINGS_MOST):
             self.hello = hello(self.folder)
             self._greetings += before[1] != self.hello
+        if self.place is None and os.path.lexists(self.folder.place) and self.folder.keeping.exists():
+            self.place = self.folder.read(self.folder.place, KeeperFacts)  # a keeper's folder is closed to its job
         if seen.ended:
             self.use = ResourceUse(cpu_ms=self.use.cpu_ms, read_bytes=self.use.read_bytes)
         if before == (self.seen.phase, self.hello):

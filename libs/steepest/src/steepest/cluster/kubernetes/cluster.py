@@ -45,7 +45,7 @@ from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
 from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, pod_of
-from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide
+from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, remove_unused
 from steepest.cluster.kubernetes.steps.launch import launch
 from steepest.cluster.kubernetes.steps.pod_launch import PodLaunch
 from steepest.cluster.kubernetes.steps.resize import resize
@@ -190,7 +190,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
 
     def _keeper(self, spec: ReplicaSpec) -> PodKeeper | str:
         """How a job is kept, or why it is not; it blocks."""
-        if spec.checkpoint_mode is not CheckpointMode.SYSTEM or USERS_JOB in spec.env or spec.gang is not None:
+        if spec.checkpoint_mode is not CheckpointMode.SYSTEM or spec.gang is not None:
             return "only a job of one pod, whose user wants it, has one"
         if not self._system_checkpoints:
             return "pods may have none here; allow it: up --system-checkpoints, or the chart's jobs.systemCheckpoints"
@@ -211,11 +211,13 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
                 with_keeper = msgspec.structs.replace(order, keeper=keeper)
                 await launch(self._own_jobs, background, self._state, folder, with_keeper)
             except ClusterError as error:
-                if not error.definite or error.code not in _ITS_KEEPERS:
+                if not error.definite or error.code not in _ITS_KEEPERS or USERS_JOB in order.spec.env:
                     raise
                 keeper = str(error)
             else:
                 return ""
+        if USERS_JOB in order.spec.env and order.spec.checkpoint_mode is CheckpointMode.SYSTEM:
+            raise RefusedError(f"its pods begin with a keeper: {keeper}", code="no-such-program")
         await asyncio.to_thread(keepers.refuse_image, self._state, folder.replica.job, order.restore, keeper)
         await launch(self._own_jobs, background, self._state, folder, order)
         return keeper
@@ -326,6 +328,8 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
             self._own_jobs.owners.forget(job)
             with definite(f"{job} is not forgotten"):
                 await asyncio.to_thread(self._state.retire, job)
+            with contextlib.suppress(OSError):  # it is tried again with the next job
+                await asyncio.to_thread(remove_unused, self._state)
 
     @property
     def _own_jobs(self) -> BatchJobs:

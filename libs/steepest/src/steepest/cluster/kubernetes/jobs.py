@@ -198,7 +198,7 @@ class BatchJobs:
             for pod in self._pods.of(self.settings.namespace).of_group(job.metadata.uid):
                 if pod.is_gated and pod.metadata.deletion_timestamp is None:
                     return pod
-            if may_be_refused and (why := await self._refusal(job)):
+            if may_be_refused and (why := await self.refusal(job.metadata.uid)):
                 raise ClusterError(f"the Job {job.metadata.name} may make no pod: {why[:500]}", code=REFUSED)
             if now_s > asks_s and not is_first:
                 now = await self.read(replica)
@@ -215,9 +215,9 @@ class BatchJobs:
             hint=f"kubectl describe job {job.metadata.name}",
         )
 
-    async def _refusal(self, job: BatchJob) -> str:
+    async def refusal(self, uid: str) -> str:
         """Why the API server refuses a Job's pods for good, as by Pod Security; empty: it does not, or may not be asked."""
-        asked = f"involvedObject.uid={job.metadata.uid},reason=FailedCreate"
+        asked = f"involvedObject.uid={uid},reason=FailedCreate"
         with contextlib.suppress(AnswerError):
             found = await self._api.get(f"{self._namespace}/events", Listing[_JobEvent], {"fieldSelector": asked})
             said = (each.message for each in found.items)

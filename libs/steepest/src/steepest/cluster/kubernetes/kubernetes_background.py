@@ -190,8 +190,8 @@ class KubernetesBackground(Background[KubernetesTracked]):
         return self._by_name.get(name)
 
     def keeper_facts(self, node: str) -> KeeperFacts | None:
-        """See ``Background.keeper_facts``: what its kubelet has said."""
-        return found.keeper if (found := self.node(node)) is not None else None
+        """See ``Background.keeper_facts``: what its kubelet has said, and keepers there."""
+        return self._as_keepers_see(node, found.keeper if (found := self.node(node)) is not None else None)
 
     def _kubelet_of(self, name: str) -> str:
         found = self.node(name)

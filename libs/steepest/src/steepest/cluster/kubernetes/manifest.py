@@ -24,7 +24,7 @@ from steepest.cluster.kubernetes.kinds.description import Kind
 from steepest.cluster.kubernetes.kinds.known import JOB as USERS_JOBS
 from steepest.cluster.kubernetes.nodes.selected_nodes import GPU
 from steepest.cluster.kubernetes.objects import CONTAINER, GATE, ObjectMetadata
-from steepest.cluster.kubernetes.steps.kept import PodKeeper, kept
+from steepest.cluster.kubernetes.steps.kept import VERSION, PodKeeper, kept
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import UntrustedError
 from steepest.events.common import CheckpointRef, Resources
@@ -202,6 +202,7 @@ def users_annotations(
     spec: ReplicaSpec,
     restore: CheckpointRef | None,
     hosts: tuple[str, ...],
+    keeper: PodKeeper | None = None,
 ) -> dict[str, str]:
     """The annotations of a user's pod for one incarnation; ``hosts``: the host name of each replica.
 
@@ -212,6 +213,8 @@ def users_annotations(
     in_gang = msgspec.structs.replace(spec, gang=place)
     variables = environment(folder, in_gang, restore, addresses=addresses, gpus=None)
     added = {f"{VARIABLE}{name}": variables[name] for name in USERS_VARIABLES}
+    if keeper is not None:
+        added[f"{VARIABLE}{VERSION}"] = keeper.programs
     return {**added, **_recorded(folder, spec)}
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster.container_paths import KEEPS
 from steepest.cluster.folders.adapter_folder import USERS_OBJECT, IncarnationFolder
 from steepest.cluster.kubernetes.kinds.description import Kind
-from steepest.cluster.kubernetes.kinds.known import reference
+from steepest.cluster.kubernetes.kinds.known import JOB, reference
 from steepest.cluster.kubernetes.kinds.kueue import QUEUE_OF_KUEUE, is_queued
 from steepest.cluster.kubernetes.kinds.users_object import (
     UsersObject,
@@ -28,13 +29,14 @@ from steepest.cluster.kubernetes.nodes.selected_nodes import requested
 from steepest.cluster.kubernetes.nodes.users_node_rules import NodeChoice, common_rule, node_rule
 from steepest.cluster.kubernetes.objects import GATE, QUEUE, SCHEDULE, ObjectPart, PodSpec
 from steepest.errors import InputError
-from steepest.events.common import LEAST_CPU_M, Name, Resources
+from steepest.events.common import LEAST_CPU_M, CheckpointMode, Name, Resources
 from steepest.events.requests import JobSpec, Role, SuccessRule
 from steepest.policies.submission import may_be_users
 
 METRIC = "steepest.dev/metric"
 FORMAT = "steepest.dev/log-format"
 STEPS = "steepest.dev/steps"
+CHECKPOINT = "steepest.dev/checkpoint"
 
 ENDED = "steepest.dev/ended"
 """The annotation of an object whose job has ended, which may stay suspended: how, and its UID, for a copy is new."""
@@ -50,14 +52,25 @@ _LETTERS = 1_000
 _UNNAMED = "worker"
 
 
+class _UsersSecurity(ObjectPart, frozen=True):
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    fs_group: int | None = None
+    supplemental_groups: tuple[int, ...] | None = None
+
+
 class _UsersContainer(ObjectPart, frozen=True):
     image: str = ""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    security_context: _UsersSecurity | None = None
 
 
 class _UsersPodSpec(NodeChoice, frozen=True):
     containers: tuple[_UsersContainer, ...] = ()
+    security_context: _UsersSecurity | None = None
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+    share_process_namespace: bool | None = None
     resource_claims: tuple[Any, ...] = ()
     restart_policy: str = ""
 
@@ -103,7 +116,9 @@ def queue_of(asked: UsersObject) -> str:
     return asked.metadata.labels.get(QUEUE, "default")
 
 
-def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None, *, namespace: str = "") -> JobSpec:
+def submission(
+    kind: Kind, asked: UsersObject, having: UsersObject | None = None, *, namespace: str = "", user: int | None = None
+) -> JobSpec:
     """The request of the object.
 
     Args:
@@ -111,6 +126,7 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
         asked: The object.
         having: The object that has its roles; None: itself.
         namespace: Its namespace; empty: the installation's own.
+        user: The user of jobs with keepers; None: none can have one there.
 
     Raises:
         InputError: It cannot be scheduled; the message says why, in words for its user.
@@ -124,7 +140,7 @@ def submission(kind: Kind, asked: UsersObject, having: UsersObject | None = None
     refuse_unless_met(kind.demands, fields)
     queue = _named(queue_of(asked))
     try:
-        found = _submission(kind, asked, fields if having is None or having is asked else having.read(), queue)
+        found = _submission(kind, asked, fields if having is None or having is asked else having.read(), queue, user)
     except InputError as error:
         if kind.made is None:
             raise
@@ -138,13 +154,16 @@ def _is_gated(kind: Kind, fields: dict[str, Any]) -> bool:
     return all(isinstance(gates, list) and {"name": GATE} in gates for gates in said)
 
 
-def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str) -> JobSpec:
+def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: str, user: int | None) -> JobSpec:
     read = roles(kind, fields)
     pods = tuple(map(_pods, read))
     annotations = asked.metadata.annotations
     first = pods[0]
-    words = (*first.container.command, *first.container.args)[:_WORDS]
+    words = (*first.container.command, *first.container.args)
     is_alone = sum(role.replicas for role in read) == 1
+    if (mode := _mode(annotations.get(CHECKPOINT))) is not None:
+        _refuse_unless_kept(kind, first.pod, user, is_alone=is_alone)
+    words = words[len(KEEPS) if words[: len(KEEPS)] == KEEPS else 0 :][:_WORDS]
     found = JobSpec(
         command=tuple(word[:_LETTERS] for word in words) or (first.container.image[:_LETTERS] or "image",),
         image=first.container.image[:_LETTERS],
@@ -157,11 +176,46 @@ def _submission(kind: Kind, asked: UsersObject, fields: dict[str, Any], queue: s
         log_format=annotations.get(FORMAT, "auto")[:_LETTERS],
         steps=_number(annotations.get(STEPS)),
         node_rule=common_rule([node_rule(each.pod) for each in pods]),
+        checkpoint_mode=mode,
     )
     try:
         return msgspec.convert(msgspec.to_builtins(found), JobSpec)
     except msgspec.ValidationError as error:
         raise InputError(f"it cannot be a job: {error}", hint="correct the field") from error
+
+
+def _mode(text: str | None) -> CheckpointMode | None:
+    if text is None:
+        return None
+    if text != CheckpointMode.SYSTEM:
+        raise InputError(f"{text[:50]!r} is no way to save its pod", hint=f"set the annotation {CHECKPOINT} to system")
+    return CheckpointMode.SYSTEM
+
+
+def _refuse_unless_kept(kind: Kind, pod: _UsersPodSpec, user: int | None, *, is_alone: bool) -> None:
+    """Refuse an object whose user wants a keeper, and whose pod cannot have one.
+
+    The API server has put the keeper into the pod's template when the object was made. ``user``: that of jobs with keepers.
+    """
+    container, said = pod.containers[0], pod.security_context or _UsersSecurity()
+    own, without = container.security_context or _UsersSecurity(), f"or leave the annotation {CHECKPOINT} out"
+    if kind.name != JOB.name or not is_alone:
+        raise InputError("only a Job of one pod can have a keeper", hint=without)
+    if user is None:
+        raise InputError("a job has a keeper only in the installation's own namespace", hint=without)
+    if container.command[: len(KEEPS)] != KEEPS:
+        if not container.command:
+            why, hint = "it does not state its command, which its keeper starts", "set command of the container"
+        elif own.run_as_user is not None:
+            why, hint = "its container has a user of its own", "set runAsUser of the pod's securityContext"
+        else:
+            why, hint = "pods may have no keeper here", "let the operator set the chart's jobs.systemCheckpoints"
+        raise InputError(why, hint=f"{hint}, {without}")
+    if {said.run_as_user, said.run_as_group} - {None, user} or said.fs_group is not None or said.supplemental_groups:
+        raise InputError(f"a job with a keeper has the user and the group {user}, and no other group", hint=without)
+    if pod.host_pid or pod.share_process_namespace:
+        hint = f"leave hostPID and shareProcessNamespace out, {without}"
+        raise InputError("a keeper needs process ids of its own", hint=hint)
 
 
 def _pods(role: UsersRole) -> _UsersPods:

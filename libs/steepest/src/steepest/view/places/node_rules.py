@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -67,6 +67,15 @@ def _differs(there: KeeperFacts, here: KeeperFacts) -> str:
     if here.criu and there.criu > here.criu:
         return f"other-criu: it was saved by CRIU {'.'.join(map(str, there.criu))}"
     return ""
+
+
+def unknown_places(job: Job, nodes: Nodes) -> Iterator[str]:
+    """Which nodes may refuse the image of a running job because little is known of them, in words for people."""
+    if job.phase is Phase.RUNNING and job.mode is CheckpointMode.SYSTEM:
+        open_ = (node for node in nodes if node.is_open and node.name not in job.nodes and node.keeper is not None)
+        names = [node.name for node in open_ if node.keeper and not (node.keeper.unable or node.keeper.cpu)]
+        if names:
+            yield f"it is not known whether the CPU of {', '.join(names[:10])} can restore it: no keeper has run there"
 
 
 def narrow(job: Job, nodes: Nodes) -> bool:

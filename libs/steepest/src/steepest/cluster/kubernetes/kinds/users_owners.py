@@ -6,7 +6,7 @@ It owns the requests that change such an object. It must never make or remove on
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -163,7 +163,14 @@ class UsersOwners:
             raise ClusterError(why, code="not-started")
         return await self._set(owner, suspended=False)
 
-    async def waiting_pod(self, job: str, rank: int, incarnation: int, owner: UsersOwner) -> Pod | None:
+    async def waiting_pod(
+        self,
+        job: str,
+        rank: int,
+        incarnation: int,
+        owner: UsersOwner,
+        refusal: Callable[[str], Awaitable[str]] | None = None,
+    ) -> Pod | None:
         """The pod of a replica, once each replica of its job has one that waits, or has got its place in this incarnation.
 
         So no pod of a gang is let go before all of them are there.
@@ -173,11 +180,13 @@ class UsersOwners:
             rank: Which of its replicas.
             incarnation: The incarnation that is started.
             owner: The object that makes the pods.
+            refusal: Why the API server refuses pods of the object with a UID, which have rights that it may not admit.
 
         Returns:
             None if the object is over or another one now, so that it must be looked at again.
 
         Raises:
+            RefusedError: ``no-such-program``: the API server refuses its pods; none of them runs.
             ClusterError: They are not there for a long time, or Kueue has no quota for them; the pod does not run.
         """
         group = label_group(JOB, digest_of(self._settings, job))
@@ -190,6 +199,9 @@ class UsersOwners:
             if rank in waiting and len(there) == owner.replicas:
                 return waiting[rank]
             if now_s > asks_s:
+                if refusal is not None and (why := await refusal(owner.uid)):
+                    message = f"the {owner.kind.name} {owner.name} may make no pod: {why[:500]}"
+                    raise RefusedError(message, code="no-such-program")
                 now = await self.find(job, owner.namespace)
                 if now is None or now.uid != owner.uid or not now.may_make_pods:
                     return None

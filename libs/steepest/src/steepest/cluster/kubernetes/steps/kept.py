@@ -8,12 +8,14 @@ It must never send a request.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,31 @@ from steepest.keeper.kernel import CAPABILITIES
 from steepest.keeper.order import JOBS_ENVIRONMENT
 from steepest.untrusted import files
 
-_LOADERS = ("GLIBC_TUNABLES", "LD_AUDIT", "LD_PRELOAD")
-"""Variables, which an image may set, by which the keeper's loader would load the image's code."""
+LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LD_AUDIT", "LD_PRELOAD", "LOCPATH")
+"""Variables, which an image may set, by which the keeper's loader and C library would load the image's code."""
+
+VERSION = "STEEPEST_KEEPER"
+"""The variable of a user's container that has the folder of ``provide``."""
+
+AS_ROOT = {
+    "runAsUser": 0,
+    "runAsGroup": 0,
+    "seccompProfile": {"type": "Unconfined"},  # CRIU cannot lift another filter
+}
+RIGHTS = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)}}
+
+USERS_SECURITY = {**AS_ROOT, "runAsNonRoot": False, **RIGHTS}
+USERS_ENVIRONMENT = [
+    *({"name": name, "value": ""} for name in LOADERS),
+    {"name": JOBS_ENVIRONMENT, "value": "{}"},  # the variables of the container are the job's
+]
+"""What the container of a user's Job has of it."""
+
+_UNUSED_S = 3_600.0
+"""How long the programs of a version stay after the last start with them: another process may be about to use them."""
 
 _FOLDER = "keepers"
+_TEMPORARY = "tmp"  # ``AdapterFolder.temporary``
 
 
 class PodKeeper(msgspec.Struct, frozen=True):
@@ -46,6 +69,12 @@ class PodKeeper(msgspec.Struct, frozen=True):
     most_bytes: int | None = None
 
 
+class _Programs(msgspec.Struct, frozen=True):
+    """The part of an order that says which programs a keeper runs from."""
+
+    programs: str = ""
+
+
 def provide(state: AdapterFolder, home: Path) -> str:
     """Put the keeper's programs on the volume, unless they are there; return their folder in the state folder.
 
@@ -57,7 +86,10 @@ def provide(state: AdapterFolder, home: Path) -> str:
         OSError: They cannot be written.
     """
     made = state.path / _FOLDER / _digest(home)
-    if not made.exists():
+    if made.exists():
+        with contextlib.suppress(OSError):
+            os.utime(made)  # it stays for a while
+    else:
         made.parent.mkdir(mode=0o755, exist_ok=True)
         new = Path(tempfile.mkdtemp(prefix=".new-", dir=made.parent))
         try:
@@ -71,6 +103,19 @@ def provide(state: AdapterFolder, home: Path) -> str:
         finally:
             shutil.rmtree(new, ignore_errors=True)
     return f"{_FOLDER}/{made.name}"
+
+
+def remove_unused(state: AdapterFolder) -> None:
+    """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it."""
+    found = sorted((path.stat().st_mtime, path) for path in (state.path / _FOLDER).glob("[0-9a-f]*"))
+    old = [path for since, path in found[:-1] if time.time() - since > _UNUSED_S]
+    kept = (folder for folder in state.all() if folder.keeping.exists()) if old else ()
+    running = [folder for folder in kept if not (folder.exit.exists() or folder.gone.exists())]
+    used = [folder.read(folder.keeping, _Programs) for folder in running]
+    for path in old:
+        if None not in used and _Programs(f"{_FOLDER}/{path.name}") not in used:
+            removed = path.rename(path.with_name(f".old-{path.name}"))  # a start that needs it again makes it whole
+            shutil.rmtree(removed, ignore_errors=True)
 
 
 @functools.cache
@@ -103,7 +148,7 @@ def write_order(
     order = order_to_keeper(
         folder, spec, restore, user=(user, user), files=spec.image or image, most_bytes=keeper.most_bytes
     )
-    files.replace(folder.keeping, order.dump(), below=folder.below)
+    files.replace(folder.keeping, order._replace(programs=keeper.programs).dump(), below=folder.below)
     temporary = state.temporary(folder.replica.job)
     temporary.mkdir(mode=0o700, exist_ok=True)
     if user != os.getuid():
@@ -121,37 +166,44 @@ def kept(pod: Mapping[str, Any], keeper: PodKeeper, below: Path, replica: Replic
     """
     (container,) = pod["containers"]
     given = {each["name"]: each["value"] for each in container["env"] if "value" in each}
-    own = {"name": "state", "readOnly": True}
     jobs = below / "jobs" / replica.job
-    order = f"{jobs}/{replica.index}/$(STEEPEST_INCARNATION)/keeping.json"
+    mounts = _mounts("state", f"{below}/{keeper.programs}", str(jobs), str(replica.index))
     return {
         **pod,
         "shareProcessNamespace": False,
-        "securityContext": {
-            "runAsUser": 0,
-            "runAsGroup": 0,
-            "seccompProfile": {"type": "Unconfined"},  # CRIU cannot lift another filter
-        },
+        "securityContext": AS_ROOT,
         "containers": [
             {
                 **container,
                 "command": list(KEEPS),
                 "env": [
                     *(each for each in container["env"] if "valueFrom" in each),
-                    *({"name": name, "value": ""} for name in _LOADERS),
+                    *({"name": name, "value": ""} for name in LOADERS),
                     {"name": JOBS_ENVIRONMENT, "value": json.dumps(given)},
                 ],
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "capabilities": {"drop": ["ALL"], "add": list(CAPABILITIES)},
-                },
-                "volumeMounts": [
-                    *container["volumeMounts"],
-                    {**own, "mountPath": HOME, "subPath": f"{below}/{keeper.programs}/criu"},
-                    {**own, "mountPath": PROGRAM, "subPath": f"{below}/{keeper.programs}/keeper"},
-                    {**own, "mountPath": ORDER, "subPathExpr": order},
-                    {"name": "state", "mountPath": TEMPORARY, "subPath": str(jobs / "tmp")},
-                ],
+                "securityContext": RIGHTS,
+                "volumeMounts": [*container["volumeMounts"], *mounts],
             }
         ],
     }
+
+
+def users_mounts(volume: str, state: str, of_job: str) -> list[dict[str, Any]]:
+    """What the container of a user's Job mounts for its keeper, by variables that are known once it has a place.
+
+    Args:
+        volume: The volume's name in the pod.
+        state: The state folder's path in the volume.
+        of_job: That of the job's folder.
+    """
+    return _mounts(volume, f"{state}/$({VERSION})", of_job, "$(STEEPEST_REPLICA)")
+
+
+def _mounts(volume: str, programs: str, of_job: str, replica: str) -> list[dict[str, Any]]:
+    own = {"name": volume, "readOnly": True}
+    return [
+        {**own, "mountPath": HOME, "subPathExpr": f"{programs}/criu"},
+        {**own, "mountPath": PROGRAM, "subPathExpr": f"{programs}/keeper"},
+        {**own, "mountPath": ORDER, "subPathExpr": f"{of_job}/{replica}/$(STEEPEST_INCARNATION)/keeping.json"},
+        {"name": volume, "mountPath": TEMPORARY, "subPathExpr": f"{of_job}/{_TEMPORARY}"},
+    ]

@@ -169,7 +169,7 @@ def _make_folders(state: AdapterFolder, folder: IncarnationFolder, order: PodLau
     if order.keeper is not None:
         write_order(state, folder, order.spec, order.restore, order.keeper, user=user, image=settings.image)
     for place in (folder.control, state.checkpoints(folder.replica.job)):
-        if USERS_JOB in order.spec.env:  # its pod says which user it has; no other pod mounts these
+        if USERS_JOB in order.spec.env and order.keeper is None:  # its pod says its user; no other pod mounts these
             place.chmod(0o777, follow_symlinks=False)
         elif user != os.getuid():
             os.chown(place, user, user, follow_symlinks=False)

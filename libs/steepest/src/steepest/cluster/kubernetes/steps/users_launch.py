@@ -43,12 +43,13 @@ async def users_placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLau
     while found is None:  # an object whose pod was killed may turn out to be over only now
         owner = await _owner(jobs, folder, order)
         if await jobs.owners.resume(replica.job, owner):
-            found = await jobs.owners.waiting_pod(replica.job, replica.index, folder.incarnation, owner)
+            waits_for = (replica.job, replica.index, folder.incarnation, owner)
+            found = await jobs.owners.waiting_pod(*waits_for, jobs.refusal if order.keeper is not None else None)
     pod = await recorded(folder, found)
     # A limit is set on the container that trains, and not on what else its pod requests.
     own = [of_container(one) for one in found.spec.containers if one.name == found.container]
     spec = msgspec.structs.replace(order.spec, requests=own[0]) if own else order.spec
-    annotations = users_annotations(folder, spec, order.restore, owner.hosts)
+    annotations = users_annotations(folder, spec, order.restore, owner.hosts, order.keeper)
     await jobs.place(pod, order.node, annotations, {REPLICA: str(replica.index)})
     return pod
 
