@@ -27,7 +27,7 @@ from typing import Any
 from benchmarks.frame import gpu_training
 from benchmarks.frame.bench import doing, figure, options, skip
 
-from steepest.cluster.local.nvml import NvmlGpus
+from steepest.cluster.nvml import NvmlGpus
 from steepest.errors import InputError
 
 STEEPEST = [sys.executable, "-m", "steepest"]
