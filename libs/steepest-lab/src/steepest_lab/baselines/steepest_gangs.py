@@ -14,7 +14,7 @@ from typing import ClassVar
 import msgspec
 
 from steepest.policies.steepest.devices.fair_devices import FairDevices
-from steepest.policies.steepest.devices.gang_order import WholeGang, by_level, divide, in_turn, promise, slot_of
+from steepest.policies.steepest.devices.gang_order import WholeGang, by_level, divide, in_turn, promise
 from steepest_lab.baselines.policy import Active, ActiveJob, ServiceOrder
 
 LEVELS = (3_250.0, 7_200.0)
@@ -55,7 +55,7 @@ class SteepestGangs:
         self.fair = FairDevices()
         self._since: dict[int, float] = {}
         self.tiers: dict[int, int] = {}
-        self._waits, self._slot_s = False, self.parameters.slot_s
+        self._waits = False
 
     def order(
         self, now_s: float, arrived: Sequence[ActiveJob], ended: Sequence[ActiveJob], capacity: int
@@ -72,8 +72,7 @@ class SteepestGangs:
         fair.look(now_s)
         jobs = self.state.update(arrived, ended)
         gangs = [self._gang(job, now_s) for job in jobs]
-        self._slot_s = slot_of(gangs, rule.slot_s, rule.start_s)
-        promised = promise(gangs, float(capacity), self._slot_s, rule.lateness)
+        promised = promise(gangs, float(capacity), rule.slot_s, rule.lateness)
         for job, tier in zip(jobs, promised.tiers, strict=True):
             self.tiers[job.number] = tier
         units = {index: self._least(jobs[index]) for index, gang in enumerate(gangs) if gang.pinned}
@@ -87,7 +86,7 @@ class SteepestGangs:
             free -= units[index]
             return units[index] > 0
 
-        divide(gangs, in_turn(gangs, promised, float(capacity), self._slot_s), take)
+        divide(gangs, in_turn(gangs, promised, float(capacity), rule.slot_s), take)
         units = {index: count for index, count in units.items() if count}
         for index in sorted(units, key=lambda index: -gangs[index].rank):
             more = self._grown(jobs[index], units[index], free, pinned=gangs[index].pinned) - units[index]
@@ -119,7 +118,7 @@ class SteepestGangs:
     def again_s(self, now_s: float, running: Sequence[ActiveJob]) -> float:
         """After a slot, while jobs wait."""
         del running
-        return now_s + self._slot_s if self._waits else math.inf
+        return now_s + self.parameters.slot_s if self._waits else math.inf
 
     def _gang(self, job: ActiveJob, now_s: float) -> WholeGang:
         runs, cost_s = job.units > 0, self.parameters.start_s
