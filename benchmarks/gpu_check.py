@@ -6,9 +6,11 @@
 * *moves*: a long job gives way to a short one, both finish, no step is lost, and no invariant is broken.
 * *ranks*: a gang of two shares the GPU by halves, each process knows its rank, and they sum over both (PyTorch DDP by gloo,
   because NCCL refuses two ranks on one GPU).
+* *system*: where CRIU has NVIDIA's plug-in, a training that saves nothing itself is suspended and goes on from there.
 
-It needs PyTorch with CUDA and ``pip install steepest[gpu]``. Without a driver it says so and ends. ``--declared`` checks
-*device*, *moves* and *ranks* on a GPU that is declared but does not exist, with trainings in NumPy.
+It needs PyTorch with CUDA and ``pip install steepest[gpu]``; it says what is missing. A job that fails ends its part at
+once, with what it printed last. ``--declared`` checks *device*, *moves* and *ranks* on a GPU that is declared but does not
+exist, with trainings in NumPy.
 """
 
 from __future__ import annotations
@@ -27,14 +29,18 @@ from typing import Any
 from benchmarks.frame import gpu_training
 from benchmarks.frame.bench import doing, figure, options, skip
 
-from steepest.cluster.local.nvml import NvmlGpus
+from steepest.cluster.nvml import NvmlGpus
 from steepest.errors import InputError
+from steepest.keeper.processes import CUDA_PLUGIN
 
 STEEPEST = [sys.executable, "-m", "steepest"]
 NODE = "n1=1:gpus=1"
-WAIT_S = 480.0
+ALL_S = 540.0
+"""All parts end in this time."""
+
 DECLARED_TIMES = 10
-LONG, SHORT, GANG = "long", "short", "ranks"
+LONG, SHORT, GANG, SYSTEM = "long", "short", "ranks", "system"
+HAS_CUDA = "import torch; assert torch.cuda.is_available(), 'PyTorch finds no GPU by CUDA'"
 
 
 class Pool:
@@ -42,6 +48,7 @@ class Pool:
 
     def __init__(self, folder: Path, *, declared: bool, steps: int) -> None:
         self.folder, self.declared, self.steps = folder, declared, steps
+        self.ends_s = time.monotonic() + ALL_S
 
     @contextlib.contextmanager
     def up(self) -> Iterator[None]:
@@ -50,7 +57,10 @@ class Pool:
         with self.folder.with_suffix(".log").open("w") as printed:
             up = subprocess.Popen([*STEEPEST, *words, "--min-run", "5s"], stdout=printed, stderr=printed)
         try:
-            until((self.folder / "steepest.json").exists, "a pool")
+            while not (self.folder / "steepest.json").exists():
+                if up.poll() is not None:
+                    raise RuntimeError(f"`steepest up` ended: {self.folder.with_suffix('.log').read_text()}")
+                time.sleep(0.5)
             yield
         finally:
             up.send_signal(signal.SIGTERM)
@@ -71,8 +81,27 @@ class Pool:
 
     def job(self, name: str) -> dict[str, Any]:
         """A job's row."""
+        return next((row for row in self.jobs() if row["job"] == name), {})
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """All rows."""
         rows: list[dict[str, Any]] = json.loads(self.call("jobs", "--all", "--json"))
-        return next((row for row in rows if row["job"] == name), {})
+        return rows
+
+    def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait for something.
+
+        Raises:
+            TimeoutError: It did not come.
+            RuntimeError: A job has failed.
+        """
+        while not holds():
+            if failed := [row["job"] for row in self.jobs() if row["outcome"] not in (None, "finished")]:
+                printed = self.call("logs", failed[0], check=False).strip().splitlines()
+                raise RuntimeError(f"{failed[0]} has failed: {' / '.join(printed[-3:]) or 'it printed nothing'}")
+            if time.monotonic() > self.ends_s:
+                raise TimeoutError(f"no {what} in the time of all parts ({ALL_S:g} s)")
+            time.sleep(1.0)
 
     def node(self) -> dict[str, Any]:
         """The node's row."""
@@ -85,43 +114,34 @@ class Pool:
         return [line["event"] for line in lines if line["event"]["type"] == kind]
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    """Wait for something.
-
-    Raises:
-        TimeoutError: It did not come.
-    """
-    last = time.monotonic() + WAIT_S
-    while not holds():
-        if time.monotonic() > last:
-            raise TimeoutError(f"no {what} in {WAIT_S:g} s")
-        time.sleep(1.0)
-
-
 def device(pool: Pool) -> str:
     """Which GPU a job has: the log says it, and the process sees it."""
     pool.submit(LONG, 30 * pool.steps)
-    until(lambda: pool.job(LONG).get("gpus"), "GPU of the job on the log")
+    pool.until(lambda: pool.job(LONG).get("gpus"), "GPU of the job on the log")
     has = pool.job(LONG)["gpus"]
     shows = "import os, sys; print('sees', os.environ['CUDA_VISIBLE_DEVICES'])"
     pool.call("submit", "--name", "sees", "--cpu", "0.1", "--", sys.executable, "-c", shows)
-    until(lambda: "sees" in pool.call("logs", "sees", check=False), "line of the job without GPUs")
-    alone = "sees \n" in pool.call("logs", "sees")
-    return "" if has == {"n1": [0]} and alone else f"the job has {has}; one without GPUs sees none: {alone}"
+    pool.until(lambda: "sees" in pool.call("logs", "sees", check=False), "line of the job without GPUs")
+    none = "sees \n" in pool.call("logs", "sees")
+    if not pool.declared:
+        pool.until(lambda: gpu_training.SEES in pool.call("logs", LONG, check=False), "line of the job about its GPUs")
+    alone = pool.declared or f"{gpu_training.SEES} 1:" in pool.call("logs", LONG)
+    is_right = has == {"n1": [0]} and none and alone
+    return "" if is_right else f"the job has {has}, it sees that alone: {alone}; one without GPUs sees none: {none}"
 
 
 def use(pool: Pool) -> str:
     """The node says how much memory of the GPU is in use."""
-    until(lambda: any(one.get("memory_mib") for one in pool.node()["gpus"]["use"]), "use of the GPU")
+    pool.until(lambda: any(one.get("memory_mib") for one in pool.node()["gpus"]["use"]), "use of the GPU")
     figure("use", **pool.node()["gpus"]["use"][0])
     return ""
 
 
 def moves(pool: Pool) -> str:
     """The long job gives way to a short one, and resumes from where it was."""
-    until(lambda: (pool.job(LONG).get("step") or 0) > pool.steps, "pace of the long job")
+    pool.until(lambda: (pool.job(LONG).get("step") or 0) > pool.steps, "pace of the long job")
     pool.submit(SHORT, pool.steps)
-    until(lambda: all(pool.job(name).get("outcome") for name in (LONG, SHORT)), "ends of both jobs")
+    pool.until(lambda: all(pool.job(name).get("outcome") for name in (LONG, SHORT)), "ends of both jobs")
     ends = {name: pool.job(name)["outcome"] for name in (LONG, SHORT)}
     suspended = [event for event in pool.events("JobSuspended") if event["job"] == LONG]
     lost = sum(event.get("steps_lost", 0) for event in suspended)
@@ -132,13 +152,29 @@ def moves(pool: Pool) -> str:
 def ranks(pool: Pool) -> str:
     """Two processes share the GPU by halves, and train together."""
     pool.submit(GANG, pool.steps, "--replicas", "2", "--gpus", "0.5")
-    until(lambda: pool.job(GANG).get("outcome"), "end of the gang")
+    pool.until(lambda: pool.job(GANG).get("outcome"), "end of the gang")
     started = [event for event in pool.events("ReplicaStarted") if event["job"] == GANG]
     found = sorted((event.get("replica", 0), tuple(event.get("gpus", ()))) for event in started)
     figure("ranks", outcome=pool.job(GANG)["outcome"], replicas=len(found))
     is_whole = found == [(0, (0,)), (1, (0,))] and pool.job(GANG)["outcome"] == "finished"
     said = pool.declared or all(gpu_training.SUMMED in pool.call("logs", GANG, "--replica", str(one)) for one in (0, 1))
     return "" if is_whole and said else f"replicas and GPUs: {found}, outcome {pool.job(GANG)['outcome']}, sums: {said}"
+
+
+def system(pool: Pool) -> str:
+    """By a keeper: the training is suspended with what it has on the GPU, and goes on from there."""
+    if not CUDA_PLUGIN.exists():
+        figure("system", skipped=f"CRIU has no {CUDA_PLUGIN}")
+        return ""
+    pool.submit(SYSTEM, 10 * pool.steps, "--gpus", "1", "--checkpoint", "system")
+    pool.until(lambda: (pool.job(SYSTEM).get("step") or 0) > pool.steps, "pace of the job with a keeper")
+    pool.call("suspend", SYSTEM)
+    pool.until(lambda: [one for one in pool.events("JobSuspended") if one["job"] == SYSTEM], "suspension by a keeper")
+    pool.call("resume", SYSTEM)
+    pool.until(lambda: pool.job(SYSTEM).get("outcome"), "end of the job with a keeper")
+    lost = pool.job(SYSTEM)["steps_lost"]
+    figure("system", steps_lost=lost)
+    return f"{lost} steps lost" if lost else ""
 
 
 def invariants(pool: Pool) -> str:
@@ -157,8 +193,10 @@ def checked(pool: Pool, parts: Sequence[Callable[[Pool], str]]) -> int:
         doing(part.__name__)
         try:
             why = part(pool)
-        except (TimeoutError, subprocess.CalledProcessError) as error:
+        except (TimeoutError, RuntimeError) as error:
             why = str(error)
+        except subprocess.CalledProcessError as error:
+            why = f"{' '.join(error.cmd[2:4])}: {error.stderr.strip()}"
         figure(part.__name__, holds=not why, **({"why": why} if why else {}))
         wrong += bool(why)
     return wrong
@@ -167,14 +205,17 @@ def checked(pool: Pool, parts: Sequence[Callable[[Pool], str]]) -> int:
 def main() -> None:
     """Check, and end with status 1 where anything does not hold."""
     asked = options(__doc__, lambda parser: parser.add_argument("--declared", action="store_true"), steps=(20, 40, 100))
-    parts = [device, use, moves, ranks, invariants]
+    parts = [device, use, moves, ranks, system, invariants]
     if asked.declared:
-        parts.remove(use)
+        parts = [device, moves, ranks, invariants]
     else:
         try:
             driver = NvmlGpus()
         except InputError as error:
             skip(f"there is no NVIDIA driver here ({error}); --declared checks what needs none")
+        tried = subprocess.run([sys.executable, "-c", HAS_CUDA], capture_output=True, text=True, check=False)
+        if tried.returncode:
+            skip(f"PyTorch with CUDA is missing: {tried.stderr.strip().splitlines()[-1]}")
         driver.look()
         figure("driver", gpus=len(driver.use), memory_mib=driver.use[0].memory_mib, busy=driver.use[0].busy)
     with tempfile.TemporaryDirectory(prefix="steepest-gpu-") as out:

@@ -7,6 +7,7 @@ import os
 import time
 
 SUMMED = "the ranks sum to"
+SEES = "GPUs that it sees:"
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
     steps = parser.parse_args().steps
     torch.manual_seed(1)
     where = torch.device("cuda", 0)
+    print(f"{SEES} {torch.cuda.device_count()}: {torch.cuda.get_device_name(0)}", flush=True)
     inner = nn.Sequential(nn.Linear(256, 4096), nn.ReLU(), nn.Linear(4096, 1)).to(where)
     optimiser = torch.optim.Adam(inner.parameters())
     model: nn.Module = inner

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from steepest.cluster.local.nvml import driver_of
+from steepest.cluster.nvml import driver_of
 
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = sorted(file.stem for file in (ROOT / "benchmarks").glob("*.py"))

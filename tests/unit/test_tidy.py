@@ -345,7 +345,7 @@ OPEN_THEMSELVES = {
     "cluster/local/groups.py": "reads the kernel's files",
     "cluster/local/launch.py": "opens the supervisor's log before a job runs",
     "cluster/local/machine.py": "reads the kernel's files",
-    "cluster/local/phases.py": "reads the kernel's files",
+    "cluster/nvml.py": "reads the kernel's file about the boot",
     "cluster/local/supervisor.py": "imports nothing outside the standard library; it opens its files before its job runs",
     "cluster/folders/incarnation_locks.py": "makes lock files, without waiting and by no link",
     "collector/losses.py": "lists the places that it keeps itself",

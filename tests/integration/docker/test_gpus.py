@@ -1,18 +1,25 @@
-"""A container gets the GPUs that are assigned to it: here only their ids, since the engines have no GPU runtime."""
+"""A container gets the GPUs that are assigned to it, here only their ids, since the engines have no GPU runtime.
+
+The GPUs of an engine on this machine are known to its driver.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import docker
 import pytest
+from tests.harness.contracts.cluster_gpus import GpuContract, OpenGpus
 from tests.harness.contracts.cluster_harness import PATIENCE_S
 from tests.harness.docker_harness import DockerHarness
+from tests.harness.fake_nvml import FakeLibrary
 
 from steepest.cluster.docker import Allowed, DockerCluster, DockerNode
 from steepest.cluster.docker.container import creation
 from steepest.cluster.docker.mounts import mounts_of
 from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.nvml import NvmlGpus
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import RefusedError
 from steepest.events.common import Resources
@@ -72,3 +79,35 @@ def test_an_engine_with_a_gpu_runtime_is_asked_for_devices(harness: DockerHarnes
     (device,) = asked["host_config"]["DeviceRequests"]
     assert (device["DeviceIDs"], device["Capabilities"]) == (["1", "3"], [["gpu"]])
     assert asked["environment"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+class TestDockerGpus(GpuContract):
+    """An engine on this machine."""
+
+    ids = (0, 1)
+
+    @pytest.fixture
+    async def open_gpus(self, library: FakeLibrary, harness: DockerHarness) -> AsyncIterator[OpenGpus]:
+        """Adapters on a folder; the second engine has no GPUs."""
+        del library
+        engine, made = harness.engines[self.node], list[DockerCluster]()
+        node = DockerNode(name=self.node, url=engine.url, capacity=Resources(cpu_m=800, memory_mib=512, gpus=2))
+
+        def opened() -> DockerCluster:
+            driver = NvmlGpus()
+            made.append(
+                DockerCluster(
+                    harness.state.path,
+                    [node],
+                    "test",
+                    image=images.BASE,
+                    allowed=harness.allowed,
+                    heartbeat_s=0.5,
+                    driver=driver,
+                )
+            )
+            return made[-1]
+
+        yield opened
+        for each in made:
+            await each.close()

@@ -20,7 +20,7 @@ from steepest.cluster.folders.gpu_table import GpuAssignment, GpuTable
 from steepest.cluster.local import LocalCluster, LocalNode
 from steepest.cluster.local.cluster import numbered_gpus
 from steepest.cluster.local.machine import own_capacity, own_name
-from steepest.cluster.local.nvml import count_gpus
+from steepest.cluster.nvml import count_gpus
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.errors import InputError, RefusedError
 from steepest.events.common import Resources, is_name

@@ -18,7 +18,7 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.observation import recorded_end
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 from steepest.events.common import CheckpointMode, known_mode
-from steepest.keeper import criu
+from steepest.keeper import criu, processes
 from steepest.keeper.control import Control
 from steepest.keeper.criu import Criu
 from steepest.keeper.images import Images
@@ -30,6 +30,7 @@ from steepest.keeper.processes import (
     are_connected,
     connections,
     left_tree,
+    refuse_unsavable,
     stopped,
     written_files,
 )
@@ -80,6 +81,21 @@ def test_a_process_that_left_the_tree_is_found() -> None:
     ]
     assert left_tree(300, found) == [310]
     assert stopped(found) == [304]
+
+
+def test_a_gpu_is_left_to_criu_only_where_its_plugin_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the plug-in the job is refused before it stops; other devices are refused in any case."""
+    monkeypatch.setattr(processes, "_is_device", lambda _: True)
+    open_devices = [(3, "/dev/nvidia0"), (4, "/dev/nvidia-uvm"), (5, "/dev/null")]
+    monkeypatch.setattr(processes, "links", lambda _: open_devices)
+    monkeypatch.setattr(processes, "CUDA_PLUGIN", tmp_path / "cuda_plugin.so")
+    with pytest.raises(CannotBeSaved, match=r"device: .* has /dev/nvidia0 open"):
+        refuse_unsavable([os.getpid()])
+    (tmp_path / "cuda_plugin.so").touch()
+    refuse_unsavable([os.getpid()])
+    open_devices.append((6, "/dev/fuse"))
+    with pytest.raises(CannotBeSaved, match=r"device: .* has /dev/fuse open"):
+        refuse_unsavable([os.getpid()])
 
 
 def test_files_that_a_process_writes_to_are_known_by_size(tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ GAVEL = (
     "ResNet-18 (batch size 128)\tpython3 main.py\timage_classification\t--num_steps\t1\t1000\t4\t1\t-1.000000\t0\n"
     "A3C\tpython3 a3c.py\trl\t-n\t0\t500\t1\t2\t3600\t60.5\n"
 )
+SHOCKWAVE = (
+    "LM (batch size 10)\tpython3 main.py\tlm\t--steps\t1\t1000\t4\tgns\t1\t-1.000000\t1418\t0\n"
+    "A3C\tpython3 a3c.py\trl\t-n\t0\t500\t1\tstatic\t2\t3600\t7.5\t60.5\n"
+)
 JSONL = """\
 {"name":"first","submit_s":0,"requests":{"gpus":2},"work_s":100.5}
 {"name":"second","submit_s":5.5,"requests":{"cpu_m":100,"memory_mib":256},"replicas":3,"work_s":60,"iterations":50,\
@@ -71,6 +75,7 @@ SAMPLES = {
     "openb": OPENB,
     "sacct": SACCT,
     "gavel": GAVEL,
+    "shockwave": SHOCKWAVE,
     "jsonl": JSONL,
 }
 

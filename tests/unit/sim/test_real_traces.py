@@ -87,3 +87,11 @@ def test_gavel(name: str, jobs: int, last_s: float) -> None:
     workload = read_workload(DATA / "gavel" / "traces" / "physical_cluster" / f"{name}.trace")
 
     assert (workload.format, len(workload.jobs), workload.jobs[-1].submit_s) == ("gavel", jobs, last_s)
+
+
+@pytest.mark.parametrize(("count", "last_s"), [(120, 5_011.0), (220, 5_956.0)])
+def test_shockwave(count: int, last_s: float) -> None:
+    """Its lines have two cells more than Gavel's, and say how long a job runs alone, so that no throughputs are needed."""
+    workload = read_workload(DATA / "shockwave" / f"{count}_dynamic.trace")
+
+    assert (workload.format, len(workload.jobs), workload.jobs[-1].submit_s) == ("shockwave", count, last_s)

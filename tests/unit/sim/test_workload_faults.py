@@ -10,7 +10,7 @@ import pytest
 from steepest.errors import InputError
 from steepest_lab.sim.workloads.read import read_workload
 
-from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, TIRESIAS, written
+from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, SHOCKWAVE, TIRESIAS, written
 
 
 def refusal(folder: Path, text: str | bytes) -> str:
@@ -66,6 +66,8 @@ CELLS = [
     (GAVEL, "\t500\t", "\t0\t", "line 2, column total_steps: 0 is below 1"),
     (GAVEL, "\t60.5", "\t-1", "line 2, column arrival_time: -1.0 is below 0"),
     (GAVEL, "\t60.5", "", "line 2, column arrival_time: the line has 9 cells where 10 must stand"),
+    (SHOCKWAVE, "\t7.5", "\t0", "line 2, column duration: 0.0 is below 0.001"),
+    (SHOCKWAVE, "\t60.5", "\t-1", "line 2, column arrival_time: -1.0 is below 0"),
     (GAVEL, "\t60.5", "\t60.5\t1", "line 2, column 11: the line has 11 cells where 10 must stand"),
 ]
 
@@ -115,7 +117,7 @@ def test_a_file_that_is_cut_off_in_a_line(tmp_path: Path, format_: str) -> None:
     """The last line lacks cells, and the first that it lacks is named."""
     text = SAMPLES[format_]
     last = text.count("\n")
-    comma = {"gavel": "\t", "sacct": "|"}.get(format_, ",")
+    comma = {"gavel": "\t", "shockwave": "\t", "sacct": "|"}.get(format_, ",")
     said = refusal(tmp_path, text[: text.rindex(comma, 0, text.rindex(comma))])
 
     assert said.startswith(f"line {last}, column ")

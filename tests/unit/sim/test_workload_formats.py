@@ -11,7 +11,7 @@ from steepest.events.common import Resources
 from steepest_lab.sim.workload import SimJob
 from steepest_lab.sim.workloads.read import open_workload, read_workload
 
-from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, TIRESIAS, written
+from .samples import GAVEL, JSONL, MURI, OPENB, PHILLY, POLLUX, SACCT, SAMPLES, SHOCKWAVE, TIRESIAS, written
 
 
 @pytest.mark.parametrize("format_", SAMPLES)
@@ -159,6 +159,14 @@ def test_sacct(tmp_path: Path) -> None:
     assert bert.details == {"JobName": 'bert "large"', "User": "ada", "State": "COMPLETED"}
     assert (sweep.submit_s, sweep.replicas, sweep.requests) == (30.0, 1, Resources(3_000, 1_536, 1))
     assert workload.skipped == {"had not ended": 2, "is a step of a job": 1}
+
+
+def test_shockwave(tmp_path: Path) -> None:
+    """A job runs for the seconds of its line, whatever the file of throughputs says."""
+    first, second = read_workload(written(tmp_path, SHOCKWAVE)).jobs
+
+    assert (first.work_s, first.replicas, first.iterations, first.model) == (1_418.0, 4, 1_000, "LM")
+    assert (second.work_s, second.submit_s) == (7.5, 60.5)
 
 
 def test_gavel(tmp_path: Path) -> None:

@@ -240,3 +240,28 @@ def test_an_elastic_gang_starts_smaller_where_all_of_it_has_no_room() -> None:
     assert plans["elastic"].sizes == (1,)
     assert [(plan.job, len(plan.nodes)) for plan in events(log, c.TransitionPlanned)] == [("elastic", 4)]
     assert broken(log) == []
+
+
+def test_what_is_left_is_for_the_gang_that_is_worth_most() -> None:
+    """Of two that may have more replicas, the shorter one gets both GPUs, and the longer one what it leaves at its end."""
+    long = job("long", 1, 0.0, 4_000.0, max_replicas=3, model="wide")
+    _, log = run(long, job("short", 1, 1.0, 1_000.0, max_replicas=3))
+    grown = [(plan.job, len(plan.nodes)) for plan in events(log, c.TransitionPlanned)]
+    ended = [event.job for event in events(log, c.JobEnded)]
+
+    assert grown == [("short", 3), ("long", 3)]
+    assert ended == ["short", "long"]
+    assert broken(log) == []
+
+
+def test_a_gang_that_must_run_starts_smaller_where_none_gives_way() -> None:
+    """Its promise does not wait for one that cannot be saved: it starts with what is free, and is not late for that."""
+    teacher, keeps = job("teacher", 4, 0.0, 60.0), job("keeps", 3, 70.0, 2_000.0)
+    wide = job("wide", 4, 80.0, 200.0, min_replicas=1, max_replicas=4)
+    _, log = run(teacher, keeps, wide, max_suspensions=0)
+    placed = {event.job: event for event in events(log, c.PlacementPlanned)}
+
+    assert placed["wide"].sizes == (1,)
+    assert "it would be late if it waited" in placed["wide"].because.rule
+    assert [event.job for event in events(log, c.JobEnded)] == ["teacher", "wide", "keeps"]
+    assert broken(log) == []

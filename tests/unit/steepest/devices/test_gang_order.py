@@ -17,6 +17,7 @@ from steepest.policies.steepest.devices.gang_order import (
     divide,
     in_turn,
     promise,
+    slot_of,
 )
 
 SLOT_S = 60.0
@@ -108,6 +109,21 @@ def test_what_cannot_be_kept_for_all_is_put_off_for_the_largest() -> None:
 
     assert promised.tiers[1] > promised.tiers[0]
     assert list(chosen) == ["small"]
+
+
+def test_gangs_shorter_than_a_slot_are_promised_what_can_be_kept() -> None:
+    """Five of ten seconds, due at nearly the same time, run two at a time; a slot ends before any of them could."""
+    runs = gang("long", 4, 33, runs=True, stop_s=6, came_s=-18, fair_end_s=55)
+    gangs = [runs, *(gang(f"g{n}", 2, 7, start_s=3, came_s=-10, fair_end_s=11 + 0.2 * n) for n in range(5))]
+    slot_s = slot_of(gangs, SLOT_S, 1.0)
+    promised = promise(gangs, 4, slot_s, LATENESS)
+    ends = [one.need_s * (1 + number // 2) for number, one in enumerate(gangs[1:])]
+
+    assert slot_s == min(one.need_s for one in gangs[1:])
+    assert all(due > 0.9 * end for due, end in zip(sorted(promised.dues[1:]), ends, strict=True))
+    assert max(promise(gangs, 4, SLOT_S, LATENESS).dues[1:]) < ends[2]
+    assert slot_of([runs, gang("waits", 1, 7_000), gang("unknown", 1, None)], SLOT_S, 1.0) == SLOT_S
+    assert slot_of([gang("waits", 1, 0.1)], SLOT_S, 1.0) == 1.0
 
 
 def test_nothing_new_starts_before_a_gang_that_must_run_and_has_no_room() -> None:

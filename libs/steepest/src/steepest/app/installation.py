@@ -222,7 +222,7 @@ def open_cluster(folder: StateFolder, installation: Installation, pool: str, age
     if any(node.engine for node in nodes):
         return _docker_cluster(folder, installation, pool, nodes)
     from steepest.cluster.local.cluster import LocalCluster, LocalNode  # noqa: PLC0415 - few commands need it
-    from steepest.cluster.local.nvml import driver_of  # noqa: PLC0415 - as above
+    from steepest.cluster.nvml import driver_of  # noqa: PLC0415 - as above
 
     return LocalCluster(
         folder.cluster,
@@ -311,9 +311,14 @@ def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, 
         raise InputError(
             f"the nodes are Docker engines, and their client is missing: {error}", hint="install steepest[docker]"
         ) from error
+    from steepest.cluster.nvml import driver_of  # noqa: PLC0415 - few commands need it
+
+    hosts = [
+        DockerNode(name=node.name, url=node.engine, capacity=node.capacity, tls=node.tls or None) for node in nodes
+    ]
     return DockerCluster(
         folder.cluster,
-        [DockerNode(name=node.name, url=node.engine, capacity=node.capacity, tls=node.tls or None) for node in nodes],
+        hosts,
         pool,
         image=installation.image,
         allowed=Allowed(tuple(map(Path, installation.folders)), folder.root.absolute()),
@@ -323,4 +328,5 @@ def _docker_cluster(folder: StateFolder, installation: Installation, pool: str, 
         heartbeat_s=installation.heartbeat_ms / 1000,
         retention=installation.ended,
         data=_data_of(installation),
+        driver=driver_of(sum(host.capacity.gpus for host in hosts if host.is_here)),
     )

@@ -92,7 +92,7 @@ def refuse_unsavable(pids: Iterable[int]) -> None:
             for kind, (code, what) in _UNSAVABLE.items():
                 if link.startswith(kind):
                     raise CannotBeSaved(code, f"{_name(pid)} has {what}")
-            known = link.removeprefix("/dev/").startswith(_HARMLESS_DEVICES)
+            known = _is_savable(link.removeprefix("/dev/"))
             if link.startswith("/dev/") and not known and _is_device(f"/proc/{pid}/fd/{descriptor}"):
                 raise CannotBeSaved("device", f"{_name(pid)} has {link} open")
 
@@ -117,6 +117,13 @@ _HARMLESS_DEVICES = (
     "mqueue/",
     "hugepages/",
 )
+
+CUDA_PLUGIN = Path("/usr/lib/criu/cuda_plugin.so")
+"""NVIDIA's plug-in, in the folder where CRIU looks for such: it takes what a GPU holds into the process before the save."""
+
+
+def _is_savable(device: str) -> bool:
+    return device.startswith(_HARMLESS_DEVICES) or (device.startswith("nvidia") and CUDA_PLUGIN.exists())
 
 
 def _is_device(path: str) -> bool:

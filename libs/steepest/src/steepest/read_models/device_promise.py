@@ -33,10 +33,9 @@ def device_promise(view: ClusterView, job: Job, at_ms: int) -> Iterator[str]:
         return
     ends = _when(promise.fair_end_ms, at_ms)
     due = "it is promised no end any more" if promise.due_ms is None else f"it is due {_when(promise.due_ms, at_ms)}"
-    put_off = ""
-    if promise.tier:
-        first = "" if promise.first_due_ms is None else f"; the first promise was {_when(promise.first_due_ms, at_ms)}"
-        put_off = f", put off {count(promise.tier, 'time')}{first}"
+    put_off = f", put off {count(promise.tier, 'time')}" if promise.tier else ""
+    if promise.first_due_ms not in (None, promise.due_ms):  # others came, or its size was another
+        put_off += f"; the first promise was {_when(promise.first_due_ms, at_ms)}"
     yield f"{due}{put_off} (under fair sharing it ends {ends})"
 
 

@@ -2,6 +2,7 @@
 
 A line states how many steps a job has to do; its steps per second are in Gavel's file of measured throughputs
 (``simulation_throughputs.json``: worker type → ``('<job type>', <scale factor>)`` → ``null`` → steps a second).
+Shockwave's (Zheng and others, NSDI 2023) have two cells more: how the batch size changes, and the job's seconds alone.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ COLUMNS = (
     "SLO",
     "arrival_time",
 )
+SHOCKWAVE = (*COLUMNS[:7], "mode", *COLUMNS[7:9], "duration", COLUMNS[9])
 THROUGHPUTS = "simulation_throughputs.json"
 WORKER_TYPE = "v100"
+LEAST_S = 0.001
+"""The shortest job of Shockwave's."""
 
 _BATCH = re.compile(r"\(batch size (\d{1,9})\)$")
 
@@ -41,22 +45,29 @@ Speeds = Mapping[str, float]
 """Steps per second by ``('<job type>', <scale factor>)``, as Gavel writes it."""
 
 
-def read_gavel(text: str, source: object, speeds: Speeds) -> Iterator[Found]:
+def read_gavel(text: str, source: object, speeds: Speeds | None) -> Iterator[Found]:
     """The jobs, in seconds from zero; a job of scale factor n is n replicas of one GPU each.
+
+    Args:
+        text: The lines.
+        source: The file's name, for errors.
+        speeds: None: the lines are Shockwave's, which say how long a job runs.
 
     Raises:
         InputError: A line is not what the format says, or its job type was not measured at its scale factor.
     """
-    for number, row in enumerate(tab_rows(text, COLUMNS, source)):
+    for number, row in enumerate(tab_rows(text, SHOCKWAVE if speeds is None else COLUMNS, source)):
         kind = row.text("job_type")
         steps = row.whole("total_steps", least=1, most=MOST_ITERATIONS)
         scale = row.whole("scale_factor", least=1, most=MOST_GPUS)
-        speed = speeds.get(f"('{kind}', {scale})", 0.0)
-        if not speed:
+        if speeds is None:
+            work_s = row.number("duration", least=LEAST_S, most=LONGEST_S)
+        elif speed := speeds.get(f"('{kind}', {scale})", 0.0):
+            work_s = steps / speed
+            if work_s > LONGEST_S:
+                raise row.wrong("total_steps", f"at {speed:g} steps a second the job takes {work_s:g} s")
+        else:
             raise row.wrong("job_type", f"no throughput is known of {kind!r} at scale factor {scale}")
-        work_s = steps / speed
-        if work_s > LONGEST_S:
-            raise row.wrong("total_steps", f"at {speed:g} steps a second the job takes {work_s:g} s")
         batch = _BATCH.search(kind)
         job = SimJob(
             name=f"job-{number}",

@@ -56,8 +56,8 @@ def read_workload(path: Path) -> Workload:
     """The jobs of a file, plain or gzip, whose format is recognised by its first line, not by its name.
 
     Args:
-        path: A trace of Muri, Tiresias, Pollux, Philly, Helios, Acme, openb or Gavel, a plain table, an export of Slurm's
-            sacct, or our JSON Lines.
+        path: A trace of Muri, Tiresias, Pollux, Philly, Helios, Acme, openb, Gavel or Shockwave, a plain table, an export of
+            Slurm's sacct, or our JSON Lines.
 
     Raises:
         InputError: The file is damaged, has none of the formats, or has an invalid line; the message names line and column.
@@ -66,6 +66,8 @@ def read_workload(path: Path) -> Workload:
     first = next(line for line in text.split("\n") if line.strip())
     if first.lstrip().startswith("{"):
         return workload_of(read_jsonl(text, path), source=path, format_="jsonl")
+    if first.count("\t") + 1 == len(gavel.SHOCKWAVE):
+        return workload_of(gavel.read_gavel(text, path, None), source=path, format_="shockwave")
     if "\t" in first:
         speeds = gavel.read_speeds(gavel.find_throughputs(path))
         return workload_of(gavel.read_gavel(text, path, speeds), source=path, format_="gavel")
@@ -87,7 +89,7 @@ def _recognised(first: str, path: Path) -> tuple[str, _Csv]:
     if len(lacking[nearest]) == len(_CSV[nearest].columns):
         raise InputError(
             f"{path}, line 1: unrecognised workload format",
-            hint=f"Give a trace of {', '.join(_CSV)} or gavel, or JSON Lines (docs/workloads.md).",
+            hint=f"Give a trace of {', '.join(_CSV)}, gavel or shockwave, or JSON Lines (docs/workloads.md).",
         )
     raise InputError(
         f"{path}, line 1: unrecognised workload format; of {nearest}'s columns the header lacks "

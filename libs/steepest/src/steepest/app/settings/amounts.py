@@ -93,7 +93,7 @@ def node(text: str) -> NodeSpec:
 
 def _gpus(number: str) -> int:
     if number == "auto":
-        from steepest.cluster.local.nvml import count_gpus  # noqa: PLC0415 - few nodes ask for it
+        from steepest.cluster.nvml import count_gpus  # noqa: PLC0415 - few nodes ask for it
 
         return count_gpus()
     if not _GPUS.fullmatch(number):

@@ -41,6 +41,7 @@ from steepest.cluster.folders.gang_ports import PortTable
 from steepest.cluster.folders.gpu_table import GpuTable
 from steepest.cluster.folders.replica_roster import Roster
 from steepest.cluster.gang_variables import GangAddresses
+from steepest.cluster.nvml import MachineGpus, NvmlGpus, boot_id
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, MetricsPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, RefusedError, UncertainError
@@ -67,6 +68,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         heartbeat_s: The heartbeats' period in seconds. Engines measure once per second.
         data: Where jobs read their data; None: there is no storage. With it, what a container receives over a network of
             its own counts as what it reads.
+        driver: What is known of this machine's GPUs, which are those of the engines on it; None: nothing.
 
     Raises:
         InputError: A node's name is invalid or appears twice.
@@ -86,6 +88,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
         heartbeat_s: float = 1.0,
         retention: Retention = Retention(),  # noqa: B008 - frozen
         data: DataSource | None = None,
+        driver: NvmlGpus | None = None,
     ) -> None:
         named = [(node.name, node.capacity) for node in nodes]
         super().__init__(state_dir, named, pool, heartbeat_s=heartbeat_s, events=True, retention=retention)
@@ -99,6 +102,8 @@ class DockerCluster(FolderCluster[DockerBackground]):
         self._label = label_of(self._state)
         self._ports = PortTable(self._state)
         self._gpus = GpuTable(self._state, {node.name: range(node.capacity.gpus) for node in nodes})
+        here = {node.name: range(node.capacity.gpus) for node in nodes if node.is_here}
+        self._machine = MachineGpus(self._state, here, driver, boot_id()) if driver is not None else None
 
     async def start(
         self,
@@ -185,6 +190,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 engine = host.info()
             except UncertainError as error:
                 raise RefusedError(str(error), code="node-lost", hint=error.hint) from error
+            failed = self._machine.failed(node) if self._machine is not None else ()
             order = ContainerLaunch(
                 node=node,
                 spec=spec,
@@ -196,7 +202,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
                 soft=self._soft,
                 engine=engine,
                 addresses=self._addresses(folder, spec.gang) if spec.gang is not None else None,
-                gpus=self._gpus.assign(folder, node, spec.requests),
+                gpus=self._gpus.assign(folder, node, spec.requests, failed),
                 data=self._data,
                 closed=self._system_checkpoints and spec.checkpoint_mode is CheckpointMode.SYSTEM and not os.geteuid(),
             )
@@ -387,9 +393,12 @@ class DockerCluster(FolderCluster[DockerBackground]):
             roster,
             self._hosts,
             self._label,
+            gpus=self._machine,
             counts_reads=self._data is not None,
             has_keepers=self._system_checkpoints,
         )
+        if self._machine is not None:
+            await asyncio.to_thread(self._machine.recall)
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.open()

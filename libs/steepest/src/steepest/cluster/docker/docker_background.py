@@ -24,6 +24,7 @@ from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.replica_roster import Roster, Tracked, isolated
+from steepest.cluster.nvml import MachineGpus
 from steepest.cluster.observation import Observation, record, recorded_end
 from steepest.errors import ClusterError
 from steepest.events.common import KeeperFacts
@@ -48,6 +49,7 @@ class DockerBackground(Background[DockerTracked]):
     Args:
         hosts: Node to engine.
         label: The label of this state folder's containers.
+        gpus: What is known of this machine's GPUs; None: nothing.
         counts_reads: Whether what a container receives is what it reads from the pool's storage.
         has_keepers: Whether jobs may have keepers.
     """
@@ -59,10 +61,11 @@ class DockerBackground(Background[DockerTracked]):
         hosts: Mapping[str, Host],
         label: str,
         *,
+        gpus: MachineGpus | None = None,
         counts_reads: bool = False,
         has_keepers: bool = False,
     ) -> None:
-        super().__init__(settings, roster)
+        super().__init__(settings, roster, gpus)
         self._has_keepers = has_keepers
         self._counts_reads = counts_reads
         self._hosts = hosts

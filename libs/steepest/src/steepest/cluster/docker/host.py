@@ -54,6 +54,11 @@ class DockerNode(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Resources
     tls: str | None = None
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the engine is on this machine."""
+        return self.url.startswith("unix:")
+
 
 class EngineInfo(msgspec.Struct, frozen=True):
     """An engine's description of itself.

@@ -27,6 +27,7 @@ from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.folder_watch import Watch, wait
 from steepest.cluster.folders.replica_roster import Roster, T, jobs_of
 from steepest.cluster.heartbeat_fanout import NO_FACTS, GpuFacts, Listener, heartbeat
+from steepest.cluster.nvml import MachineGpus
 from steepest.cluster.time_slicer import TimeSlicer
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef, KeeperFacts, Resources
@@ -39,6 +40,9 @@ VERIFIED_A_HEARTBEAT = 256
 
 FOLLOWING_SHARE = 0.1
 """The most of a thread's time that looking for what other processes started may take: a large folder is read less often."""
+
+_DRIVER_S = 2.0
+"""How long heartbeats wait for the GPUs' driver, which may hang when one of them fails."""
 
 _SETTLE_S = 5.0
 """How long the report of an end waits for the last checkpoint's verification; gigabytes are hashed in that time."""
@@ -63,10 +67,16 @@ class AdapterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Background(abc.ABC, Generic[T]):
-    """The adapter's background tasks. Create it in a running loop, after the roster was loaded."""
+    """The adapter's background tasks. Create it in a running loop, after the roster was loaded.
 
-    def __init__(self, settings: AdapterSettings, roster: Roster[T]) -> None:
+    Args:
+        gpus: What this machine's driver says of its GPUs; None: nothing.
+    """
+
+    def __init__(self, settings: AdapterSettings, roster: Roster[T], gpus: MachineGpus | None = None) -> None:
         self.roster = roster
+        self._gpus = gpus
+        self._gpu_look: asyncio.Task[None] | None = None
         self.watch = Watch(events=settings.events)
         self._state = settings.state
         self._capacities = settings.capacities
@@ -107,8 +117,7 @@ class Background(abc.ABC, Generic[T]):
 
     def gpu_facts(self, node: str) -> GpuFacts:
         """The newest facts of a node's GPUs."""
-        del node
-        return NO_FACTS
+        return NO_FACTS if self._gpus is None else self._gpus.facts(node)
 
     def keeper_facts(self, node: str) -> KeeperFacts | None:
         """What an image of a node's jobs depends on; None: it is not known, or there are no keepers here."""
@@ -153,6 +162,7 @@ class Background(abc.ABC, Generic[T]):
     async def close(self) -> None:
         """Stop the tasks, and end every stream of heartbeats."""
         background = [*self._tasks, *self._settling, *self._verifying.values()]
+        background += [] if self._gpu_look is None else [self._gpu_look]
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
@@ -211,6 +221,8 @@ class Background(abc.ABC, Generic[T]):
 
     async def _settle(self, ended: T) -> None:
         """Read a job's last output and checkpoint, which it may have written after the last look, and report its end."""
+        if ended.gpus:
+            await self._survive(self._look_at_gpus())  # that its GPU failed is known before its end is reported
         await self._survive(self.finish(ended))
         if self.roster.get(ended.folder.replica) is ended:
             await self._survive(self.checkpoint(ended.folder.replica.job, within_s=_SETTLE_S))
@@ -271,8 +283,23 @@ class Background(abc.ABC, Generic[T]):
             self._follows_others_s = ended + (ended - began) * (1 / FOLLOWING_SHARE - 1)
         async with self._looking:
             await self.measure()
+        await self._survive(self._look_at_gpus())
         await self.changed(measured=True)
         self._send(self._capacities)
+
+    async def _look_at_gpus(self) -> None:
+        """Bring the facts of GPUs up to date, one look at a time; a driver that hangs delays nothing else for long."""
+        while self._gpus is not None:
+            is_new = self._gpu_look is None or self._gpu_look.done()
+            look = self._gpu_look = (
+                asyncio.create_task(asyncio.to_thread(self._gpus.look)) if is_new else self._gpu_look
+            )
+            if not (await asyncio.wait([look], timeout=_DRIVER_S))[0]:
+                self._gpus.forget_use()
+                break
+            if is_new:
+                look.result()
+                break
 
     async def _verify_loop(self) -> None:
         """Verify in a loop of its own: hashing gigabytes must not delay a heartbeat and make a node look dead."""

@@ -34,10 +34,10 @@ from steepest.cluster.local.groups import Groups, cap, find_groups, keeper_group
 from steepest.cluster.local.launch import ProcessLaunch, is_known, launch
 from steepest.cluster.local.links import NodeLinks
 from steepest.cluster.local.local_background import LocalBackground
-from steepest.cluster.local.nvml import NvmlGpus
-from steepest.cluster.local.phases import boot_id, observe
+from steepest.cluster.local.phases import observe
 from steepest.cluster.local.process_roster import LocalRoster
 from steepest.cluster.local.supervisor import FULL_SHARE
+from steepest.cluster.nvml import MachineGpus, NvmlGpus, boot_id
 from steepest.cluster.observation import Observation, declare_gone
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec, Stopped
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
@@ -108,8 +108,9 @@ class LocalCluster(FolderCluster[LocalBackground]):
         self._data = data
         self._boot = boot_id()
         self._ports = PortTable(self._state)
-        self._numbered, self._driver = numbered_gpus(nodes), driver
-        self._gpus = GpuTable(self._state, self._numbered)
+        numbered = numbered_gpus(nodes)
+        self._gpus = GpuTable(self._state, numbered)
+        self._machine = MachineGpus(self._state, numbered, driver, self._boot) if driver is not None else None
         self._links = NodeLinks(state_dir, [*self._capacities], link_mbit) if link_mbit else None
 
     async def start(
@@ -201,7 +202,7 @@ class LocalCluster(FolderCluster[LocalBackground]):
                 order = msgspec.structs.replace(order, addresses=self._addresses(folder, order.spec.gang))
             if self._links is not None:
                 order = msgspec.structs.replace(order, entering=self._links.entering(order.node))
-            failed = self._driver.failed if self._driver is not None else ()
+            failed = self._machine.failed(order.node) if self._machine is not None else ()
             gpus = self._gpus.assign(folder, order.node, order.spec.requests, failed)
             order = msgspec.structs.replace(order, gpus=gpus)
             if groups is not None:
@@ -303,12 +304,11 @@ class LocalCluster(FolderCluster[LocalBackground]):
             roster,
             groups,
             self._links,
-            gpus=self._numbered,
-            driver=self._driver,
-            boot=self._boot,
+            gpus=self._machine,
             keeper=keeper,
         )
-        await asyncio.to_thread(background.recall_failures)
+        if self._machine is not None:
+            await asyncio.to_thread(self._machine.recall)
         for tracked in await asyncio.to_thread(roster.load):
             background.watch_incarnation(tracked.folder)
         await background.look()

@@ -7,32 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
-
-import msgspec
+from collections.abc import Iterable
 
 from steepest.cluster.folders.background import AdapterSettings, Background
-from steepest.cluster.heartbeat_fanout import NO_FACTS, GpuFacts
 from steepest.cluster.local.duty_cycles import DutyCycles, send_order
 from steepest.cluster.local.groups import Groups, keeper_group
 from steepest.cluster.local.links import NodeLinks
-from steepest.cluster.local.nvml import NvmlGpus
 from steepest.cluster.local.process_roster import LocalRoster, LocalTracked
-from steepest.errors import UntrustedError
+from steepest.cluster.nvml import MachineGpus
 from steepest.events.common import KeeperFacts
-from steepest.events.facts import FailedGpu
-from steepest.logger import Logger
-from steepest.untrusted import files, json
-
-_log = Logger()
-_FAILURES_BYTES_MOST = 1 << 16
-
-
-class GpuFailures(msgspec.Struct, frozen=True):
-    """``failed-gpus.json``: why GPUs are out of use, by their places on the bus, until the machine starts again."""
-
-    boot: str
-    failures: dict[str, str]
 
 
 class LocalBackground(Background[LocalTracked]):
@@ -41,9 +24,7 @@ class LocalBackground(Background[LocalTracked]):
     Args:
         groups: Control groups, already open; None: CPU is divided by duty cycles.
         links: The links that join the nodes, already made; None: there are none.
-        gpus: The ids of each node's GPUs.
-        driver: What is known of them; None: nothing.
-        boot: The machine's present boot.
+        gpus: What is known of this machine's GPUs; None: nothing.
         keeper: What images depend on here; None: no job has a keeper unless its user asks for it.
     """
 
@@ -56,40 +37,14 @@ class LocalBackground(Background[LocalTracked]):
         groups: Groups | None,
         links: NodeLinks | None,
         *,
-        gpus: Mapping[str, range],
-        driver: NvmlGpus | None,
-        boot: str,
+        gpus: MachineGpus | None,
         keeper: KeeperFacts | None = None,
     ) -> None:
-        super().__init__(settings, roster)
+        super().__init__(settings, roster, gpus)
         self._keeper = keeper
-        self._gpus, self._driver = gpus, driver
-        self._failures = GpuFailures(boot, {})
         self._links = links
         self.groups = groups
         self.duty = DutyCycles({node: capacity.cpu_m for node, capacity in settings.capacities.items()})
-
-    def recall_failures(self) -> None:
-        """Take in which GPUs had failed before the adapter was opened. It blocks."""
-        path = self._state.failed_gpus
-        try:
-            known = json.read_json(path, GpuFailures, below=self._state.path, most=_FAILURES_BYTES_MOST)
-        except FileNotFoundError:
-            return
-        except UntrustedError as error:
-            _log.warning("failed GPUs are not known", why=str(error))
-            return
-        if self._driver is not None and known.boot == self._failures.boot:
-            self._driver.recall(known.failures)
-
-    def _look_at_gpus(self) -> None:
-        if self._driver is None:
-            return
-        self._driver.look()
-        found = GpuFailures(self._failures.boot, self._driver.failures)
-        if found != self._failures:
-            files.replace(self._state.failed_gpus, msgspec.json.encode(found), below=self._state.path)
-            self._failures = found
 
     async def see(self) -> list[LocalTracked]:
         """See ``Background.see``."""
@@ -98,22 +53,6 @@ class LocalBackground(Background[LocalTracked]):
     async def measure(self) -> None:
         """See ``Background.measure``."""
         await asyncio.to_thread(self.roster.measure, time.monotonic())
-        await asyncio.to_thread(self._look_at_gpus)
-
-    async def finish(self, ended: LocalTracked) -> None:
-        """See ``Background.finish``: whether its GPU failed is known before its end is reported."""
-        if ended.gpus:
-            await asyncio.to_thread(self._look_at_gpus)
-
-    def gpu_facts(self, node: str) -> GpuFacts:
-        """See ``Background.gpu_facts``."""
-        if self._driver is None:
-            return NO_FACTS
-        use, failed = self._driver.use, self._driver.failed
-        return GpuFacts(
-            tuple(use[gpu] for gpu in self._gpus[node] if gpu in use),
-            tuple(FailedGpu(gpu, failed[gpu]) for gpu in self._gpus[node] if gpu in failed),
-        )
 
     def keeper_facts(self, node: str) -> KeeperFacts | None:
         """See ``Background.keeper_facts``: the nodes share this machine."""

@@ -48,7 +48,7 @@ def _memory_mib() -> int:
 
 
 def _gpus() -> int:
-    from steepest.cluster.local.nvml import count_gpus  # noqa: PLC0415 - new folders alone need it
+    from steepest.cluster.nvml import count_gpus  # noqa: PLC0415 - new folders alone need it
 
     try:
         return count_gpus()

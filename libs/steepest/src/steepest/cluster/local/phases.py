@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
@@ -28,7 +27,7 @@ import psutil
 from steepest.cluster.folders import incarnation_locks
 from steepest.cluster.folders.adapter_folder import IncarnationFolder, StartRecord
 from steepest.cluster.local.groups import pids_in
-from steepest.cluster.local.supervisor import ON_LINUX, start_mark
+from steepest.cluster.local.supervisor import start_mark
 from steepest.cluster.observation import Observation, end, record, recorded_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UntrustedError
@@ -137,11 +136,3 @@ def _runs(pid: int) -> bool:
         return False
     except psutil.Error:
         return True
-
-
-def boot_id() -> str:
-    """The id of the machine's current boot: pids mean nothing across boots."""
-    if ON_LINUX:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    completed = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True)
-    return completed.stdout.strip()

@@ -41,7 +41,7 @@ from steepest.policies.steepest.devices.device_jobs import (
 from steepest.policies.steepest.devices.device_places import DevicePlaces
 from steepest.policies.steepest.devices.device_state import DeviceJob, DevicePlannerState
 from steepest.policies.steepest.devices.fair_devices import FairDevices
-from steepest.policies.steepest.devices.gang_order import TIERS, Turn, WholeGang, divide, in_turn, promise
+from steepest.policies.steepest.devices.gang_order import TIERS, Turn, WholeGang, divide, in_turn, promise, slot_of
 from steepest.policies.steepest.devices.which_jobs import devices_of, has_devices, is_in_force
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import attained_ms, course
@@ -93,7 +93,7 @@ class DevicePlanner:
     """Plans placements and suspensions of jobs with devices, and says what is promised to them."""
 
     name = "device-planner"
-    logic = 3
+    logic = 4
     state_type = DevicePlannerState
 
     def __init__(self, state: DevicePlannerState | None = None) -> None:
@@ -233,7 +233,6 @@ class DevicePlanner:
         """Decide about one kind of devices."""
         state, now_s, parameters = self.state, view.counted_ms / 1000, view.parameters
         fair.look(now_s)
-        slot_s = max(parameters.steepest.device_slot_ms, parameters.tick_ms) / 1000
         there = [job for job in jobs if self._takes_part(view, job)]
         gangs = [
             whole_gang(state, view, job, received.at_ms, now_s, pinned=not job.is_queued and self._is_pinned(view, job))
@@ -243,6 +242,8 @@ class DevicePlanner:
             yield from self._promise(view, gangs, [one.tier for one in gangs], ())
             yield from self._grow(view, received, gangs, DevicePlaces(view, state, nodes, gangs, ()))
             return
+        slot_s = slot_of(gangs, parameters.steepest.device_slot_ms / 1000, parameters.tick_ms / 1000)
+        state.decide_s = min(state.decide_s, now_s + slot_s)
         promised = promise(gangs, fair.devices, slot_s, parameters.steepest.lateness)
         for hold in (False, True):
             turns = list(in_turn(gangs, promised, fair.devices, slot_s, hold=hold))

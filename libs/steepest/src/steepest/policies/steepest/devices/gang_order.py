@@ -144,6 +144,18 @@ class Promised(msgspec.Struct):
     stays: list[float]
 
 
+def slot_of(gangs: Sequence[WholeGang], longest_s: float, least_s: float) -> float:
+    """How long a decision holds, in seconds: what is due within a slot counts as due at its end, so no gang that waits is.
+
+    Args:
+        gangs: All that wait or run.
+        longest_s: Holds where all that wait are longer.
+        least_s: Between two decisions.
+    """
+    needs = (one.need_s for one in gangs if not one.runs and one.left_s is not None)
+    return max(least_s, min([longest_s, *needs]))
+
+
 def by_level(attained: float, levels: Sequence[float]) -> float:
     """The index of a gang of unknown size: all in a level have the same, and it falls from one to the next (Tiresias).
 

@@ -8,12 +8,21 @@ from __future__ import annotations
 import contextlib
 import importlib
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from steepest.errors import InputError
-from steepest.events.facts import GpuUse
+import msgspec
 
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.heartbeat_fanout import GpuFacts
+from steepest.errors import InputError, UntrustedError
+from steepest.events.facts import FailedGpu, GpuUse
+from steepest.logger import Logger
+from steepest.untrusted import files, json
+
+_log = Logger()
 _BINDING = "pynvml"
+_FAILURES_BYTES_MOST = 1 << 16
 
 OF_PROGRAMS = frozenset({13, 31, 43, 45, 68, 109})
 """Xid errors that a program causes, not its GPU (NVIDIA, *Xid Errors*): the GPU is as good as before."""
@@ -138,3 +147,75 @@ def driver_of(gpus: int) -> NvmlGpus | None:
         with contextlib.suppress(InputError):
             return NvmlGpus()
     return None
+
+
+def boot_id() -> str:
+    """The id of the machine's current boot: pids mean nothing across boots."""
+    if (linux := Path("/proc/sys/kernel/random/boot_id")).exists():
+        return linux.read_text(encoding="ascii").strip()
+    completed = subprocess.run(["sysctl", "-n", "kern.bootsessionuuid"], capture_output=True, text=True, check=True)
+    return completed.stdout.strip()
+
+
+class GpuFailures(msgspec.Struct, frozen=True):
+    """``failed-gpus.json``: why GPUs are out of use, by their places on the bus, until the machine starts again."""
+
+    boot: str
+    failures: dict[str, str]
+
+
+class MachineGpus:
+    """The facts of this machine's GPUs, for the nodes that have them. Failures outlive the adapter.
+
+    Args:
+        state: The adapter's folder.
+        gpus: The ids of each node's GPUs; nodes on other machines have none here.
+        driver: This machine's.
+        boot: The machine's present boot.
+    """
+
+    def __init__(self, state: AdapterFolder, gpus: Mapping[str, Sequence[int]], driver: NvmlGpus, boot: str) -> None:
+        self._state, self._gpus, self._driver = state, gpus, driver
+        self._failures = GpuFailures(boot, {})
+
+    def recall(self) -> None:
+        """Take in which GPUs had failed before the adapter was opened. It blocks."""
+        try:
+            known = json.read_json(
+                self._state.failed_gpus, GpuFailures, below=self._state.path, most=_FAILURES_BYTES_MOST
+            )
+        except FileNotFoundError:
+            return
+        except UntrustedError as error:
+            _log.warning("failed GPUs are not known", why=str(error))
+            return
+        if known.boot == self._failures.boot:
+            self._driver.recall(known.failures)
+
+    def look(self) -> None:
+        """Bring the facts up to date. It blocks: for long, if the driver hangs.
+
+        Raises:
+            OSError: A failure could not be put on record.
+        """
+        self._driver.look()
+        found = GpuFailures(self._failures.boot, self._driver.failures)
+        if found != self._failures:
+            files.replace(self._state.failed_gpus, msgspec.json.encode(found), below=self._state.path)
+            self._failures = found
+
+    def forget_use(self) -> None:
+        """The driver does not answer: how busy its GPUs are is unknown."""
+        self._driver.use = {}
+
+    def facts(self, node: str) -> GpuFacts:
+        """The newest facts of a node's GPUs."""
+        use, failed, gpus = self._driver.use, self._driver.failed, self._gpus.get(node, ())
+        return GpuFacts(
+            tuple(use[gpu] for gpu in gpus if gpu in use),
+            tuple(FailedGpu(gpu, failed[gpu]) for gpu in gpus if gpu in failed),
+        )
+
+    def failed(self, node: str) -> tuple[int, ...]:
+        """The ids of a node's GPUs that are out of use."""
+        return tuple(one.gpu for one in self.facts(node).failed)
