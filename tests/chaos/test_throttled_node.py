@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from steepest.events.growth import FindingKind
 from steepest.events.received import Received
 
 BUSY = """
-import time, steepest_sdk
+import sys, time, steepest_sdk
 run = steepest_sdk.start(save=lambda to: (to / "nothing").touch(), load=lambda saved: None)
 run.announce(steps=1000000)
 for step in range(run.step + 1, 1000001):
     until = time.thread_time() + 0.004
     while time.thread_time() < until:
         pass
+    time.sleep(float(sys.argv[1]))
     run.report(step, loss=1 / step)
 """
 
@@ -53,52 +54,68 @@ def test_a_node_that_is_throttled_to_three_fifths_is_found_closed_and_left(
     running = RunningSystem(tmp_path / "state", *OPTIONS, *sizes, "--node", f"room={NODE_M * len(nodes) / 1000}:9Gi")
     running.start()
     try:
-        where = {f"{node}-{place}": node for node in nodes for place in "ab"}
-        for job, node in where.items():
-            running.submit(job, "python3", "-c", BUSY, options=("--cpu", "0.04", "--first-node", node))
+        for node in (*nodes, "room"):
+            running.await_event(joined(node))
+        running.call("nodes", "drain", "room")
+        jobs = [f"job-{number}" for number in range(2 * len(nodes))]
+        for job in jobs:
+            running.submit(job, "python3", "-c", BUSY, "0", options=("--cpu", "0.04"))
+        where = {job: running.await_event(placed(job)).node for job in jobs}
+        assert sorted(where.values()) == sorted([*nodes, *nodes]), where
+        running.call("nodes", "undrain", "room")
         before = running.look_for(calm_paces(*where), since=0, patience_s=PATIENCE_S)
         if before is None:
             pytest.skip("others use this machine's CPU: the jobs' steps are too noisy")
-        busy = [KernelGroup(process.pid).folder for process, line in with_command_lines() if line[-1:] == [BUSY]]
+        busy = [KernelGroup(process.pid).folder for process, line in with_command_lines() if line[-2:] == [BUSY, "0"]]
         groups = {folder.parent.name.removeprefix("node-"): folder.parent for folder in busy}
         if set(groups) != set(nodes):
             pytest.skip("no control groups: this user may not create groups with CPU control")
         for node in throttled:
             cap(groups[node], THROTTLED_M, NODE_M)
-        moved = running.look_for(
-            all_moved([job for job, node in where.items() if node != "well"]), since=before, patience_s=300
-        )
+        ill = {job: node for job, node in where.items() if node != "well"}
+        moved = running.look_for(all_moved(ill), since=before, patience_s=300)
         records = [one for one in running.events() if one.offset > before]
-        report(records, throttled)
+        report(records, ill)
         assert moved is not None
         closed = [
             one.event.node for one in records if isinstance(one.event, c.NodeDrainRequested) and one.event.drained
         ]
         assert sorted(closed) == sorted(throttled)
-        assert [one.event for one in records if getattr(one.event, "job", "").startswith("well")] == []
+        touched = {getattr(one.event, "job", "") for one in records if not isinstance(one.event, c.GrowthMeasured)}
+        assert touched & {*where} - {*ill} == set()
         assert running.breaches() == []
     finally:
         running.end()
 
 
-def report(records: list[Received[c.ClusterEvent]], throttled: list[str]) -> None:
+def report(records: list[Received[c.ClusterEvent]], ill: dict[str, str]) -> None:
     """Say how soon each node was found and closed, and its jobs went on elsewhere."""
-    since_ms = records[0].at_ms
-    for node in throttled:
-        said = {"found": [], "closed": [], "moved": []}  # type: dict[str, list[float]]
-        for one in records:
-            after_s = (one.at_ms - since_ms) / 1_000
-            match one.event:
-                case c.FindingOpened(kind=FindingKind.SLOWED, job=job, why=why) if job.startswith(f"{node}-"):
-                    said["found"].append(after_s if "so do those of most other jobs" in why else math.inf)
-                case c.NodeDrainRequested(node=name, drained=True) if name == node:
-                    said["closed"].append(after_s)
-                case c.MigrationFinished(job=job) if job.startswith(f"{node}-"):
-                    said["moved"].append(after_s)
-        print(node, *(f"{what} after {', '.join(f'{one:.0f}' for one in when)} s;" for what, when in said.items()))  # noqa: T201
+    said: dict[tuple[str, str], list[str]] = {}
+    for one in records:
+        event, after = one.event, f"{(one.at_ms - records[0].at_ms) / 1_000:.0f}"
+        match event:
+            case c.FindingOpened(kind=FindingKind.SLOWED) if event.job in ill:
+                blames = "node" if "so do those of most other jobs" in event.why else "other"
+                said.setdefault((ill[event.job], f"found ({blames})"), []).append(after)
+            case c.NodeDrainRequested(drained=True):
+                said.setdefault((event.node, "closed"), []).append(after)
+            case c.MigrationFinished() if event.job in ill:
+                said.setdefault((ill[event.job], "moved"), []).append(after)
+    for (node, what), when in sorted(said.items()):
+        print(node, what, "after", ", ".join(when), "s")  # noqa: T201
 
 
-def all_moved(jobs: list[str]) -> Callable[[Received[c.ClusterEvent]], bool | None]:
+def joined(node: str) -> Callable[[Received[c.ClusterEvent]], c.NodeJoined | None]:
+    """Finds the record by which a node is there."""
+    return lambda found: found.event if isinstance(found.event, c.NodeJoined) and found.event.node == node else None
+
+
+def placed(job: str) -> Callable[[Received[c.ClusterEvent]], c.JobPlaced | None]:
+    """Finds the start of a job."""
+    return lambda found: found.event if isinstance(found.event, c.JobPlaced) and found.event.job == job else None
+
+
+def all_moved(jobs: Iterable[str]) -> Callable[[Received[c.ClusterEvent]], bool | None]:
     """Finds the record after which all of them have moved."""
     left = dict.fromkeys(jobs)
 

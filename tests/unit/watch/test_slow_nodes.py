@@ -97,7 +97,7 @@ def test_a_job_leaves_a_slow_node_where_it_gains_more_than_the_move_costs() -> N
 
 def test_jobs_leave_one_after_the_other_as_long_as_there_is_room() -> None:
     """Each is read back before the next; one that would have to share a full node stays."""
-    pool = TwoNodes(delay=2, **dict.fromkeys("abc", LONG))
+    pool = TwoNodes(delay=2, a=LONG, b=LONG, c=LONG)
     pool.run("x", "w2")
     pool.steps["x"], pool.totals["x"] = 0, LONG
     pool.fold(c.NodeUsage(node="w2", used=Resources(cpu_m=2_000), jobs={"x": 2_000}))
@@ -207,7 +207,7 @@ def test_what_is_decided_of_slow_nodes_is_the_same_from_snapshots(
             if restores:
                 again = msgspec.msgpack.decode(msgspec.msgpack.encode(pool.view.state), type=ViewState)
                 watcher, placer = Watcher.name, Placer.name
-                states = {one.name: msgspec.msgpack.encode(one.state) for one in pool.deciders}  # type: ignore[attr-defined]
+                states = {one.name: msgspec.msgpack.encode(one.state) for one in pool.deciders}
                 made = Watcher(msgspec.msgpack.decode(states[watcher], type=WatcherState))
                 pool.restore(
                     ClusterView(again), [Placer(msgspec.msgpack.decode(states[placer], type=Placer.state_type)), made]

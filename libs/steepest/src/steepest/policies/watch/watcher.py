@@ -116,8 +116,7 @@ class Watcher:
                 yield from _failed_gpu(job, node, view.parameters.watch)
             if not self.state.awaits("job", job.name):
                 for event in _found(job, rhythm, view.parameters.watch):
-                    planned = isinstance(event, c.ReactionPlanned)
-                    yield self._placed(view, event, node, watched) if planned else event
+                    yield self._placed(view, event, node, watched) if isinstance(event, c.ReactionPlanned) else event
                 as_usual = job.limit is None and not is_full
                 yield from (
                     self._slow_replica(job) if job.spec.is_gang else self._slow(job, rhythm, node, as_usual=as_usual)

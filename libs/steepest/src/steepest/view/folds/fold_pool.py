@@ -43,11 +43,11 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     view.state.counted_ms = counted_ms
     view.jobs.queue.advance(counted_ms)
     view.nodes.forget_gone(counted_ms - GONE_MS)
-    for job in [each for each in view.avoiding.values() if each.avoids is None or each.avoids[1] <= counted_ms]:
-        del view.avoiding[job.name]
-        job.avoids = None
-        if narrow(job, view.nodes) and job.phase is not Phase.ENDED:
-            view.jobs.update(job)
+    for one in [each for each in view.avoiding.values() if each.avoids is None or each.avoids[1] <= counted_ms]:
+        del view.avoiding[one.name]
+        one.avoids = None
+        if narrow(one, view.nodes) and one.phase is not Phase.ENDED:
+            view.jobs.update(one)
     while (job := view.jobs.silent_for_long(view.counted_ms, view.parameters.specon.interval_ms)) is not None:
         view.nodes.set_unknown(job, unknown=True)
         view.jobs.update(job)
