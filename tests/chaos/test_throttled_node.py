@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -56,13 +57,14 @@ def test_a_node_that_is_throttled_to_three_fifths_is_found_closed_and_left(
     try:
         for node in (*nodes, "room"):
             running.await_event(joined(node))
-        running.call("nodes", "drain", "room")
+        room = ("--state", str(running.state), "room")
+        assert running.call("nodes", "drain", *room).returncode == 0
         jobs = [f"job-{number}" for number in range(2 * len(nodes))]
         for job in jobs:
-            running.submit(job, "python3", "-c", BUSY, "0", options=("--cpu", "0.04"))
+            running.submit(job, sys.executable, "-c", BUSY, "0", options=("--cpu", "0.04"))
         where = {job: running.await_event(placed(job)).node for job in jobs}
         assert sorted(where.values()) == sorted([*nodes, *nodes]), where
-        running.call("nodes", "undrain", "room")
+        assert running.call("nodes", "undrain", *room).returncode == 0
         before = running.look_for(calm_paces(*where), since=0, patience_s=PATIENCE_S)
         if before is None:
             pytest.skip("others use this machine's CPU: the jobs' steps are too noisy")

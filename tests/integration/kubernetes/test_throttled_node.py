@@ -16,7 +16,7 @@ from steepest.events import cluster as c
 from steepest.events.growth import FindingKind
 from steepest.events.received import Received
 from tools.kubernetes_lab.lab import KubernetesLab
-from tools.kubernetes_lab.layout import NAMESPACE
+from tools.kubernetes_lab.layout import NAMESPACE, NODES
 
 RESTS = "0.03"
 """Seconds that a step rests: both jobs of a node use a quarter of a core together."""
@@ -42,7 +42,7 @@ def test_a_throttled_node_is_closed_and_left(lab: KubernetesLab, kubeconfig: Pat
         groups = [
             KernelGroup(process.pid).folder for process, line in with_command_lines() if line[-2:] == [BUSY, RESTS]
         ]
-        (group,) = {above for each in groups for above in each.parents if above.name == lab.node("node-a").group}
+        (group,) = {above for each in groups for above in each.parents if above.name == NODES[0].group}
         used_m = median_use(system.events(), "node-a")
         cap(group, used_m * 3 // 5, used_m)
         try:

@@ -36,6 +36,7 @@ class TwoNodes(DeciderDriver):
         super().__init__(Placer(), Watcher(), delay=delay, w1=4_000)
         watch = WatchParameters(drains=True, hung=hung)
         self.fold(c.PoolConfigured(parameters=PoolParameters(watch=watch)))
+        self.silent: dict[str, None] = {}
         self.totals, self.steps = totals, dict.fromkeys(totals, 0.0)
         for job in totals:
             self.run(job, "w1")
@@ -48,7 +49,7 @@ class TwoNodes(DeciderDriver):
         before = len(self.decided)
         for _ in range(seconds):
             self.tick(1_000)
-            for node in ("w1", "w2"):
+            for node in ("w1", "w2") if "w2" not in self.silent else ("w1",):
                 here = [job for job in self.steps if self.job(job).alive and self.job(job).node == node]
                 for job in here:
                     self.steps[job] += 0 if job in stands else 10 * speeds.get(node, 1.0)
@@ -185,6 +186,23 @@ def test_a_hung_job_goes_elsewhere_where_its_node_is_the_cause(both: bool) -> No
             pool.tick(10_000)
         assert pool.job("a").node_rule is None
         assert pool.view.avoiding == {}
+
+
+@given(at_s=st.integers(0, 40), for_s=st.integers(1, 5), delay=st.integers(0, 4))
+@settings(max_examples=15)
+def test_a_move_that_finds_its_target_lost_is_planned_again(at_s: int, for_s: int, delay: int) -> None:
+    """Whenever that is: once the node is back, the job goes there."""
+    pool = TwoNodes(delay, a=LONG, b=SHORT)
+    pool.passes(40)
+    for second in range(60):
+        if second == at_s:
+            pool.silent["w2"] = None
+            pool.fold(c.NodeLost(node="w2", silent_ms=15_000))
+        if second == at_s + for_s:
+            pool.silent = {}
+        pool.passes(1, {"w1": SLOW})
+    pool.carry_out("a")
+    assert pool.job("a").node == "w2"
 
 
 STRETCHES = st.lists(st.tuples(st.integers(1, 40), st.sampled_from((0.4, SLOW, 1.0)), st.booleans()), max_size=12)
