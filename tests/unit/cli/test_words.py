@@ -96,6 +96,12 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     ),
     (
         c.ReactionPlanned(
+            job="a", incarnation=1, kind=c.FindingKind.HUNG, restarts=True, reason="hung: no step", avoids="n1"
+        ),
+        "a is stopped, and starts again, away from n1: hung: no step",
+    ),
+    (
+        c.ReactionPlanned(
             job="a", incarnation=1, kind=c.FindingKind.IDLE, restarts=False, suspends=True, reason="idle: no step"
         ),
         "a is saved and suspended, until it is resumed: idle: no step",
@@ -188,6 +194,10 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     (c.JobChangeRequested(job="a", request="r", held=False, priority=7), "a: it is released, its priority is 7"),
     (c.NodeDrainRequested(node="n1", request="r", drained=True), "node n1 is drained: it gets no more jobs"),
     (c.NodeDrainRequested(node="n1", request="r", drained=False), "node n1 takes jobs again"),
+    (
+        c.NodeDrainRequested(node="n1", request="r", drained=True, why="it is slow"),
+        "node n1 is drained: it gets no more jobs: it is slow",
+    ),
     (
         c.JobEnded(job="a", outcome=c.Outcome.CANCELLED, exit_status=85, reason="its time is over"),
         "a was cancelled: its time is over",

@@ -532,6 +532,16 @@ def test_the_last_progress_of_a_replica_is_reported_with_its_end() -> None:
     ]
 
 
+def test_that_a_signal_stops_or_continues_a_replica_is_reported_at_once() -> None:
+    """Neither the period of use nor that of progress delays it."""
+    monitor = Attentive()
+    monitor.every_ms = 5_000
+    monitor.progress(report("a", step=1))
+    for stopped in (True, False):
+        told = [monitor.progress(report("a", step=1, stopped=stopped), later_ms=500) for _ in range(4)]
+        assert [[one.stopped for one in each] for each in told] == [[stopped], [], [], []]
+
+
 def test_no_progress_is_reported_of_an_older_agent_or_a_device() -> None:
     """Their heartbeats give the facts that they always gave."""
     older, device = Attentive(), Attentive()

@@ -23,7 +23,7 @@ def remembered(steps: int) -> int:
     for step in range(steps):
         course.add(float(step), rng.choice([1.0, -1.0]) * 10 ** rng.uniform(-300, 280), None)
         now_ms += int(10 ** rng.uniform(0, 7))
-        rhythm.use(900, None, now_ms)
+        rhythm.use(900, None, now_ms, now_ms)
         rhythm.hear(step, (None, None))
         pace.add(10 ** rng.uniform(-6, 6), f"n{rng.randrange(3)}", {"a": pace})
         for replica in range(8):

@@ -35,7 +35,7 @@ def heard(signs: Iterable[Sign], earlier: Silences | None = None) -> tuple[JobRh
     rhythm = JobRhythm(incarnation=1, at_ms=0, busy_ms=0, most_m=900, earlier=earlier or Silences())
     step = hung = 0
     for sign in signs:
-        rhythm.use(900 if sign.was_busy else 0, None, int(1_000 * sign.at_s))
+        rhythm.use(900 if sign.was_busy else 0, None, int(1_000 * sign.at_s), int(1_000 * sign.at_s))
         hung += rhythm.is_hung
         step += sign.is_step
         rhythm.hear(step or None, (None, None), sign.activity)

@@ -97,6 +97,31 @@ def test_a_report_of_several_steps_shows_as_many_gaps() -> None:
         assert [event.kind for event in found] == [FindingKind.HUNG] * is_found
 
 
+def test_a_job_that_was_seldom_heard_of_and_stands_still_is_given_ten_minutes() -> None:
+    """After its first report alone, half an hour; while it uses the CPU, an hour."""
+    for reports, cpu_m, after_s in ((1, 0, 1_800), (3, 0, 600), (3, 900, 3_600)):
+        pool = Pool()
+        pool.trains(*[10.0] * reports)
+        assert pool.passes(after_s - 10, cpu_m) == []
+        (found,) = pool.passes(20, cpu_m)
+        assert isinstance(found, c.FindingOpened)
+        assert found.kind is FindingKind.HUNG
+
+
+def test_a_job_that_a_signal_has_stopped_hangs_at_once_until_one_lets_it_go_on() -> None:
+    """Whatever its rhythm is; of a gang, if any replica is stopped."""
+    pool = Pool()
+    pool.trains(1.0, 1.0)
+    for stopped, why in ((True, "a signal has stopped its process (state T)"), (False, "a signal lets it go on")):
+        before = len(pool.decided)
+        pool.tick(1_000)
+        pool.uses(0, c.ReplicaProgress(job="a", incarnation=1, step=pool.steps, stopped=stopped))
+        (found,) = pool.found_since(before)
+        assert isinstance(found, c.FindingOpened if stopped else c.FindingEnded)
+        assert why in found.why
+        assert pool.passes(3, 0) == []
+
+
 def test_a_job_that_is_busy_is_given_half_an_hour() -> None:
     """A deadlock that spins looks like work, and so does an evaluation."""
     pool = Pool()

@@ -29,6 +29,7 @@ ALGORITHMS = {
     c.MoveKind.REBALANCE: "Algorithm 5",
     c.MoveKind.STEEPEST: "steepest",
     c.MoveKind.REQUEST: "a user",
+    c.MoveKind.SLOW_NODE: "slow node",
 }
 
 CATEGORIES_TOLD = 4

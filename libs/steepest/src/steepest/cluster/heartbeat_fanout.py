@@ -116,6 +116,7 @@ def _report(tracked: Tracked, state: ReplicaState, checkpoint: CheckpointRef | N
         epochs=tracked.tail.epochs,
         cpu_ms=tracked.use.cpu_ms,
         read_bytes=tracked.use.read_bytes,
+        stopped=tracked.use.stopped,
         checkpoint_mode=tracked.hello.checkpoint_mode if tracked.hello else None,
         mode_reason=tracked.hello.reason if tracked.hello else "",
         checkpoint=checkpoint,

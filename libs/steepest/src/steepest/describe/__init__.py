@@ -144,7 +144,8 @@ def _change_requested(event: c.JobChangeRequested) -> str:
 
 
 def _node_drained(event: c.NodeDrainRequested) -> str:
-    return f"node {event.node} {'is drained: it gets no more jobs' if event.drained else 'takes jobs again'}"
+    why = f": {event.why}" if event.why else ""
+    return f"node {event.node} {'is drained: it gets no more jobs' if event.drained else 'takes jobs again'}{why}"
 
 
 def _ended(event: c.JobEnded) -> str:

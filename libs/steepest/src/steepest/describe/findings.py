@@ -35,6 +35,8 @@ def _reaction(event: c.ReactionPlanned) -> str:
     what = "is stopped, and starts again" if event.restarts else "is stopped, and has failed"
     if event.suspends:
         what = "is saved and suspended, until it is resumed"
+    if event.avoids:
+        what += f", away from {event.avoids}"
     return f"{event.job} {what}: {event.reason}"
 
 

@@ -314,9 +314,11 @@ class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ca
         tolerates: The taints of nodes that it may be placed on nevertheless.
         image: The facts of the node where its processes are saved, where not every node can restore them; only the view
             says so.
+        avoids: The node that was the cause of a finding; likewise.
     """
 
     requires: tuple[LabelRequirement, ...] = ()
     any_of: tuple[tuple[LabelRequirement, ...], ...] = ()
     tolerates: tuple[Toleration, ...] = ()
     image: KeeperFacts | None = None
+    avoids: Text = ""

@@ -101,6 +101,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
         loss: The newest value of its evaluation function; None where none is known, or it is not finite.
         read_bytes: Bytes that the incarnation has read from the storage, as the network shows; None where unknown.
         activity: What its newest line is about; None where it has printed none.
+        stopped: Whether a signal has stopped the process of it that worked most; also False where that is not known.
     """
 
     job: Name
@@ -114,6 +115,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     loss: float | None = None
     read_bytes: Count | None = None
     activity: Activity | None = None
+    stopped: bool = False
 
 
 class OtherUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

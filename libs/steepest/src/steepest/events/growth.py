@@ -167,6 +167,7 @@ class ReactionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     Attributes:
         restarts: Whether it waits for a place again afterwards; else it has failed.
         suspends: Whether it is saved and suspended instead, until its user lets it go on; it runs on if it cannot save.
+        avoids: The node that is the cause, which it stays away from for a while; None: there is none.
     """
 
     job: Name
@@ -175,3 +176,4 @@ class ReactionPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     restarts: bool
     reason: Text
     suspends: bool = False
+    avoids: Name | None = None

@@ -50,6 +50,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         read_bytes: Bytes that the incarnation has read from the storage since its start, as the network shows, never as the
             process says; None where they are not counted. A counter that was lost begins again at 0.
         activity: What its newest line is about; None where it has printed none.
+        stopped: Whether a signal has stopped the process of it that worked most; also False where that is not known.
         checkpoint_mode: How the process says that it can be checkpointed; None: it has not said.
         mode_reason: Why its keeper cannot save it, or what was lost when it was restored.
         checkpoint: The newest verified checkpoint on the job's volume.
@@ -74,6 +75,7 @@ class ReplicaReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     loss: float | None = None
     read_bytes: Count | None = None
     activity: Activity | None = None
+    stopped: bool = False
     checkpoint_mode: CheckpointMode | None = None
     mode_reason: Text = ""
     checkpoint: CheckpointRef | None = None

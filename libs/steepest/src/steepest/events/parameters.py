@@ -292,7 +292,7 @@ class WatchParameters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """What the pool does about findings of jobs that do not say it themselves (:mod:`steepest.policies.watch`).
 
     Attributes:
-        drains: Whether a node on which several jobs are slower for long is closed to new jobs.
+        drains: Whether a node on which several jobs are slower for long is closed to new jobs, and left by those that gain.
         restarts: Restarts of a job because of findings; after that many it has failed.
     """
 

@@ -150,6 +150,7 @@ class MoveKind(enum.StrEnum):
     REBALANCE = "rebalance"  # Algorithm 5
     STEEPEST = "steepest"  # the policy of that name, which may move a job again after a while
     REQUEST = "request"  # a user
+    SLOW_NODE = "slow-node"  # the watcher, from a node that has become slow
 
 
 class MigrationPlanned(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

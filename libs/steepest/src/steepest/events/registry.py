@@ -180,7 +180,7 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "device-planner": (c.PromiseRevised,),
         "any planner": (c.TransitionPlanned,),
         "node-scorer": (c.StayDecided,),
-        "user, steepest-planner, node-scorer, rebalancer": (c.MigrationPlanned,),
+        "user, watcher, steepest-planner, node-scorer, rebalancer": (c.MigrationPlanned,),
         "steepest-planner, limit-planner": (c.LimitsPlanned,),
         "resizer": (c.LimitsApplied, c.LimitsRefused),
         "migrator": (

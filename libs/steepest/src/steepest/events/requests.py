@@ -268,8 +268,13 @@ class JobChangeRequested(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class NodeDrainRequested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """A user closes a node to new jobs, or opens it again; or the watcher closes a slow one. The jobs there run on."""
+    """A user closes a node to new jobs, or opens it again; or the watcher does, of a slow one. The jobs there run on.
+
+    Attributes:
+        why: What the watcher has found; empty: a user asked for it.
+    """
 
     node: Name
     request: Text
     drained: bool
+    why: Text = ""

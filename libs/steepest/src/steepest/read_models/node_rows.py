@@ -45,7 +45,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     """A node.
 
     Attributes:
-        drained: Whether its operator lets no more jobs start there.
+        drained: Whether no more jobs start there; ``slow``: why, if it is because it has become slow.
         limits: The CPU limits in force there, in millicores, by job.
         score: SpeCon's: the lower, the more room for a converged job.
         replicas: How many of each category (``PC``, ``WC``, ``CC``, ``unknown``) are assigned here.
@@ -56,6 +56,7 @@ class NodeRow(msgspec.Struct, kw_only=True):
     lost: bool
     takes_jobs: bool
     drained: bool
+    slow: str
     capacity: Amounts
     reserved: Amounts
     used: Amounts
@@ -74,6 +75,7 @@ def node_row(view: ClusterView, node: Node) -> NodeRow:
         lost=node.lost,
         takes_jobs=node.takes_jobs,
         drained=node.drained,
+        slow=node.slow,
         capacity=_amounts(node.capacity),
         reserved=_amounts(node.allocated),
         used=_amounts(node.used),

@@ -145,9 +145,9 @@ class Nodes:
         self._note_gone(node)
         self._index(node)
 
-    def drain(self, node: Node, *, drained: bool) -> None:
-        """A node takes no more jobs, or takes them again."""
-        node.drained = drained
+    def drain(self, node: Node, *, drained: bool, why: str = "") -> None:
+        """A node takes no more jobs, or takes them again; ``why``: what the watcher has found."""
+        node.drained, node.slow = drained, why if drained else ""
         taints = tuple(taint for taint in node.taints if taint != DRAINED)
         node.taints = (*taints, DRAINED) if drained else taints
         self.changes.note(node.name)

@@ -23,6 +23,7 @@ class Projection:
         in_flight: The plans that are valid and not over.
         waiting: Those of them that wait for other plans to make room.
         newly_due: Plans that wait no longer since the newest record.
+        avoiding: The jobs that stay away from a node because of a finding.
         over: The plans that are over or void and still remembered, oldest first.
         touched: The job that the newest record was about, if any.
         refused: Why the newest record is a void plan; None where it is none.
@@ -37,6 +38,7 @@ class Projection:
         }
         self.waiting: dict[str, Plan] = {name: plan for name, plan in self.in_flight.items() if plan.waits}
         self.newly_due: list[Plan] = []
+        self.avoiding: dict[str, Job] = {name: job for name, job in self.state.jobs.items() if job.avoids is not None}
         self.over: dict[str, None] = {plan: None for plan in self.state.plans if plan not in self.in_flight}
         self.touched: Job | None = None
         self.refused: Refusal | None = None

@@ -39,7 +39,9 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
         taints: What keeps jobs away that do not tolerate it.
         keeper: What an image of its jobs depends on; None: it is not known.
         failed_gpus: Its GPUs that are out of use; ``gpu_use``: the newest use of the others.
-        drained: Whether its operator lets no more jobs come; it has the taint :data:`DRAINED` then.
+        drained: Whether its operator, or the watcher, lets no more jobs come; it has the taint :data:`DRAINED` then.
+        slow: Why the watcher has closed it; empty: it has not.
+        slow_counted_ms: When the watcher closed it last, or its operator opened it; ``slow_times``: how often it was closed.
         standing: How its jobs stood in its newest plan of the policy ``steepest``.
     """
 
@@ -60,6 +62,9 @@ class Node(msgspec.Struct, kw_only=True, omit_defaults=True):
     failed_gpus: tuple[FailedGpu, ...] = ()
     gpu_use: tuple[GpuUse, ...] = ()
     drained: bool = False
+    slow: str = ""
+    slow_counted_ms: int | None = None
+    slow_times: int = 0
     standing: tuple[FairStanding, ...] = ()
 
     @property
@@ -140,6 +145,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         image: The checkpoint that is an image of its processes, and the facts of the node where it was made, if known.
         narrowed: Its rule about nodes with what its image demands of them; None: all that it may run on can restore it.
         restarted: Restarts because of findings so far.
+        avoids: The node that was the cause of one, and the counted time until which the job stays away from it.
         suspended_for: The incarnation that was to be suspended because of a finding.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
         placed_counted_ms: When its newest incarnation was accepted by its nodes.
@@ -206,6 +212,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     image: tuple[str, KeeperFacts | None] | None = None
     narrowed: NodeRule | None = None
     restarted: int = 0
+    avoids: tuple[str, int] | None = None
     suspended_for: int = 0
     cpu_ms_saved: int | None = None
     retries_used: int = 0

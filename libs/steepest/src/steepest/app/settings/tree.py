@@ -233,7 +233,7 @@ class ParameterSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     drain_slow: Annotated[
         bool | None,
         means(
-            "Whether a node on which several jobs are slow for long is closed to new jobs; of a new pool: false.",
+            "Whether a node whose jobs are slow for long is closed, and left by jobs that gain; of a new pool: false.",
             flag="--drain-slow",
         ),
     ] = None

@@ -115,6 +115,9 @@ def _show(rows: Sequence[NodeRow]) -> None:
     with_gpus = any(row.gpus.total for row in rows)
     columns = (*COLUMNS[:5], *(("#GPUs",) if with_gpus else ()), *COLUMNS[5:])
     show(columns, [_row(row, with_gpus=with_gpus) for row in rows], GIVING_WAY)
+    for row in rows:
+        if row.slow:
+            tell(f"{row.node} is drained because it is slow: {row.slow}; `steepest nodes undrain {row.node}` opens it")
 
 
 def _state(row: NodeRow) -> Cell:

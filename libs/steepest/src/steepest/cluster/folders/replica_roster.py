@@ -34,6 +34,7 @@ class ResourceUse(msgspec.Struct, frozen=True):
         block_bytes_s: Bytes per second read from and written to block devices since the previous sample.
         network_bytes_s: Bytes per second received and sent since the previous sample.
         read_bytes: Bytes read from the storage since the incarnation started.
+        stopped: Whether the process of it that worked most was stopped by a signal in this sample and the one before.
     """
 
     cpu_m: int | None = None
@@ -42,6 +43,7 @@ class ResourceUse(msgspec.Struct, frozen=True):
     block_bytes_s: int | None = None
     network_bytes_s: int | None = None
     read_bytes: int | None = None
+    stopped: bool = False
 
 
 class Tracked:

@@ -33,6 +33,7 @@ class UsageFile(msgspec.Struct, frozen=True):
 class _Sample(msgspec.Struct, frozen=True):
     at_s: float
     cpu_s: float
+    stopped: bool
 
 
 class Meter(Generic[_K]):
@@ -52,12 +53,13 @@ class Meter(Generic[_K]):
         uses = {}
         samples = {}
         for key, place in places.items():
-            cpu_s, memory_mib = _count(place, found[key])
-            cpu_m = cpu_ms = None
+            cpu_s, memory_mib, stopped = _count(place, found[key])
+            before, cpu_m, cpu_ms = self._samples.get(key), None, None
             if cpu_s is not None:
-                samples[key] = _Sample(now_s, cpu_s)
-                cpu_m, cpu_ms = _rate_m(self._samples.get(key), samples[key]), round(cpu_s * 1000)
-            uses[key] = ResourceUse(cpu_m=cpu_m, cpu_ms=cpu_ms, memory_mib=memory_mib)
+                samples[key] = _Sample(now_s, cpu_s, stopped)
+                cpu_m, cpu_ms = _rate_m(before, samples[key]), round(cpu_s * 1000)
+            stopped = stopped and before is not None and before.stopped
+            uses[key] = ResourceUse(cpu_m=cpu_m, cpu_ms=cpu_ms, memory_mib=memory_mib, stopped=stopped)
         self._samples = samples
         return uses
 
@@ -90,21 +92,26 @@ def _read_group(cgroup: str, into: list[int]) -> bool:
     return True
 
 
-def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None]:
-    """CPU time so far in seconds, and memory in MiB."""
-    cpu_s, memory, found = 0.0, 0, False
+def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None, bool]:
+    """CPU time so far in seconds, memory in MiB, and whether a signal has stopped the process that worked most.
+
+    Where there is no control group, Steepest itself may stop processes: then that says nothing.
+    """
+    cpu_s, memory, found, busiest = 0.0, 0, False, (-1.0, "")
     for pid in pids:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
             with process.oneshot():
                 times = process.cpu_times()
                 memory += process.memory_info().rss
+                busiest = max(busiest, (times.user + times.system, process.status()))
             cpu_s += times.user + times.system + times.children_user + times.children_system
             found = True
     if not found:
-        return None, None
+        return None, None, False
     counted = _group_cpu_s(place.cgroup) if place.cgroup else None
-    return (cpu_s if counted is None else counted), round(memory / _MIB)
+    is_stopped = place.cgroup is not None and busiest[1] == psutil.STATUS_STOPPED
+    return (cpu_s if counted is None else counted), round(memory / _MIB), is_stopped
 
 
 def _group_cpu_s(cgroup: str) -> float | None:

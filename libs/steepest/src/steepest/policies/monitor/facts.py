@@ -222,6 +222,11 @@ def _progress(node: KnownNode, beat: NodeHeartbeat, reports: Reports) -> list[tu
     ]
 
 
+def _has_turned(known: KnownReplica, newer: ReportedProgress) -> bool:
+    """Whether a signal has stopped a replica or let it go on."""
+    return newer.progress.stopped is not (known.progress is not None and known.progress.progress.stopped)
+
+
 def _any_ended(node: KnownNode, reports: Reports) -> bool:
     """Whether a replica has ended since the heartbeat before."""
     for key, one in reports:
@@ -233,14 +238,14 @@ def _any_ended(node: KnownNode, reports: Reports) -> bool:
 
 
 def _usage(node: KnownNode, beat: NodeHeartbeat, jobs: dict[str, int], reports: Reports) -> Iterator[c.NodeUsage]:
-    """Report a node's usage and its replicas' progress if it is due; the end of a replica does not wait.
+    """Report a node's usage and its replicas' progress if it is due; the end of a replica, or its stop, does not wait.
 
     If its set of jobs changed, first report the usage with the previous jobs.
     """
     further = _progress(node, beat, reports)
     every_ms = beat.usage_every_ms or USAGE_EVERY_MS
     is_due = not 0 <= beat.at_ms - node.usage_ms < every_ms  # its clock may be set back
-    if further and _any_ended(node, reports):
+    if further and (any(_has_turned(*one) for one in further) or _any_ended(node, reports)):
         is_due = True
     if not beat.usage_every_ms:
         if node.use.measured:

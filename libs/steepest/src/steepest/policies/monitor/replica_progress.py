@@ -23,11 +23,12 @@ def newer_progress(
 ) -> ReportedProgress | None:
     """The fact that follows from a heartbeat; None where the replica is where it was, or no fact is due yet.
 
-    The last one of a replica that has ended is due immediately.
+    The last one of a replica that has ended is due immediately, and so is that a signal has stopped or continued it.
     """
     if (
         before is not None
         and report.state is ReplicaState.RUNNING
+        and report.stopped is before.progress.stopped
         and 0 <= beat.at_ms - before.at_ms < beat.progress_every_ms  # a clock may be set back
     ):
         return None
@@ -43,6 +44,7 @@ def newer_progress(
         loss=report.loss,
         read_bytes=report.read_bytes,
         activity=report.activity,
+        stopped=report.stopped,
     )
     known = _nothing(report) if before is None else before.progress
     return None if progress == known else ReportedProgress(beat.at_ms, progress)

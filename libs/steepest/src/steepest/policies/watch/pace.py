@@ -61,6 +61,7 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         model: What its steps are those of; empty: unknown.
         from_start: It was slower than the other jobs of its model, whose pace is its past since.
         against: How far it was above the pace of these; None: there were too few, or they do not agree.
+        well: Paces since it was slow on this node; None: it was not.
     """
 
     node: str
@@ -74,11 +75,17 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
     excess: float = 0.0
     fresh: list[float] = []
     peers: dict[str, int] | None = None
+    well: int | None = None
 
     @property
     def ratio(self) -> float:
         """How many times as long a step takes as before; 1 where it is not slow."""
         return math.exp(self.excess / self.run) if self.run else 1.0
+
+    @property
+    def usual_ms(self) -> float:
+        """How long a step takes as a rule, in milliseconds. It has a past."""
+        return 1_000 * math.exp(self.past.median)
 
     @property
     def now(self) -> float:
@@ -90,10 +97,13 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
     def _forget_slow(self) -> None:
         self.total, self.run, self.excess, self.peers, self.from_start = 0.0, 0, 0.0, None, False
 
-    def add(self, seconds: float, node: str, others: Mapping[str, Pace]) -> None:
-        """Judge a pace. Work: O(1), and O(``others``), the jobs that are watched, when it becomes slow or is compared."""
+    def add(self, seconds: float, node: str, others: Mapping[str, Pace], *, is_closed: bool = False) -> None:
+        """Judge a pace; where its node is closed because it is slow, its past stays the measure.
+
+        Work: O(1), and O(``others``), the jobs that are watched, when it becomes slow or is compared.
+        """
         if node != self.node:  # its past stays, so that a slow node shows on the first job that comes to it
-            self.node, self.fresh, self.against = node, [], None
+            self.node, self.fresh, self.against, self.well = node, [], None, None
             self._forget_slow()
         pace = math.log(max(seconds, 1e-9))
         self.count += 1
@@ -106,6 +116,7 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         self.total += min(above / noise - max(DRIFT, 0.5 * math.log(RATIO) / noise), CLIP)
         if self.total <= 0:
             self._forget_slow()
+            self.well = None if self.well is None else self.well + 1
             if len(self.past.ordered) < PAST or self.count % 4 == 0:
                 self.past.add(pace)
             return
@@ -114,8 +125,9 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         if self.peers is None:
             if self.total > HIGH and self.ratio > RATIO:
                 self._become_slow(others)
-        elif self.run > NORMAL:
+        elif self.run > NORMAL and not is_closed:
             self.past.clear()
+            self.well = None
             self._forget_slow()
         elif self.now < 0.5 * math.log(RATIO):
             self._forget_slow()
@@ -124,6 +136,7 @@ class Pace(msgspec.Struct, kw_only=True, gc=False):
         rest = {name: one for name, one in others.items() if one is not self}
         kin = [name for name, one in rest.items() if one.node != self.node and one.model == self.model != ""]
         here = [name for name, one in rest.items() if one.node == self.node]
+        self.well = 0
         self.peers = {name: rest[name].count for name in (*here, *kin[:KIN_MOST])}
 
     def compare(self, others: Mapping[str, Pace]) -> None:

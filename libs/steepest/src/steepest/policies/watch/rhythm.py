@@ -28,6 +28,10 @@ TYPICAL_FACTOR, TYPICAL_MOST_MS, EVEN = 50.0, 600_000, 5.0
 UNSEEN_MS = 3_600_000
 """For what was never seen through: the first evaluation, or the steps of a job that has made few."""
 
+UNSEEN_STILL_MS = 600_000
+"""The same for a job that used CPU before and has used none since, once a gap between two reports is known; until then,
+``BUSY_MS``."""
+
 UNREAD_MS = 120_000
 """A job that uses CPU for so long without a step is one whose output is not understood."""
 
@@ -90,8 +94,11 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         busy_ms: When it last used CPU.
         most_m: The most CPU that it used, in millicores.
         spent: What it used since ``sampled_ms``, in millicores times milliseconds.
-        paced_ms: As ``silent_ms``, also less what the other jobs of a full node have taken.
+        paced_ms: The time of records since its last step, less what a limit and the other jobs of a full node have taken.
+            Counted time moves by whole ticks, which is too coarse for a pace.
+        paced_at_ms: The time of the record until which that is accounted.
         step_ms: The time of each of its newest steps; None: there is none since it was looked at.
+        stopped: A replica that a signal has stopped; None: none is known to be.
     """
 
     incarnation: int
@@ -111,25 +118,29 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
     spent: int = 0
     sampled_ms: int = 0
     paced_ms: float = 0.0
+    paced_at_ms: int = 0
     step_ms: float | None = None
+    stopped: int | None = None
 
     def restart(self, incarnation: int, now_ms: int) -> None:
         """Another process runs from here on."""
         self.incarnation, self.at_ms, self.busy_ms = incarnation, now_ms, now_ms
         self.silent_ms, self.begun, self.step, self.mark = 0.0, False, -1, (None, None)
-        self.paced_ms, self.step_ms, self.activity = 0.0, None, None
+        self.paced_ms, self.step_ms, self.activity, self.stopped = 0.0, None, None, None
 
-    def pass_over(self, now_ms: int) -> None:
+    def pass_over(self, now_ms: int, record_ms: int) -> None:
         """Time in which nothing is expected of it: it is saved, stopped or moved."""
         self.at_ms = self.busy_ms = self.sampled_ms = now_ms
+        self.paced_at_ms = record_ms
 
-    def use(self, cpu_m: int, limit_m: int | None, now_ms: int, *, is_full: bool = False) -> None:
+    def use(self, cpu_m: int, limit_m: int | None, now_ms: int, record_ms: int, *, is_full: bool = False) -> None:
         """Account the time until now, in which it used so much; ``is_full``: other jobs may have taken the rest."""
         self.most_m = max(self.most_m, cpu_m)
         share = 1.0 if limit_m is None or limit_m >= self.most_m else limit_m / self.most_m
         self.silent_ms += (now_ms - self.at_ms) * share
         got = min(share, cpu_m / self.most_m) if is_full and self.most_m else share
-        self.paced_ms += (now_ms - self.at_ms) * got
+        self.paced_ms += max(0, record_ms - self.paced_at_ms) * got
+        self.paced_at_ms = record_ms
         self.spent += cpu_m * (now_ms - self.at_ms)
         self.at_ms = now_ms
         if (sampled_ms := now_ms - self.sampled_ms) < SAMPLE_MS:
@@ -154,6 +165,11 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
             self.begun, self.silent_ms = True, 0.0
         self.activity = activity
 
+    def note_stopped(self, replica: int, *, stopped: bool) -> None:
+        """Take in whether a signal has stopped a replica."""
+        if stopped or self.stopped == replica:
+            self.stopped = replica if stopped else None
+
     def _end_silence(self) -> None:
         silent_ms, phase = int(self.silent_ms), self.phase
         if phase is None:
@@ -177,8 +193,9 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         if step is not None:
             if step <= self.step:
                 return False
-            if self.begun and self.step >= 0:
+            if self.begun and self.step >= 0 and self.paced_ms > 0:
                 self.step_ms = self.paced_ms / (step - self.step)
+            if self.begun and self.step >= 0:
                 self.seen += step - self.step - 1  # and one for the gap
             self.step, self.paced_ms = step, 0.0
         elif self.step >= 0 or mark in {self.mark, (None, None)}:
@@ -193,7 +210,9 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
         if not self.begun:
             return LONGEST_FACTOR * max(self.to_first_ms, earlier.to_first)
         if (self.seen < KNOWN or gaps.count < KNOWN_REPORTS) and not earlier.longest:
-            return max(UNSEEN_MS, LONGEST_FACTOR * gaps.longest)
+            still_ms = UNSEEN_STILL_MS if gaps.count else BUSY_MS
+            is_still = self.unused_ms >= still_ms and self.most_m >= USED_CPU_M
+            return max(still_ms if is_still else UNSEEN_MS, LONGEST_FACTOR * gaps.longest)
         longest = max(gaps.longest, earlier.longest)
         allowed = max(SLOW_FACTOR * gaps.quantile(SLOW_QUANTILE), LONGEST_FACTOR * longest)
         if longest < EVEN * (typical := gaps.quantile(0.5)):
@@ -215,7 +234,12 @@ class JobRhythm(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def is_hung(self) -> bool:
-        """Whether it is silent for longer than its rhythm and its use explain. It has made a step before."""
+        """Whether a signal has stopped it, or it is silent for longer than its rhythm and its use explain.
+
+        Then it has made a step before.
+        """
+        if self.stopped is not None:
+            return True
         if not (self.begun or self.to_first_ms or self.earlier.to_first) or self.silent_ms <= STILL_MS:
             return False
         least = STILL_MS if self.unused_ms >= STILL_MS else BUSY_MS

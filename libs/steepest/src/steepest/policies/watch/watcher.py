@@ -6,7 +6,7 @@ diverged and idle jobs hold their places without effect: these findings may have
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,9 @@ from steepest.events.received import Received
 from steepest.policies.unread import AwaitsDecisions
 from steepest.policies.watch.pace import GangPace, Pace
 from steepest.policies.watch.rhythm import FINISHED_IDLE_MS, IDLE_MS, STILL_MS, JobRhythm, Silences
+from steepest.policies.watch.slow_nodes import SlowJob, closing, emptiest, leaving
 from steepest.view.cluster_view import ClusterView
+from steepest.view.folds.fold_findings import AVOIDS_MS
 from steepest.view.movable import immovable
 from steepest.view.places.gangs import gpus_on
 from steepest.view.progress import total_steps
@@ -37,20 +39,28 @@ RHYTHMS_KEPT, MODELS_KEPT = 20_000, 2_000
 """Jobs and models that are remembered; beyond, the one that was heard of first goes."""
 
 
+Watched = tuple[Job, JobRhythm]
+
+
 class WatcherState(AwaitsDecisions):
-    """What is known of each job, by name: its rhythm, its pace, the paces of a gang's replicas; the silences by model."""
+    """What is known of each job, by name: its rhythm, its pace, the paces of a gang's replicas; the silences by model.
+
+    Attributes:
+        troubles: Because of which finding, where and when a job was stopped last.
+    """
 
     rhythms: dict[str, JobRhythm] = msgspec.field(default_factory=dict)
     paces: dict[str, Pace] = msgspec.field(default_factory=dict)
     gangs: dict[str, GangPace] = msgspec.field(default_factory=dict)
     models: dict[str, Silences] = msgspec.field(default_factory=dict)
+    troubles: dict[str, tuple[c.FindingKind, str, int]] = msgspec.field(default_factory=dict)
 
 
 class Watcher:
     """Answers ``NodeUsage`` with what is found of the jobs on the node, and with reactions."""
 
     name = "watcher"
-    logic = 4
+    logic = 5
     reads: frozenset[type] = frozenset({c.NodeUsage, c.JobEnded, c.JobRejected})
     state_type = WatcherState
 
@@ -67,11 +77,11 @@ class Watcher:
                 self._learn(name, view.jobs.get(name))
                 self._forget(name)
             case c.NodeUsage() as usage:
-                return list(self._judge(view, usage))
+                return list(self._judge(view, usage, received.at_ms))
         return ()
 
-    def _judge(self, view: ClusterView, usage: c.NodeUsage) -> Iterator[c.ClusterEvent]:
-        watched: list[tuple[Job, JobRhythm]] = []
+    def _judge(self, view: ClusterView, usage: c.NodeUsage, at_ms: int) -> Iterator[c.ClusterEvent]:
+        watched: list[Watched] = []
         node = view.nodes.get(usage.node)
         is_full = node is not None and usage.used.cpu_m >= FULL * node.capacity.cpu_m
         for name, cpu_m in usage.jobs.items():
@@ -80,30 +90,37 @@ class Watcher:
                 continue
             rhythm = self._rhythm(job, view.counted_ms)
             if job.phase is Phase.RUNNING and job.alive and job.plan is None:
-                rhythm.use(cpu_m, None if job.limit is None else job.limit.in_force_m, view.counted_ms, is_full=is_full)
+                limit_m = None if job.limit is None else job.limit.in_force_m
+                rhythm.use(cpu_m, limit_m, view.counted_ms, at_ms, is_full=is_full)
                 watched.append((job, rhythm))
             else:
-                rhythm.pass_over(view.counted_ms)
+                rhythm.pass_over(view.counted_ms, at_ms)
         for found in usage.progress:
             known = self.state.rhythms.get(found.job)
             if known is not None and known.incarnation == found.incarnation:
                 activity = known.activity if found.replica else found.activity  # only the chief's output is read
                 known.hear(found.step, (found.epoch, found.loss), activity)
+                known.note_stopped(found.replica, stopped=found.stopped)
                 if found.replica or found.job in self.state.gangs:
                     self._hear_replica(found)
+        if node is not None:
+            yield from self._found(view, node, watched, is_full=is_full)
+            if view.parameters.watch.drains:
+                yield from self._slow_node(view, node, watched, usage.jobs)
+
+    def _found(
+        self, view: ClusterView, node: Node, watched: Sequence[Watched], *, is_full: bool
+    ) -> Iterator[c.ClusterEvent]:
         for job, rhythm in watched:
-            if not self.state.awaits("job", job.name) and node is not None and node.failed_gpus:
+            if not self.state.awaits("job", job.name) and node.failed_gpus:
                 yield from _failed_gpu(job, node, view.parameters.watch)
             if not self.state.awaits("job", job.name):
-                yield from _found(job, rhythm, view.parameters.watch)
+                for event in _found(job, rhythm, view.parameters.watch):
+                    yield self._placed(view, event, node, watched) if isinstance(event, c.ReactionPlanned) else event
                 as_usual = job.limit is None and not is_full
                 yield from (
-                    self._slow_replica(job)
-                    if job.spec.is_gang
-                    else self._slow(job, rhythm, usage.node, as_usual=as_usual)
+                    self._slow_replica(job) if job.spec.is_gang else self._slow(job, rhythm, node, as_usual=as_usual)
                 )
-        if view.parameters.watch.drains and node is not None and not node.drained:
-            yield from self._drain(node.name, [job.name for job, _ in watched], view.position)
 
     def _hear_replica(self, found: c.ReplicaProgress) -> None:
         if found.step is not None and found.cpu_ms is not None:
@@ -112,7 +129,7 @@ class Watcher:
                 gang = self.state.gangs[found.job] = GangPace(incarnation=found.incarnation)
             gang.hear(found.replica, found.step, found.cpu_ms)
 
-    def _slow(self, job: Job, rhythm: JobRhythm, node: str, *, as_usual: bool) -> Iterator[c.ClusterEvent]:
+    def _slow(self, job: Job, rhythm: JobRhythm, node: Node, *, as_usual: bool) -> Iterator[c.ClusterEvent]:
         """What is found of a job's pace, once it has made steps since the last look.
 
         ``as_usual``: nothing holds it back, so that its pace may be compared to other jobs'.
@@ -122,8 +139,8 @@ class Watcher:
         paces = self.state.paces
         pace = paces.get(job.name)
         if pace is None:
-            pace = paces[job.name] = Pace(node=node, model=_kin(job))
-        pace.add(rhythm.step_ms / 1_000, node, paces)
+            pace = paces[job.name] = Pace(node=node.name, model=_kin(job))
+        pace.add(rhythm.step_ms / 1_000, node.name, paces, is_closed=bool(node.slow))
         if as_usual:
             pace.compare(paces)
         rhythm.step_ms = None
@@ -132,7 +149,7 @@ class Watcher:
             why = "" if pace.peers is None else None
         else:
             than = "those of its model on other nodes" if pace.from_start else "before"
-            why = f"a step takes {pace.ratio:.2g} times as long as {than}; {CAUSES[cause].format(node=node)}"
+            why = f"a step takes {pace.ratio:.2g} times as long as {than}; {CAUSES[cause].format(node=node.name)}"
         yield from _changed(
             job, c.FindingKind.SLOWED, why, "its steps take as long as usual", {"ratio": round(pace.ratio, 3)}
         )
@@ -152,12 +169,43 @@ class Watcher:
             figures = {"replica": float(replica), "ratio": round(ratio, 3)}
         yield from _changed(job, c.FindingKind.STRAGGLER, why, "its replicas compute equally long", figures)
 
-    def _drain(self, node: str, jobs: Sequence[str], offset: int) -> Iterator[c.NodeDrainRequested]:
+    def _slow_node(
+        self, view: ClusterView, node: Node, watched: Sequence[Watched], used: Mapping[str, int]
+    ) -> Iterator[c.ClusterEvent]:
+        """Close a slow node, and move its jobs one after the other: a plan that is read back holds its room."""
         paces = self.state.paces
-        if not self.state.awaits("node", node) and any(
-            paces[name].blames_node(paces) for name in jobs if name in paces
-        ):
-            yield c.NodeDrainRequested(node=node, request=f"slow-{offset}-{node}", drained=True)
+        known = [(job, paces.get(job.name), rhythm.most_m) for job, rhythm in watched]
+        jobs = [  # one that has just come has the pace of its old node
+            SlowJob(job, None if pace is None or pace.node != node.name else pace, used[job.name], most_m)
+            for job, pace, most_m in known
+        ]
+        if not self.state.awaits("node", node.name):
+            yield from closing(view, node, jobs, paces, view.position)
+        if node.slow and not any(isinstance(one.event, c.MigrationPlanned) for one in self.state.unread):
+            yield from leaving(
+                view, node, [one for one in jobs if not self.state.awaits("job", one.job.name)], view.position
+            )
+
+    def _placed(
+        self, view: ClusterView, planned: c.ReactionPlanned, node: Node, watched: Sequence[Watched]
+    ) -> c.ReactionPlanned:
+        """A restart, elsewhere where its node is the cause: half of the other jobs there are, or were, no better."""
+        job, kind, troubles = view.jobs[planned.job], planned.kind, self.state.troubles
+        here, since_ms = (kind, node.name), view.counted_ms - AVOIDS_MS
+        alike = {
+            name: None for name, (what, where, at_ms) in troubles.items() if (what, where) == here and at_ms >= since_ms
+        }
+        alike |= {other.name: None for other, _ in watched if kind in other.findings}
+        alike.pop(job.name, None)
+        troubles[job.name] = (*here, view.counted_ms)
+        pace = self.state.paces.get(job.name)
+        is_node = (pace is not None and pace.cause(self.state.paces) == "node") or (
+            bool(alike) and 2 * len(alike) >= len(watched) - 1
+        )
+        stays = not planned.restarts or job.spec.is_gang or kind is c.FindingKind.GPU
+        if stays or not is_node or emptiest(view, node, job) is None:
+            return planned
+        return msgspec.structs.replace(planned, avoids=node.name)
 
     def _learn(self, name: str, job: Job | None) -> None:
         """Keep the silences of a job that is over for the next one of its model."""
@@ -170,7 +218,7 @@ class Watcher:
         models[job.spec.model] = learned
 
     def _forget(self, name: str) -> None:
-        for known in (self.state.rhythms, self.state.paces, self.state.gangs):
+        for known in (self.state.rhythms, self.state.paces, self.state.gangs, self.state.troubles):
             known.pop(name, None)
 
     def _rhythm(self, job: Job, now_ms: int) -> JobRhythm:
@@ -196,8 +244,9 @@ def _found(job: Job, rhythm: JobRhythm, parameters: WatchParameters) -> Iterator
     total = total_steps(job)
     is_done = total is not None and rhythm.step >= total
     hung, idle = "" if is_done else _hung(rhythm), _idle(rhythm, is_done=is_done)
+    goes_on = "a signal lets it go on" if rhythm.silent_ms else "it makes steps again"
     for kind, why, lasts_ms, over in (
-        (c.FindingKind.HUNG, hung, int(rhythm.silent_ms), "it makes steps again"),
+        (c.FindingKind.HUNG, hung, int(rhythm.silent_ms), goes_on),
         (c.FindingKind.IDLE, idle, rhythm.unused_ms, "it uses the CPU again"),
     ):
         if why and kind not in job.findings:
@@ -241,6 +290,8 @@ def _hung(rhythm: JobRhythm) -> str:
     if not rhythm.is_hung:
         return ""
     silent, allowed = rhythm.silent_ms / 1_000, rhythm.allowed_ms / 1_000
+    if rhythm.stopped is not None:
+        return f"a signal has stopped its process (state T), and there was no step for {silent:.0f} s; SIGCONT lets it go on"
     uses = "it uses no CPU" if rhythm.unused_ms >= STILL_MS else "it uses CPU"
     after = f" after a line about {rhythm.phase}" if rhythm.phase else ""
     longest = f"; its longest silence was {rhythm.longest_ms / 1_000:.0f} s" if rhythm.longest_ms else ""

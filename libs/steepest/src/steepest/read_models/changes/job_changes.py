@@ -117,7 +117,7 @@ def change_of_node(view: ClusterView, kind: ChangeKind, name: str) -> OfferedCha
     node, drained = view.nodes.get(name), kind is ChangeKind.DRAIN
     if node is None:
         raise InputError(f"there is no node {name!r}", code="no-such-node", hint="see `steepest nodes`")
-    if node.drained is drained:
+    if node.drained is drained and not (drained and node.slow):
         raise InputError(f"node {name} is {'drained already' if drained else 'not drained'}", code="not-changed")
     there = f"; {', '.join(node.jobs)} still there" if drained and node.jobs else ""
     running = f"{len(node.jobs)} {'jobs run' if len(node.jobs) != 1 else 'job runs'} on there, and no step is lost."

@@ -9,11 +9,15 @@ from steepest.events.received import Received
 from steepest.events.requests import Hold
 from steepest.view import lifecycle
 from steepest.view.folds.handlers import Handlers
+from steepest.view.places.node_rules import narrow
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
 
 GONE_WRONG = (c.FindingKind.DIVERGED, c.FindingKind.LOST)
 """Findings after which a checkpoint from before them is worth more than a newer one."""
+
+AVOIDS_MS = 600_000
+"""Counted time for which a job stays away from a node that was the cause of a finding. Then it may wait there again."""
 
 
 def _opened(view: Projection, event: c.FindingOpened, _: Received[Any]) -> bool:
@@ -59,6 +63,10 @@ def _reaction(view: Projection, event: c.ReactionPlanned, received: Received[Any
         return True
     job.reaction, job.restarts = event.reason, event.restarts
     job.rewinds = c.FindingKind.DIVERGED in job.findings
+    if event.avoids is not None:
+        job.avoids = (event.avoids, view.counted_ms + AVOIDS_MS)
+        view.avoiding[job.name] = job
+        narrow(job, view.nodes)
     lifecycle.cancel_if_free(view, job, received)
     view.jobs.update(job)
     return True

@@ -72,7 +72,7 @@ def _migration(view: Projection, event: c.MigrationPlanned, received: Received[A
             job.migrated = True
         case c.MoveKind.REBALANCE:
             job.rebalanced = True
-        case c.MoveKind.STEEPEST | c.MoveKind.REQUEST:  # no policy undoes it soon
+        case c.MoveKind.STEEPEST | c.MoveKind.REQUEST | c.MoveKind.SLOW_NODE:  # no policy undoes it soon
             job.dwells_until_counted_ms = view.counted_ms + view.parameters.steepest.dwell_ms
     lifecycle.fly(view, plan, job)
     view.jobs.update(job)

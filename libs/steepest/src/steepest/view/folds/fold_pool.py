@@ -11,6 +11,7 @@ from steepest.view.folds import fold_progress
 from steepest.view.folds.handlers import Handlers
 from steepest.view.places.node_rules import narrow
 from steepest.view.projection import Projection
+from steepest.view.state import Phase
 
 PERIODS_COUNTED = 2
 """Periods by which counted time grows at most in one tick: enough for a late tick, nothing for an outage."""
@@ -42,6 +43,11 @@ def _ticked(view: Projection, event: c.Tick, _: Received[Any]) -> bool:
     view.state.counted_ms = counted_ms
     view.jobs.queue.advance(counted_ms)
     view.nodes.forget_gone(counted_ms - GONE_MS)
+    for one in [each for each in view.avoiding.values() if each.avoids is None or each.avoids[1] <= counted_ms]:
+        del view.avoiding[one.name]
+        one.avoids = None
+        if narrow(one, view.nodes) and one.phase is not Phase.ENDED:
+            view.jobs.update(one)
     while (job := view.jobs.silent_for_long(view.counted_ms, view.parameters.specon.interval_ms)) is not None:
         view.nodes.set_unknown(job, unknown=True)
         view.jobs.update(job)
@@ -60,9 +66,13 @@ def _node_joined(view: Projection, event: c.NodeJoined, received: Received[Any])
 
 def _node_drained(view: Projection, event: c.NodeDrainRequested, _: Received[Any]) -> bool:
     node = view.nodes.get(event.node)
-    if node is None or node.drained is event.drained:
+    takes_over = node is not None and bool(node.slow) and not event.why  # an operator's drain is never lifted by itself
+    if node is None or (node.drained is event.drained and not takes_over):
         return False
-    view.nodes.drain(node, drained=event.drained)
+    view.nodes.drain(node, drained=event.drained, why=event.why)
+    if event.drained is bool(event.why):
+        node.slow_counted_ms = view.counted_ms
+        node.slow_times = node.slow_times + 1 if event.drained else 0
     return True
 
 

@@ -23,7 +23,7 @@ from steepest.events.common import (
     Toleration,
     TolerationOperator,
 )
-from steepest.view.nodes import Nodes
+from steepest.view.nodes import DRAINED, Nodes
 from steepest.view.state import Job, Node, Phase
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -34,15 +34,19 @@ def is_allowed(rule: NodeRule | None, node: Node) -> bool:
     """Whether a job with this rule may run on a node. Work: O(taints · tolerations + values of the requirements)."""
     if rule is None:
         return not node.taints
-    return _keeps_away(rule, node) is None and why_not_restored(rule.image, node) == "" and _lacks(rule, node) == ""
+    if rule.avoids == node.name or _keeps_away(rule, node) is not None:
+        return False
+    return why_not_restored(rule.image, node) == "" and _lacks(rule, node) == ""
 
 
 def why_not_allowed(rule: NodeRule | None, node: Node) -> str:
     """Why a job may not run on a node, in words for people; empty if it may."""
     if (taint := _keeps_away(rule, node)) is not None:
-        return f"the taint {taint}"
+        return f"the taint {taint}{f': {node.slow}' if node.slow and taint == DRAINED else ''}"
     if rule is None:
         return ""
+    if rule.avoids == node.name:
+        return "a finding that it was the cause of"
     if why := why_not_restored(rule.image, node):
         return f"the image of its processes: {why}"
     return _lacks(rule, node)
@@ -79,7 +83,7 @@ def unknown_places(job: Job, nodes: Nodes) -> Iterator[str]:
 
 
 def narrow(job: Job, nodes: Nodes) -> bool:
-    """Bring up to date which nodes a job's image leaves it, after the job or the nodes have changed; whether that is news.
+    """Bring up to date which nodes a job's image and findings leave it, after it or they have changed; whether that is news.
 
     A job that can be saved by a keeper is saved on its node before it leaves it; one that does not run has its image.
     """
@@ -94,9 +98,11 @@ def narrow(job: Job, nodes: Nodes) -> bool:
     facts = job.image[1] if job.image is not None else None
     if job.phase is Phase.RUNNING:
         facts = here if job.mode is CheckpointMode.SYSTEM else None
-    job.narrowed = None
-    if facts is not None and any(why_not_restored(facts, node) for node in nodes.by_keeper()):
-        job.narrowed = msgspec.structs.replace(job.spec.node_rule or NodeRule(), image=facts)
+    if facts is not None and not any(why_not_restored(facts, node) for node in nodes.by_keeper()):
+        facts = None
+    avoids = job.avoids[0] if job.avoids is not None else ""
+    narrowed = msgspec.structs.replace(job.spec.node_rule or NodeRule(), image=facts, avoids=avoids)
+    job.narrowed = narrowed if facts is not None or avoids else None
     return job.narrowed != before
 
 

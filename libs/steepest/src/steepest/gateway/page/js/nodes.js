@@ -9,7 +9,7 @@ const JOBS_SHOWN = 6;
 export function Nodes({ state, acting }) {
   const columns = [
     { name: "node", value: (row) => row.node },
-    { name: "state", value: (row) => (row.lost ? "lost" : row.drained ? "drained" : row.takes_jobs ? "takes jobs" : "takes no jobs") },
+    { name: "state", value: (row) => (row.lost ? "lost" : row.drained ? `drained${row.slow ? `: ${row.slow}` : ""}` : row.takes_jobs ? "takes jobs" : "takes no jobs") },
     { name: "capacity", value: (row) => row.capacity.cpu_m, cell: (row) => text(row.capacity.text, 60) },
     { name: "reserved", numeric: true, value: (row) => share(row, "reserved"), cell: (row) => whole(share(row, "reserved")) },
     { name: "used", numeric: true, value: (row) => share(row, "used"), cell: (row) => whole(share(row, "used")) },
