@@ -198,6 +198,17 @@ SCENARIOS = {
         carry a
         exit a 0                        -> finished a
     """,
+    "a process that is gone after it has run goes on at once, at its rank": """
+        node w1 1000
+        submit a cpu=600                -> admit a | place a w1
+        carry a
+        submit b cpu=600                -> admit b
+        tick 60000                      ->
+        exit a ?                        -> retry a at 60000 | place a w1
+        carry a
+        tick 500                        ->
+        exit a ?                        -> retry a at 62000 | place b w1
+    """,
     "leaving with 85 outside a plan is free with a new checkpoint to show, and else charged": """
         node w1 1000
         submit a                        -> admit a | place a w1

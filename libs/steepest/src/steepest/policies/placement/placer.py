@@ -150,9 +150,11 @@ class Placer:
             decided.extend(self._announce(job, _verdict(view, job)))
         if isinstance(event, ENDS) and job is not None and job.phase is Phase.ENDED:
             decided.extend(self._ask(after_end(view, job, received.offset, self.state.asked)))
+        elif isinstance(event, c.JobChangeRequested) and job is not None:
+            decided.extend(self._ask(after_submission(view, job, received.offset, self.state.asked)))
         if isinstance(event, c.Tick):
             decided.extend(self._stop_running(view, received.offset))
-        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready:
+        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not _is_back_at_once(view, decided):
             decided.extend(self._place_waiting(view, received.offset))
             if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
                 decided.extend(self._preempt(view, received.offset))
@@ -315,6 +317,11 @@ def _admission(view: ClusterView, job: Job, request: str) -> Iterator[c.ClusterE
         yield c.JobAdmitted(job=job.name, request=request)
 
 
+def _is_back_at_once(view: ClusterView, decided: Sequence[c.ClusterEvent]) -> bool:
+    """Whether a job is about to wait at its rank again: the queue is gone through with it, once that is read back."""
+    return any(isinstance(one, c.RetryPlanned) and one.not_before_ms <= view.counted_ms for one in decided)
+
+
 def _may_place(view: ClusterView, job: Job) -> bool:
     return view.jobs.queue.find_ready(job.name) is job
 
@@ -342,14 +349,25 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
     is_given_up = job.reaction and not job.restarts
     if is_given_up or is_lost or is_hopeless or (charged and job.retries_used >= job.spec.retries):
         return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
-    hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
     return c.RetryPlanned(
         job=job.name,
         incarnation=job.incarnation,
         charged=charged,
-        not_before_ms=min(view.counted_ms + hold, LARGEST),
+        not_before_ms=_held_until(view, job),
         reason=why,
     )
+
+
+def _held_until(view: ClusterView, job: Job) -> int:
+    """Counted time before which a stopped job does not start again. Each further stop doubles the hold.
+
+    A process that was lost is no failure: its hold counts from its start, so that only one that is lost again and again
+    waits. One that was stopped with the system, or with its node, goes on at once.
+    """
+    hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
+    is_lost = job.stopped_incarnation == job.incarnation and job.exit_status is None and not job.reaction
+    begin = job.started_counted_ms if is_lost else view.counted_ms
+    return min(max(begin + hold, view.counted_ms), LARGEST)
 
 
 def _is_charged(job: Job) -> bool:
