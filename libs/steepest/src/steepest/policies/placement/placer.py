@@ -154,7 +154,7 @@ class Placer:
             decided.extend(self._ask(after_submission(view, job, received.offset, self.state.asked)))
         if isinstance(event, c.Tick):
             decided.extend(self._stop_running(view, received.offset))
-        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not _is_back_at_once(view, decided):
+        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not _returns_immediately(view, decided):
             decided.extend(self._place_waiting(view, received.offset))
             if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
                 decided.extend(self._preempt(view, received.offset))
@@ -317,7 +317,7 @@ def _admission(view: ClusterView, job: Job, request: str) -> Iterator[c.ClusterE
         yield c.JobAdmitted(job=job.name, request=request)
 
 
-def _is_back_at_once(view: ClusterView, decided: Sequence[c.ClusterEvent]) -> bool:
+def _returns_immediately(view: ClusterView, decided: Sequence[c.ClusterEvent]) -> bool:
     """Whether a job is about to wait at its rank again: the queue is gone through with it, once that is read back."""
     return any(isinstance(one, c.RetryPlanned) and one.not_before_ms <= view.counted_ms for one in decided)
 
@@ -362,7 +362,7 @@ def _held_until(view: ClusterView, job: Job) -> int:
     """Counted time before which a stopped job does not start again. Each further stop doubles the hold.
 
     A process that was lost is no failure: its hold counts from its start, so that only one that is lost again and again
-    waits. One that was stopped with the system, or with its node, goes on at once.
+    waits. One that was stopped with the system, or with its node, goes on immediately.
     """
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
     is_lost = job.stopped_incarnation == job.incarnation and job.exit_status is None and not job.reaction
