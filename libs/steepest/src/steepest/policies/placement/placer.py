@@ -154,7 +154,7 @@ class Placer:
             decided.extend(self._ask(after_submission(view, job, received.offset, self.state.asked)))
         if isinstance(event, c.Tick):
             decided.extend(self._stop_running(view, received.offset))
-        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not _returns_immediately(view, decided):
+        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not self._awaits_return(view):
             decided.extend(self._place_waiting(view, received.offset))
             if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
                 decided.extend(self._preempt(view, received.offset))
@@ -201,6 +201,10 @@ class Placer:
         if verdict is not None:
             self.state.announced[job.name] = None
             yield verdict
+
+    def _awaits_return(self, view: ClusterView) -> bool:
+        """Whether a job that lost its process is about to wait again: once that is read back, the queue is gone through."""
+        return any(name in view.jobs and _is_lost(view.jobs[name]) for name in self.state.announced)
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that was just submitted, regardless of the others that wait unless the queue blocks."""
@@ -317,11 +321,6 @@ def _admission(view: ClusterView, job: Job, request: str) -> Iterator[c.ClusterE
         yield c.JobAdmitted(job=job.name, request=request)
 
 
-def _returns_immediately(view: ClusterView, decided: Sequence[c.ClusterEvent]) -> bool:
-    """Whether a job is about to wait at its rank again: the queue is gone through with it, once that is read back."""
-    return any(isinstance(one, c.RetryPlanned) and one.not_before_ms <= view.counted_ms for one in decided)
-
-
 def _may_place(view: ClusterView, job: Job) -> bool:
     return view.jobs.queue.find_ready(job.name) is job
 
@@ -365,9 +364,14 @@ def _held_until(view: ClusterView, job: Job) -> int:
     waits. One that was stopped with the system, or with its node, goes on immediately.
     """
     hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
-    is_lost = job.stopped_incarnation == job.incarnation and job.exit_status is None and not job.reaction
-    begin = job.started_counted_ms if is_lost else view.counted_ms
+    begin = job.started_counted_ms if _is_lost(job) else view.counted_ms
     return min(max(begin + hold, view.counted_ms), LARGEST)
+
+
+def _is_lost(job: Job) -> bool:
+    """Whether its process is gone, and neither by itself nor by a plan or a reaction."""
+    is_gone = job.phase is Phase.STOPPED and job.stopped_incarnation == job.incarnation
+    return is_gone and job.exit_status is None and not job.reaction
 
 
 def _is_charged(job: Job) -> bool:
