@@ -66,6 +66,12 @@ def test_a_job_whose_log_has_only_epochs_shows_these() -> None:
     assert steps(pool.job("a"), 10, 10.0) == "epoch 10/10"
 
 
+def test_the_newest_epoch_is_shown_whoever_knows_it() -> None:
+    """A job that is over before the pool hears of it has epochs, too; without a finite loss the pool knows the newer one."""
+    assert steps(Trained(epochs=30).a, 30, 30.0) == "epoch 30/30"
+    assert steps(Trained().report(epoch=52.0, epochs=60.0), 60, 6.0) == "epoch 52/60"
+
+
 def test_the_time_left_has_an_interval() -> None:
     """The mean pace, the fastest and the slowest one."""
     job = uneven(steps=1_000).a

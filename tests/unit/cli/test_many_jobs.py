@@ -117,6 +117,36 @@ def test_of_a_pattern_those_are_left_out_that_do_not_apply(holding: Holding) -> 
     assert (again.exit_code, again.stderr) == (2, "Error: a-1: nothing holds it\n")
 
 
+def test_a_job_that_waits_for_others_is_not_released(holding: Holding) -> None:
+    """No user holds it: an array keeps its limit, and a job starts after those that it names."""
+    array = [submitted(f"a-{n}", array="a", array_most=1) for n in range(3)]
+    folder = holding(*array, submitted("then", after=("a-0",)))
+    for name in ("a-*", "a-1", "then"):
+        assert call(folder, "release", name).exit_code == 2
+    assert "then: it waits for other jobs, and no user holds it" in call(folder, "release", "then").stderr
+    assert held_in(folder) == ["a-1", "a-2", "then"]
+
+
+def test_a_pattern_of_finished_jobs_is_not_run_again_in_silence(holding: Holding) -> None:
+    """The call fails and says so; one of them by its name runs again."""
+    finished = c.JobEnded(job="a-1", outcome=c.Outcome.FINISHED, exit_status=0)
+    folder = holding(submitted("a-1"), finished)
+    done = call(folder, "retry", "a-*")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: all of these jobs have finished")
+    assert call(folder, "retry", "a-1").stdout == "a-1 runs again as a-1.2\n"
+
+
+def test_a_job_that_is_being_placed_is_starting(holding: Holding) -> None:
+    """It has no node yet, and has printed nothing; neither is an error."""
+    joined = c.NodeJoined(node="n1", capacity=submitted("x").spec.requests)
+    began = c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1")
+    folder = holding(joined, submitted("a"), placement("a", "n1", plan="p"), began)
+
+    assert call(folder, "jobs").stdout.splitlines()[1].split()[:3] == ["a", "-", "starting"]
+    assert "a has not started yet" in call(folder, "logs", "a").stderr
+
+
 def test_a_job_that_cannot_save_is_not_suspended(holding: Holding) -> None:
     """It would lose its work."""
     placed = c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1")

@@ -262,3 +262,37 @@ def test_a_job_after_any_end_finds_what_became_of_the_others() -> None:
         "STEEPEST_EXIT_STATUSES": "3",
     }
     assert driver.job("odd-end").cancel_reason == "odd, which it comes after, has not finished"
+
+
+def test_a_user_s_hold_lifts_no_other() -> None:
+    """Held and let go on, an array's jobs still run so many at a time, and a job still waits for the one before it."""
+    pool = DeciderDriver(Placer(), n1=2_000)
+    pool.feed(*(submitted(f"a-{n}", array="a", array_most=2) for n in range(5)), submitted("then", after=("a-0",)))
+    pool.deliver(everything=True)
+    waiting = ["a-2", "a-3", "a-4", "then"]
+    for held in (True, False):
+        pool.feed(*(c.JobChangeRequested(job=name, request=f"{held}-{name}", held=held) for name in waiting))
+        pool.deliver(everything=True)
+    pool.tick()
+    assert [name for name in waiting if pool.job(name).hold is not Hold.OTHERS] == []
+
+    pool.carry_out("a-0")
+    pool.feed(pool.stopped("a-0", 0))
+    pool.deliver(everything=True)
+    assert [name for name in waiting if pool.job(name).plan] == ["a-2", "then"]
+
+
+def test_a_job_that_is_let_go_on_starts_if_nothing_else_holds_it() -> None:
+    """The one before it has finished meanwhile, and its array has room."""
+    pool = DeciderDriver(Placer(), n1=2_000)
+    pool.feed(submitted("first"), submitted("then", array="a", array_most=1, after=("first",)))
+    pool.feed(c.JobChangeRequested(job="then", request="hold", held=True))
+    pool.deliver(everything=True)
+    pool.carry_out("first")
+    pool.feed(pool.stopped("first", 0))
+    pool.deliver(everything=True)
+    assert pool.job("then").hold is Hold.USER
+
+    pool.feed(c.JobChangeRequested(job="then", request="release", held=False))
+    pool.deliver(everything=True)
+    assert pool.job("then").plan

@@ -198,6 +198,17 @@ SCENARIOS = {
         carry a
         exit a 0                        -> finished a
     """,
+    "a process that is gone after it has run goes on at once, at its rank": """
+        node w1 1000
+        submit a cpu=600                -> admit a | place a w1
+        carry a
+        submit b cpu=600                -> admit b
+        tick 60000                      ->
+        exit a ?                        -> retry a at 60000 | place a w1
+        carry a
+        tick 500                        ->
+        exit a ?                        -> retry a at 62000 | place b w1
+    """,
     "leaving with 85 outside a plan is free with a new checkpoint to show, and else charged": """
         node w1 1000
         submit a                        -> admit a | place a w1
@@ -505,3 +516,22 @@ def test_a_job_whose_object_is_over_has_failed() -> None:
     driver.deliver(everything=True)
 
     assert spell(driver.decided[-1]).split()[0] == "failed"
+
+
+def test_jobs_that_are_lost_together_keep_their_ranks() -> None:
+    """The room of them all is given away only once each waits again: one that was submitted later overtakes none."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    for name, cpu_m in (("a", 200), ("b", 200), ("old", 500)):
+        driver.feed(submitted(name, cpu_m))
+        driver.deliver(everything=True)
+        driver.carry_out(name)
+    driver.feed(submitted("late", 500))
+    driver.tick(60_000)
+    driver._delay = lambda: 3
+    driver.feed(*(driver.stopped(name, None) for name in ("a", "b", "old")))
+    driver.deliver(everything=True)
+    made = [spell(event) for event in driver.decided][-6:]
+    assert made == [
+        *(f"retry {name} at 60000" for name in ("a", "b", "old")),
+        *(f"place {name} w1" for name in ("a", "b", "old")),
+    ]

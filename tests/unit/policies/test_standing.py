@@ -173,3 +173,13 @@ def test_a_start_is_estimated_from_running_jobs_whose_end_is_known_and_from_no_o
         driver.fold(c.NodeUsage(node="w1", used=Resources(), progress=(progress,)))
     found = standings(driver.view)
     assert [found[name].start_ms for name in ("b", "d", "never")] == [50_000, None, None]
+
+
+def test_a_job_on_a_drained_pool_says_what_opens_it() -> None:
+    """In the words of the command, not by the taint."""
+    driver = DeciderDriver(Placer(), w1=1_000)
+    driver.feed(c.NodeDrainRequested(node="w1", request="r", drained=True), submitted("j"))
+
+    found = standings(driver.view)["j"]
+    assert found.waits_for is Waits.NODES
+    assert found.reason == "no node takes jobs now: `steepest nodes undrain w1` opens one"

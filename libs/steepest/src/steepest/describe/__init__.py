@@ -138,9 +138,9 @@ def _cancel_requested(event: c.JobCancelRequested) -> str:
 
 
 def _change_requested(event: c.JobChangeRequested) -> str:
-    held = "" if event.held is None else "it is held" if event.held else "it is released"
-    urgent = "" if event.priority is None else f"its priority is {event.priority_class or event.priority}"
-    return f"{event.job}: {', '.join(filter(None, (held, urgent))) or 'nothing changes'}"
+    held = "" if event.held is None else " is held" if event.held else " is released"
+    urgent = "" if event.priority is None else f": its priority is {event.priority_class or event.priority}"
+    return f"{event.job}{held}{urgent}"
 
 
 def _node_drained(event: c.NodeDrainRequested) -> str:

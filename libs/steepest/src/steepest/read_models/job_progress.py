@@ -21,7 +21,8 @@ def steps(job: Job, step: int | None = None, epoch: float | None = None) -> str:
     progress = job.progress
     known = progress.step if step is None else step
     # The number of its readings is no step; an ended job has no history.
-    only_epochs = progress.history.by_epochs or (progress.step is None and progress.epoch is not None)
+    has_epochs = progress.epoch is not None or epoch is not None
+    only_epochs = progress.history.by_epochs or (progress.step is None and has_epochs)
     if known is None or only_epochs:
         return _epochs(job, epoch)
     total = total_steps(job)
@@ -60,8 +61,9 @@ def in_words(job: Job, left: TimeLeft | None) -> str:
 
 def _epochs(job: Job, newer: float | None = None) -> str:
     progress = job.progress
-    epoch = progress.epoch if newer is None else newer
-    if epoch is None:
+    known = [epoch for epoch in (progress.epoch, newer) if epoch is not None]
+    if not known:
         return ""
+    epoch = max(known)  # the newest report is the newest finite loss
     epochs = progress.epochs or job.spec.epochs
     return f"epoch {epoch:g}" + (f"/{epochs:g}" if epochs else "")

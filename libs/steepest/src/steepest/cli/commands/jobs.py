@@ -234,7 +234,7 @@ def _cells(row: JobRow) -> list[Cell]:
     from steepest.events.facts import Outcome
     from steepest.read_models.job_progress import interval
 
-    phase = row.outcome or row.phase
+    phase = row.outcome or ("starting" if row.phase == "running" and not row.node else row.phase)
     style = OUTCOMES[Outcome(row.outcome)] if row.outcome else {"running": "green", "waiting": "yellow"}.get(phase, "")
     left = row.remaining_ms
     reason = "" if row.reason == phase else f"{row.reason}{OUT_OF_MEMORY if row.reason in KILLED else ''}"

@@ -110,7 +110,7 @@ def _say_why_nothing(settings: Settings, replica: ReplicaId, incarnation: int | 
         raise InputError(
             f"nothing is kept of incarnation {incarnation} of {job}", hint=f"its newest is {found.incarnation}"
         )
-    if found.outcome is not None or found.incarnation:
+    if found.outcome is not None or (found.incarnation and not found.plan):
         raise InputError(
             f"nothing is kept of what {job} printed", hint=f"see `steepest explain {job}` for what became of it"
         )

@@ -150,9 +150,11 @@ class Placer:
             decided.extend(self._announce(job, _verdict(view, job)))
         if isinstance(event, ENDS) and job is not None and job.phase is Phase.ENDED:
             decided.extend(self._ask(after_end(view, job, received.offset, self.state.asked)))
+        elif isinstance(event, c.JobChangeRequested) and job is not None:
+            decided.extend(self._ask(after_submission(view, job, received.offset, self.state.asked)))
         if isinstance(event, c.Tick):
             decided.extend(self._stop_running(view, received.offset))
-        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready:
+        if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not self._awaits_return(view):
             decided.extend(self._place_waiting(view, received.offset))
             if isinstance(event, c.Tick) and view.parameters.queueing.preempt:
                 decided.extend(self._preempt(view, received.offset))
@@ -199,6 +201,10 @@ class Placer:
         if verdict is not None:
             self.state.announced[job.name] = None
             yield verdict
+
+    def _awaits_return(self, view: ClusterView) -> bool:
+        """Whether a job that lost its process is about to wait again: once that is read back, the queue is gone through."""
+        return any(name in view.jobs and _is_lost(view.jobs[name]) for name in self.state.announced)
 
     def _place_at_once(self, job: Job, view: ClusterView, offset: int) -> Iterator[c.ClusterEvent]:
         """Place a job that was just submitted, regardless of the others that wait unless the queue blocks."""
@@ -342,14 +348,30 @@ def _verdict(view: ClusterView, job: Job) -> c.ClusterEvent | None:
     is_given_up = job.reaction and not job.restarts
     if is_given_up or is_lost or is_hopeless or (charged and job.retries_used >= job.spec.retries):
         return c.JobEnded(job=job.name, outcome=c.Outcome.FAILED, exit_status=job.exit_status, reason=why)
-    hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
     return c.RetryPlanned(
         job=job.name,
         incarnation=job.incarnation,
         charged=charged,
-        not_before_ms=min(view.counted_ms + hold, LARGEST),
+        not_before_ms=_held_until(view, job),
         reason=why,
     )
+
+
+def _held_until(view: ClusterView, job: Job) -> int:
+    """Counted time before which a stopped job does not start again. Each further stop doubles the hold.
+
+    A process that was lost is no failure: its hold counts from its start, so that only one that is lost again and again
+    waits. One that was stopped with the system, or with its node, goes on immediately.
+    """
+    hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
+    begin = job.started_counted_ms if _is_lost(job) else view.counted_ms
+    return min(max(begin + hold, view.counted_ms), LARGEST)
+
+
+def _is_lost(job: Job) -> bool:
+    """Whether its process is gone, and neither by itself nor by a plan or a reaction."""
+    is_gone = job.phase is Phase.STOPPED and job.stopped_incarnation == job.incarnation
+    return is_gone and job.exit_status is None and not job.reaction
 
 
 def _is_charged(job: Job) -> bool:

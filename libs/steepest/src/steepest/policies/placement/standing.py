@@ -125,10 +125,11 @@ def _why_no_node(view: ClusterView, rule: NodeRule | None) -> str:
     """Why there is no node that a job may run on, were it empty; of several reasons the most frequent one."""
     counts: dict[str, int] = {}
     for node in view.nodes:
-        if node.is_open and (why := why_not_allowed(rule, node)):
+        if node.is_open and not node.drained and (why := why_not_allowed(rule, node)):
             counts[why] = counts.get(why, 0) + 1
     if not counts:
-        return "no node takes jobs now"
+        drained = next((f": `steepest nodes undrain {node.name}` opens one" for node in view.nodes if node.drained), "")
+        return f"no node takes jobs now{drained}"
     nodes, why = sum(counts.values()), max(counts, key=lambda why: (counts[why], why))
     which = "the only node that takes jobs" if nodes == 1 else f"any of the {nodes} nodes that take jobs"
     here = "" if counts[why] == nodes else f" ({counts[why]} of them)"

@@ -16,6 +16,7 @@ import msgspec
 from steepest.errors import InputError
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, Resources
+from steepest.events.requests import Hold
 from steepest.policies.submission import with_priority
 from steepest.read_models.changes.selection import JobsByName, Selection, select
 from steepest.view.cluster_view import ClusterView
@@ -80,7 +81,9 @@ def changes(
     ]
     if retries and not selection.single:
         found = [one for one in found if one[0].outcome is not c.Outcome.FINISHED]
-    if found and not any(one.done for _, one in found):
+        if not found:
+            raise InputError("all of these jobs have finished", code="not-changed", hint="name one to run it again")
+    if not any(one.done for _, one in found):
         raise InputError(f"{found[0][0].name}: {found[0][1].said}", code="not-changed")
     return [one for one in found if one[1].done or one[0].name in selection.names]
 
@@ -171,8 +174,8 @@ def _kept(job: Job) -> OfferedChange:
 
 
 def _released(job: Job) -> OfferedChange:
-    if not job.hold:
-        return _not("nothing holds it")
+    if job.hold in {Hold.NONE, Hold.OTHERS}:
+        return _not("it waits for other jobs, and no user holds it" if job.hold else "nothing holds it")
     ask = partial(c.JobChangeRequested, job=job.name, held=False)
     return OfferedChange(said="is released", ask=ask, price=f"{_lost(job)} It starts as soon as there is room for it.")
 

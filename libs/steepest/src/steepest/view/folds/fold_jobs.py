@@ -60,13 +60,19 @@ def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received
     if job.hold is Hold.OTHERS and event.held is False and job.spec.after_any:
         job.spec = _with_outcomes(view, job.spec)
     if event.held is not None:
-        job.hold = Hold.USER if event.held else Hold.NONE
+        job.hold = Hold.USER if event.held else _once_let_go(job)
     if event.priority is not None:
         changes = {"priority": event.priority, "priority_class": event.priority_class}
         job.spec = msgspec.structs.replace(job.spec, **changes)
     view.jobs.update(job)
     view.jobs.queue.put_again(job)
     return True
+
+
+def _once_let_go(job: Job) -> Hold:
+    """What holds a job that its user lets go on: the placer decides again about one behind others or of an array."""
+    waits = job.is_queued and (job.spec.after or job.spec.array_most is not None)
+    return Hold.OTHERS if waits and job.hold in {Hold.USER, Hold.FINDING} else Hold.NONE
 
 
 def _with_outcomes(view: Projection, spec: c.JobSpec) -> c.JobSpec:
