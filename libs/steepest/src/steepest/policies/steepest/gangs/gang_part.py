@@ -9,10 +9,8 @@ with GPUs are not limited; what they use is not divided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.gangs.unmanaged import is_divided, pins_of
+from steepest.policies.steepest.gangs.unmanaged import is_divided
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.job_facts import LEAST_LEFT, deadline_of, shares_of
 from steepest.policies.steepest.learning import worth
@@ -96,17 +94,7 @@ def limit_together(state: SteepestPlannerState, job: Job, replicas: UnmanagedRep
     return each_m if each_m is None or len(job.spec.all_roles) > 1 else each_m * replicas.count
 
 
-def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iterator[tuple[str, UnmanagedReplicas]]:
-    """The gangs that train on a node and take part in its division, with their replicas there.
-
-    The others' copies use what these do.
-    """
-    for name in view.nodes[node].jobs:
-        replicas = state.unmanaged.get(name, {}).get(node)
-        if replicas is None or not replicas.trains:
-            continue
-        if is_divided(view.jobs[name]):
-            yield name, replicas
-            continue
-        for copy in pins_of(name, node, replicas.count):
-            state.fair.know(copy, None, replicas.use.cpu / replicas.count, state.now_s)
+def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> dict[str, UnmanagedReplicas]:
+    """The gangs that train on a node and take part in its division, with their replicas there."""
+    found = {name: state.unmanaged.get(name, {}).get(node) for name in view.nodes[node].jobs}
+    return {name: one for name, one in found.items() if one and one.trains and is_divided(view.jobs[name])}
