@@ -40,7 +40,7 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         left_ms = round((total - step) * of_each)
         all_ms = left_ms + step * of_each
     young_s, moved = parameters.young_ms / 1000, running.used_before > 0
-    is_fresh, is_paced = running.is_fresh(young_s, demand, now_s), moved or of_each is not None
+    is_fresh, is_paced = running.used_by(now_s) - running.used_before < young_s * demand, moved or of_each is not None
     is_measured = is_paced and (running.demand is not None or now_s - running.began_s >= young_s)
     fresh = (is_fresh and (moved or of_each is None)) or job.incarnation != running.incarnation
     ends = True
@@ -59,9 +59,10 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     running.step_ms = of_each
     state.announced = state.announced or total is not None
     unknown = not ends or (total is None and not fresh)
-    used, proved_wrong = running.used_by(now_s), unknown and (not ends or _announced(job))
+    used = running.used_by(now_s)
+    announced = any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
     if unknown:
-        size = usual(state.learned.sizes, job.spec.model) if state.announced and not proved_wrong else None
+        size = usual(state.learned.sizes, job.spec.model) if state.announced and ends and not announced else None
         unknown = size is None or used >= size
         size = None if unknown else size
         left = None if size is None else max(size - used, LEAST_LEFT * size)
@@ -101,11 +102,6 @@ def deadline_of(state: SteepestPlannerState, job: Job) -> float | None:
     """When a job's user wants it to have ended, in counted time; None: its user does not say."""
     deadline_ms = job.spec.deadline_ms
     return None if deadline_ms is None else state.now_s + (job.submitted_ms + deadline_ms - state.tick_ms) / 1000
-
-
-def _announced(job: Job) -> bool:
-    """Whether it, its log or its user ever named a total."""
-    return any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
 
 
 def shares_of(learned: LearningHistory, losses: LossCourse, job: Job) -> tuple[float, ...]:

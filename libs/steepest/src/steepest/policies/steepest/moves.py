@@ -98,7 +98,8 @@ class MoveSearch:
         source, found = self._sources[0], []
         for job, cost_s in self._leaving(source, target):
             waits = job.rate < WAITS_FOR_BALANCE * min(job.elsewhere, source.cores)
-            if not waits or not self._can_wait(job, target, cost_s):
+            needs_s = cost_s + job.backlog / min(job.elsewhere, target.cores)
+            if not waits or (job.due_s is not None and job.due_s - self._now_s < (1 + SPARE) * needs_s):
                 continue
             gap_s = source.fullness - target.fullness
             after_s = abs(gap_s - job.backlog / source.cores - job.backlog / target.cores)
@@ -112,11 +113,11 @@ class MoveSearch:
             late = self._late(source) if len(source.jobs) > 1 else 0.0
             if late <= EQUAL:
                 continue
-            found, without = [], {job.name: self._late(source, without=job) for job in source.jobs if job.free}
+            found, without = [], {job.name: self._late(source, job) for job in source.jobs if job.free}
             for target in list(islice(self._nodes.emptiest(), MOST_TARGETS)):
                 before = late + self._late(target)
                 for job, cost_s in self._leaving(source, target):
-                    gain = before - without[job.name] - self._late(target, with_job=job, ready_s=cost_s)
+                    gain = before - without[job.name] - self._late(target, None, job, cost_s)
                     if gain > LESS_LATE * late + 1:
                         found.append(MoveChoice(job, source.name, target.name, RESCUE, gain))
             yield from self._first(found, is_safe=True)
@@ -128,10 +129,6 @@ class MoveSearch:
                 cost_s = self._takes_s(job.name, source.name, target.name)
                 if job.left / min(job.elsewhere, source.cores) > self._parameters.pays * cost_s:
                     yield job, cost_s
-
-    def _can_wait(self, job: JobOnNode, target: Residence, cost_s: float) -> bool:
-        needs_s = cost_s + job.backlog / min(job.elsewhere, target.cores)
-        return job.due_s is None or job.due_s - self._now_s >= (1 + SPARE) * needs_s
 
     def _first(self, found: Sequence[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
         """The move of the largest gain that breaks no promise, with the next ones beside it."""
@@ -153,24 +150,18 @@ class MoveSearch:
     def _keeps_promises(self, job: JobOnNode, source: Residence, target: Residence) -> bool:
         here, there = self._late(source), self._late(target)
         cost_s = self._takes_s(job.name, source.name, target.name)
-        after = self._late(target, with_job=job, ready_s=cost_s)
+        after = self._late(target, None, job, cost_s)
         return after <= there + EQUAL or after < here + there - EQUAL
 
     def _late(
-        self,
-        node: Residence,
-        *,
-        without: JobOnNode | None = None,
-        with_job: JobOnNode | None = None,
-        ready_s: float = 0.0,
+        self, node: Residence, gone: JobOnNode | None = None, comes: JobOnNode | None = None, s: float = 0
     ) -> float:
-        """What is late on a node without one of its jobs, or with another one that is ready there after a while."""
-        promises = [self._promise(job) for job in node.jobs if job is not without and job.is_promised]
-        if with_job is not None and with_job.is_promised:
-            promises.append(self._promise(with_job, ready_s))
-        unknown = sum(job.fair_rate or 0.0 for job in node.jobs if job.unknown and job is not without)
+        """What is late on a node without one of its jobs, or with another one, which needs ``s`` seconds more."""
+        stays = [job for job in node.jobs if job is not gone]
+        promises = [
+            Promise(job.left + (s * job.elsewhere if job is comes else 0.0), job.elsewhere, job.due_s - self._now_s)
+            for job in [*stays, *([] if comes is None else [comes])]
+            if job.left is not None and job.due_s is not None
+        ]
+        unknown = sum(job.fair_rate or 0.0 for job in stays if job.unknown)
         return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._parameters.slot_ms / 1000).late
-
-    def _promise(self, job: JobOnNode, ready_s: float = 0.0) -> Promise:
-        """One that is ready after a while needs as much longer."""
-        return Promise((job.left or 0.0) + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)

@@ -81,11 +81,6 @@ class JobOnNode(msgspec.Struct, kw_only=True):
     limit_m: int | None = None
 
     @property
-    def is_promised(self) -> bool:
-        """Whether work of it is due."""
-        return self.left is not None and self.due_s is not None
-
-    @property
     def backlog(self) -> float:
         """Work that it still needs, or is taken to need."""
         return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left

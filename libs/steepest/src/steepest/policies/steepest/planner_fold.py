@@ -58,7 +58,9 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
             state.fair.join(event.node, view.nodes[event.node].capacity, now_s)
         case c.Tick():
             for node in sorted({*state.fair.nodes, *state.due} - view.state.nodes.keys()):
-                _leave(state, node, now_s)
+                state.fair.leave(node, now_s)
+                for known in (state.residences, state.gives, state.due, state.stays):
+                    known.pop(node, None)
         case c.NodeUsage():
             _measure(state, view, event, now_s)
         case c.LimitsApplied():
@@ -71,7 +73,7 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
     if not is_managed(job):
         follow(state, view, job, now_s)
     elif isinstance(event, CHANGES):
-        _plan_soon(state, job)
+        state.due |= dict.fromkeys((*job.nodes, *job.holds), 0.0)
 
 
 def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c.ClusterEvent, now_s: float) -> None:
@@ -91,7 +93,10 @@ def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c
             if job.name in state.running:
                 state.running[job.name].pause(now_s)
         case c.GrowthMeasured() if event.metric:
-            _forget_losses(state, job)
+            state.learned.leave(job.spec.model, job.name)  # judged by another metric, of which its losses say nothing
+            for work in (state.running.get(job.name), state.gangs.get(job.name)):
+                if work is not None:
+                    work.losses = LossCourse()
         case c.JobEnded() | c.JobRejected() if view.jobs.is_over(job.name):
             _end(state, job, now_s)
 
@@ -106,13 +111,6 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
         fair.start(name, demand, state.now_s)
         size = usual(state.learned.sizes, job.spec.model)
         fair.know(name, None if size is None else job.spec.world * size, demand, state.now_s)
-
-
-def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
-    """A node is gone for good, or was silent for so long that the view has forgotten it."""
-    state.fair.leave(node, now_s)
-    for known in (state.residences, state.gives, state.due, state.stays):
-        known.pop(node, None)
 
 
 def _is_held_back(view: ClusterView, job: Job) -> bool:
@@ -203,14 +201,6 @@ def _parts(state: SteepestPlannerState, job: str) -> list[ManagedJob | Unmanaged
     return [*state.unmanaged.get(job, {}).values()] if running is None else [running]
 
 
-def _forget_losses(state: SteepestPlannerState, job: Job) -> None:
-    """The job is judged by another metric: what its losses were says nothing of what they are."""
-    state.learned.leave(job.spec.model, job.name)
-    for work in (state.running.get(job.name), state.gangs.get(job.name)):
-        if work is not None:
-            work.losses = LossCourse()
-
-
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     running = state.running.pop(job.name, None)
     state.suspended.pop(job.name, None)
@@ -233,11 +223,6 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
         if running.overrun > 1:
             state.learned.add_overrun(running.overrun)
     state.due[running.node] = 0.0
-
-
-def _plan_soon(state: SteepestPlannerState, job: Job) -> None:
-    for node in dict.fromkeys((*job.nodes, *job.holds)):
-        state.due[node] = 0.0
 
 
 def is_here(state: SteepestPlannerState, name: str, node: str) -> bool:

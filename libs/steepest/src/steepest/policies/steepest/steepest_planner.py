@@ -206,22 +206,19 @@ class SteepestPlanner:
                 residence.jobs.append(facts_of(state, view.parameters.steepest, job, cores))
                 residence.awaits = True
         for one in residence.jobs:
-            one.fair_rate, one.free = self._fair_rate(one), self._is_free(view, view.jobs[one.name])
+            job, one.fair_rate = view.jobs[one.name], self._fair_rate(one)
+            one.free = (
+                not self._is_moving(job)
+                and immovable(job) is None
+                and job.moves_failed < view.parameters.limits.moves_failed
+                and view.counted_ms >= job.dwells_until_counted_ms
+            )
         return residence
 
     def _fair_rate(self, job: JobOnNode) -> float | None:
         """What the fair copy of a job of unknown size gets now; None: it has none."""
         fair = self.state.fair
         return None if job.left is not None or job.name not in fair.jobs else fair.rate(job.name)
-
-    def _is_free(self, view: ClusterView, job: Job) -> bool:
-        """Whether it may move."""
-        return (
-            not self._is_moving(job)
-            and immovable(job) is None
-            and job.moves_failed < view.parameters.limits.moves_failed
-            and view.counted_ms >= job.dwells_until_counted_ms
-        )
 
     def _plan_moves(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         state = self.state

@@ -118,8 +118,11 @@ class FairPool(msgspec.Struct):
         """
         if not self.waiting:
             return
-        for name in self.nodes:
-            self._let_end(name, now_s)
+        for name, node in self.nodes.items():
+            self._forecast(name)
+            if node.next_s <= now_s:
+                self._bring_up(name, now_s)
+                self._find_next(name)
         if not self.roomier:
             return
         self.roomier = False
@@ -355,13 +358,6 @@ class FairPool(msgspec.Struct):
                 if copy.over:
                     self._forget(job)
         node.now_s = now_s
-
-    def _let_end(self, name: str, now_s: float) -> None:
-        """Bring a node up to date if one of its copies has ended by now."""
-        self._forecast(name)
-        if self.nodes[name].next_s <= now_s:
-            self._bring_up(name, now_s)
-            self._find_next(name)
 
     def _find_next(self, name: str) -> None:
         node = self.nodes[name]

@@ -34,9 +34,10 @@ def part_of(
     those of which nothing says how long they run, have the rate of their copies until those have ended; then they have an
     equal part.
     """
-    demand, left, (step, total) = state.demand(replicas.use, cores, replicas.count), _left_of_each(job), course(job)
+    demand, left_ms, (step, total) = state.demand(replicas.use, cores, replicas.count), cpu_ms_left(job), course(job)
     fair, work, everywhere = state.fair, state.gangs[job.name], state.unmanaged[job.name]
     work.measure(job)
+    left = None if left_ms is None else max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
     size = None if left is None else work.size(total)
     copies = len(fair.copies_of(job.name)) * replicas.count / sum(one.count for one in everywhere.values())
     is_fresh = state.now_s - replicas.use.since_s < parameters.young_ms / 1000
@@ -72,14 +73,6 @@ def divide(job: Job, replicas: UnmanagedReplicas, part: JobOnNode) -> None:
     if each is not None and len(job.spec.all_roles) == 1:
         each = max(LEAST_LIMIT_M, each // replicas.count)
     replicas.limit_m = each
-
-
-def _left_of_each(job: Job) -> float | None:
-    """Core-seconds that each replica of a gang still needs; None where nothing says so."""
-    left_ms = cpu_ms_left(job)
-    if left_ms is None:
-        return None
-    return max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
 
 
 def limit_of(state: SteepestPlannerState, job: str) -> int | None:
