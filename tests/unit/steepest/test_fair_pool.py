@@ -123,47 +123,19 @@ def test_a_small_job_goes_before_one_that_has_no_room() -> None:
     assert list(pool.planned) == ["small"]
 
 
-def test_pinned_replicas_take_room_where_they_are() -> None:
-    """Until they are gone."""
+def test_a_job_without_a_copy_holds_what_it_reserves_where_it_is() -> None:
+    """Until it is gone; what it uses is no part of what the node gives to the others."""
     pool = pool_for_one()
     pool.come("second", Resources(memory_mib=60), None, 1.0)
-    pool.pin("gang/n/0", "n", Resources(memory_mib=50), 2.0, trains=False)
+    for held_mib in (20, 50):
+        pool.hold("n", "gang", Resources(memory_mib=held_mib))
     pool.admit(101.0)
     assert list(pool.waiting) == ["second"]
-    pool.unpin("gang/n/0", 102.0)
+    for _ in range(2):
+        pool.hold("n", "gang", Resources())
+    assert pool.nodes["n"].allocated == Resources()
     pool.admit(102.0)
     assert not pool.waiting
-
-
-def test_pinned_replicas_share_the_node_while_they_train() -> None:
-    """Each like a job of its own: with two of them, a job of 30 core-seconds gets a third of the core."""
-    pool = FairPool()
-    pool.join("n", Resources(cpu_m=1000), 0.0)
-    pool.come("job", Resources(), None, 0.0)
-    pool.start("job", 1.0, 0.0)
-    pool.know("job", 30.0, 1.0, 0.0)
-    for replica in ("gang/n/0", "gang/n/1"):
-        pool.pin(replica, "n", Resources(), 0.0, trains=True)
-    assert forecast(pool, "job", 0.0) == pytest.approx(90.0)
-    for replica in ("gang/n/0", "gang/n/1"):
-        pool.unpin(replica, 60.0)
-    assert forecast(pool, "job", 60.0) == pytest.approx(70.0)
-    assert list(pool.jobs) == ["job"]
-
-
-def test_a_pinned_copy_that_has_ended_holds_nothing() -> None:
-    """What it held is not given back twice."""
-    pool = FairPool()
-    pool.join("n", Resources(cpu_m=1000), 0.0)
-    pool.pin("gang/n/0", "n", Resources(cpu_m=400), 0.0, trains=True)
-    pool.know("gang/n/0", 10.0, 1.0, 0.0)
-    copy = pool.look("gang/n/0", 20.0)
-    assert copy is not None
-    assert copy.end_s == pytest.approx(10.0)
-    pool.unpin("gang/n/0", 30.0)
-    assert pool.nodes["n"].allocated == Resources()
-    assert not pool.jobs
-    pool.unpin("gang/n/0", 30.0)
 
 
 def pool_for_a_gang() -> FairPool:
@@ -348,12 +320,11 @@ def forecast(pool: FairPool, job: str, now_s: float) -> float | None:
 
 
 def test_the_copy_of_a_job_without_a_place_runs() -> None:
-    """Once it would have been launched: the job falls behind it."""
+    """As soon as it has room: the job falls behind it."""
     pool = FairPool()
     pool.join("n", Resources(cpu_m=1000, memory_mib=100), 0.0)
     pool.come("late", Resources(memory_mib=60), None, 0.0)
-    assert not pool.to_launch(5.0, 0.0)
-    assert list(pool.to_launch(5.0, 5.0)) == ["late"]
+    assert list(pool.ahead()) == ["late"]
     pool.start("late", 1.0, 5.0)
     pool.start("late", 1.0, 30.0)
     pool.know("late", 100.0, 1.0, 30.0)

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steepest.policies.steepest.learning_history import FIRST, MODELS_KEPT, MOST_POINTS, LearningHistory, LossCourse
+from steepest.policies.steepest.learning_history import (
+    FIRST,
+    MODELS_KEPT,
+    MOST_POINTS,
+    LearningHistory,
+    LossCourse,
+    remember,
+    usual,
+)
 
 
 def course(rate: float, steps: int = 1000) -> LossCourse:
@@ -102,9 +110,9 @@ def test_a_model_that_has_finished_before_says_when_it_learns() -> None:
     """Of others it says nothing."""
     history = LearningHistory()
     assert history.shares("resnet") is None
-    history.add("resnet", 0.5)
-    history.add("resnet", 0.4)
-    history.add("", 0.9)
+    remember(history.models, "resnet", 0.5)
+    remember(history.models, "resnet", 0.4)
+    remember(history.models, "", 0.9)
     assert history.shares("resnet") == (0.4, 0.5)
     assert history.shares("") is None
     assert history.shares("vgg") is None
@@ -154,7 +162,7 @@ def test_its_memory_is_bounded(jobs: list[tuple[str, float]]) -> None:
     """Models come and go."""
     history = LearningHistory()
     for model, share in jobs:
-        history.add(model, share)
+        remember(history.models, model, share)
     assert len(history.models) <= MODELS_KEPT
     for model in history.models:
         shares = history.shares(model)
@@ -165,11 +173,11 @@ def test_its_memory_is_bounded(jobs: list[tuple[str, float]]) -> None:
 def test_a_model_that_has_finished_before_says_how_long_its_jobs_are() -> None:
     """By the median of the last five: one that was cut short or took ten times as long changes little."""
     history = LearningHistory()
-    assert history.size("resnet") is None
+    assert usual(history.sizes, "resnet") is None
     for size in (1.0, 100.0, 110.0, 90.0, 1_000.0, 95.0):
-        history.add_size("resnet", size)
-    history.add_size("", 7.0)
+        remember(history.sizes, "resnet", size)
+    remember(history.sizes, "", 7.0)
 
-    assert history.size("resnet") == 100.0
-    assert history.size("") is None
-    assert history.size("vgg") is None
+    assert usual(history.sizes, "resnet") == 100.0
+    assert usual(history.sizes, "") is None
+    assert usual(history.sizes, "vgg") is None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from tests.harness.scenarios.folded_pool import FoldedPool
 
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.moves import MoveChoice, MoveTerms, Reason, choose_moves
+from steepest.policies.steepest.moves import BALANCE, MoveChoice, MoveSearch
 from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.policies.steepest.residences import Residence, Residences
 
@@ -24,17 +24,17 @@ def resident(name: str, due_s: float | None) -> JobOnNode:
 def chosen(takes_s: Mapping[tuple[str, str], float], due_s: float | None = None) -> list[MoveChoice]:
     """The moves from a full node to two empty ones, where moves take these times by job and target."""
     jobs = [resident(name, due_s) for name in ("light", "heavy", "third")]
-    return searched(jobs, MoveTerms(lambda *_: True, lambda job, _, target: takes_s[job, target]))
+    return searched(jobs, lambda job, _, target: takes_s[job, target])
 
 
-def searched(jobs: list[JobOnNode], terms: MoveTerms) -> list[MoveChoice]:
+def searched(jobs: list[JobOnNode], takes_s: Callable[[str, str, str], float]) -> list[MoveChoice]:
     """The moves from a full node with these jobs to two empty ones."""
     pool = FoldedPool(full=1_000, near=1_000, far=1_000)
     residences = {"full": Residence("full", 1.0, jobs)}
     residences |= {name: Residence(name, 1.0, []) for name in ("near", "far")}
     nodes = Residences(residences)
     nodes.look(pool.view.nodes)
-    return list(choose_moves(nodes, SteepestParameters(on=True), terms, 0.0))
+    return list(MoveSearch(nodes, SteepestParameters(on=True), lambda *_: True, takes_s, 0.0).moves())
 
 
 def times(**jobs: float) -> dict[tuple[str, str], float]:
@@ -62,5 +62,5 @@ def test_a_job_moves_only_if_it_can_still_wait_for_half_of_the_time_that_it_then
     takes_s = times(light=CHEAP_S, heavy=CHEAP_S, third=CHEAP_S)
     needs_s = CHEAP_S + LEFT_S
 
-    assert not {move.reason for move in chosen(takes_s, 1.45 * needs_s)} & {Reason.BALANCE}
-    assert {move.reason for move in chosen(takes_s, 1.55 * needs_s)} & {Reason.BALANCE}
+    assert not {move.reason for move in chosen(takes_s, 1.45 * needs_s)} & {BALANCE}
+    assert {move.reason for move in chosen(takes_s, 1.55 * needs_s)} & {BALANCE}

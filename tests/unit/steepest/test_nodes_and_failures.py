@@ -96,7 +96,7 @@ def test_a_node_that_the_view_has_forgotten_leaves_the_virtual_pool() -> None:
     assert "spot" not in pool.view.nodes
     state = pool.planner.state
     assert ([*state.fair.nodes], state.fair.largest) == (["n"], 1.0)
-    assert "spot" not in {*state.residences, *state.due, *state.other}
+    assert "spot" not in {*state.residences, *state.due}
 
 
 def test_others_fair_ends_do_not_depend_on_how_long_a_failed_job_waits() -> None:

@@ -155,5 +155,5 @@ def test_where_no_job_ever_announced_a_total_nothing_is_known() -> None:
     pool.begin_job("second", "resnet", None)
     pool.train(FINISHED_AFTER_S - 1)
 
-    assert pool.planner.state.learned.size("resnet") is not None
+    assert "resnet" in pool.planner.state.learned.sizes
     assert pool.facts("second").unknown

@@ -102,7 +102,6 @@ def test_demand_shows_where_nothing_holds_a_job_back() -> None:
     jobs = {"a": running(), "b": running()}
     assert measure_node(jobs, {"a": 4000, "b": 4000}, 8000, 60.0)[0] == []
     jobs["b"].limit(1000)
-    jobs["b"].forget_limits()
     assert measure_node(jobs, {"a": 4000, "b": 1000}, 8000, 65.0)[0] == ["a"]
     assert (jobs["a"].demand, jobs["b"].demand) == (4.0, None)
 

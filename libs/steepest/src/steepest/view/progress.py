@@ -99,11 +99,6 @@ def one_step(job: Job) -> int:
     return OF_AN_EPOCH if job.progress.history.by_epochs else 1
 
 
-def steps_measured(job: Job) -> float:
-    """Over how many steps their CPU time was measured; of a job whose log has only epochs, over how many of these."""
-    return worked(job.progress.history)[0] / one_step(job)
-
-
 def cpu_ms_per_step(job: Job) -> float | None:
     """CPU time of a step of all replicas, in milliseconds; None until two steps were seen.
 

@@ -6,7 +6,7 @@ import math
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.learning import worth
-from steepest.policies.steepest.learning_history import FIRST, LearningHistory, LossCourse
+from steepest.policies.steepest.learning_history import FIRST, LearningHistory, LossCourse, usual
 from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.progress import (
@@ -16,16 +16,11 @@ from steepest.view.progress import (
     cpu_ms_of_all_steps,
     cpu_ms_per_step,
     one_step,
-    steps_measured,
 )
 from steepest.view.state import Job
 
 LEAST_LEFT = 0.002
 """Share of a job's size that is left at least, while it runs."""
-
-DOUBT = 0.25
-"""A size that was measured over n steps is promised as if it had been n + DOUBT: a report is seen up to a step after it was
-reached. Promises by sizes that proved too large came too late for those that proved smaller."""
 
 ENDS = 0.1
 """A job that has used this share of its size since its last report, beyond what was left then, is not about to end. Until
@@ -44,8 +39,10 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         total = math.ceil(overrun * running.total)
         left_ms = round((total - step) * of_each)
         all_ms = left_ms + step * of_each
-    fresh = running.is_fresh(parameters.young_ms / 1000, demand, now_s) and (of_each is None or running.used_before > 0)
-    fresh = fresh or job.incarnation != running.incarnation
+    young_s, moved = parameters.young_ms / 1000, running.used_before > 0
+    is_fresh, is_paced = running.used_by(now_s) - running.used_before < young_s * demand, moved or of_each is not None
+    is_measured = is_paced and (running.demand is not None or now_s - running.began_s >= young_s)
+    fresh = (is_fresh and (moved or of_each is None)) or job.incarnation != running.incarnation
     ends = True
     if total is None and fresh:
         size, left = running.size, running.left
@@ -62,23 +59,21 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
     running.step_ms = of_each
     state.announced = state.announced or total is not None
     unknown = not ends or (total is None and not fresh)
-    used, proved_wrong = running.used_by(now_s), unknown and (not ends or _announced(job))
+    used = running.used_by(now_s)
+    announced = any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
     if unknown:
-        size = state.learned.size(job.spec.model) if state.announced and not proved_wrong else None
+        size = usual(state.learned.sizes, job.spec.model) if state.announced and ends and not announced else None
         unknown = size is None or used >= size
         size = None if unknown else size
         left = None if size is None else max(size - used, LEAST_LEFT * size)
         running.size, running.left = size, left
-    copy, doubt = state.fair.look(job.name, now_s), 0.0
+    copy = state.fair.look(job.name, now_s)
     if not unknown:
         running.ahead = math.inf
     elif copy is not None:
         running.ahead = min(running.ahead, max(used - copy.used, 0.0))
     if copy is not None:
         taken = size if size is not None or unknown else copy.size
-        if size is not None and total is not None:
-            doubt = size * DOUBT / (DOUBT + max(steps_measured(job), 1.0))
-            taken = size - doubt
         state.fair.know(job.name, taken, state.demand(running, state.fair.nodes[copy.node].cores), now_s)
         state.fair.look(job.name, now_s)
     return JobOnNode(
@@ -90,12 +85,12 @@ def facts_of(state: SteepestPlannerState, parameters: SteepestParameters, job: J
         unknown=unknown,
         size=size,
         left=left,
-        doubt=doubt,
         fair_end_s=None if copy is None else copy.ends_s,
         deadline_s=deadline_of(state, job),
         due_s=None if copy is None else copy.due_s(parameters.lateness),
         priority=job.spec.priority,
         ends=not unknown and total is not None and step == total,
+        young=is_fresh and not is_measured,
         ahead=running.ahead if unknown and copy is not None else 0.0,
         index=0.0
         if size is None or left is None
@@ -107,11 +102,6 @@ def deadline_of(state: SteepestPlannerState, job: Job) -> float | None:
     """When a job's user wants it to have ended, in counted time; None: its user does not say."""
     deadline_ms = job.spec.deadline_ms
     return None if deadline_ms is None else state.now_s + (job.submitted_ms + deadline_ms - state.tick_ms) / 1000
-
-
-def _announced(job: Job) -> bool:
-    """Whether it, its log or its user ever named a total."""
-    return any((job.progress.total, job.progress.epochs, job.spec.steps, job.spec.epochs))
 
 
 def shares_of(learned: LearningHistory, losses: LossCourse, job: Job) -> tuple[float, ...]:

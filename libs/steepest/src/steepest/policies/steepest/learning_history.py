@@ -180,18 +180,6 @@ class LearningHistory(msgspec.Struct):
     overruns: list[float] = []
     ahead: dict[str, JobAhead] = {}
 
-    def add(self, model: str, share: float) -> None:
-        """A job has finished that had learned most at this share of its steps."""
-        _remember(self.models, model, share)
-
-    def add_size(self, model: str, size: float) -> None:
-        """A job has finished after so many core-seconds."""
-        _remember(self.sizes, model, size)
-
-    def add_demand(self, model: str, demand: float) -> None:
-        """A job has shown that it can use so many cores."""
-        _remember(self.demands, model, demand)
-
     def add_overrun(self, times: float) -> None:
         """A job has finished that did so many times the total that it announced."""
         self.overruns = [*self.overruns, times][-OVERRUNS_KEPT:]
@@ -233,25 +221,19 @@ class LearningHistory(msgspec.Struct):
         """Equally likely shares of a job that runs, ascending; None: no job of that model has finished here."""
         return tuple(sorted(self.models[model])) if model in self.models else None
 
-    def size(self, model: str) -> float | None:
-        """Core-seconds that a job is taken to need which announces nothing: the median; None as for :meth:`shares`."""
-        return _median(self.sizes, model)
-
     def overrun(self, done: float) -> float | None:
         """How many times its total a job is taken to do that has done more than once that; None: none did more."""
         more = [times for times in self.overruns if times > done > 1]
         return statistics.fmean(more) if more else None
 
-    def demand(self, model: str) -> float | None:
-        """Cores that a job is taken to use whose demand has not shown: the median; None: none of its model has shown it."""
-        return _median(self.demands, model)
 
-
-def _median(models: Mapping[str, Sequence[float]], model: str) -> float | None:
+def usual(models: Mapping[str, Sequence[float]], model: str) -> float | None:
+    """The median of what jobs of a model taught, which the next one is taken to have; None: none did."""
     return statistics.median(models[model]) if model in models else None
 
 
-def _remember(models: dict[str, list[float]], model: str, value: float) -> None:
+def remember(models: dict[str, list[float]], model: str, value: float) -> None:
+    """A job teaches this to the next ones of its model; one without a model teaches nothing."""
     if model:
         models[model] = [*models.pop(model, []), value][-OF_A_MODEL:]
         if len(models) > MODELS_KEPT:

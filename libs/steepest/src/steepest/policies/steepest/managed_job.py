@@ -110,10 +110,6 @@ class ManagedJob(msgspec.Struct):
         """Its work up to now, if it goes on as it was measured last."""
         return self.used + self.cpu * max(0.0, now_s - self.seen_s)
 
-    def is_fresh(self, young_s: float, demand: float, now_s: float) -> bool:
-        """Whether its incarnation has used less than it can use in so many seconds: imports take CPU before it says much."""
-        return self.used_by(now_s) - self.used_before < young_s * demand
-
     @property
     def overrun(self) -> float:
         """How many times the total that it announced it has done."""
@@ -140,24 +136,9 @@ class ManagedJob(msgspec.Struct):
         """A limit was refused: until then none is planned."""
         self.limit_m, self.unlimited_until_s = self.in_force_m, until_s
 
-    def forget_limits(self) -> None:
-        """Only the limit in force counts for the next measurement."""
-        self.tightest_m = self.in_force_m
-
     def able(self, cores: float) -> float:
         """What it would use on a node with so many cores, were there enough."""
         return min(self.most, math.inf if self.tightest_m is None else self.tightest_m / 1000, cores)
-
-    def show(self, cores: float) -> bool:
-        """Nothing holds it back: its use is its demand, if that is less than its whole node.
-
-        Returns:
-            Whether its demand shows for the first time.
-        """
-        first = self.demand is None
-        if 0 < self.cpu < FULL * cores:
-            self.demand = self.cpu
-        return first and self.demand is not None
 
 
 def measure_node(
@@ -183,10 +164,11 @@ def measure_node(
     alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
     may_be_full = is_full or alike or any(job.lacks for job in settled)
     shown = []
-    for name, job in here.items():
-        if not may_be_full and job in settled and job.tightest_m is None and job.show(cores):
-            shown.append(name)
-        job.forget_limits()
+    for name, job in here.items():  # where nothing holds a job back, its use is its demand, if less than the whole node
+        if not may_be_full and job in settled and job.tightest_m is None and job.cpu < FULL * cores:
+            shown += [name] if job.demand is None else []
+            job.demand = job.cpu
+        job.tightest_m = job.in_force_m
     return shown, alike or lack
 
 

@@ -6,19 +6,14 @@ both nodes are kept as well as before:
 * *balance*: the node with the most work left for its CPU gives a job that waits to the one with the least;
 * *rescue*: promises cannot be kept on a node, and a move lessens what is late.
 
-Moves to a node with room alone, and an order of rescues by where fair copies are, changed nothing in simulations
-(``benchmarks/policies.py``).
-
 A large pool is not searched: only the ``MOST_SOURCES`` fullest and the ``MOST_TARGETS`` emptiest nodes are compared, which
 :mod:`steepest.policies.steepest.residences` keeps in order.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 import msgspec
 
@@ -47,24 +42,9 @@ LEAST_CORES = 0.01
 
 EQUAL = 1e-6
 
-
-class MoveTerms(NamedTuple):
-    """What a move depends on beside the nodes' work.
-
-    Attributes:
-        fits: Whether the reservation of a job fits a node.
-        takes_s: Seconds that a move of a job from a node to another one takes.
-    """
-
-    fits: Callable[[str, str], bool]
-    takes_s: Callable[[str, str, str], float]
-
-
-class Reason(enum.StrEnum):
-    """Why a job moves."""
-
-    BALANCE = "a job that waits goes where least is left to do"
-    RESCUE = "promises cannot be kept on its node"
+BALANCE = "a job that waits goes where least is left to do"
+RESCUE = "promises cannot be kept on its node"
+"""Why a job moves."""
 
 
 class MoveChoice(msgspec.Struct, frozen=True):
@@ -77,35 +57,38 @@ class MoveChoice(msgspec.Struct, frozen=True):
     job: JobOnNode
     source: str
     target: str
-    reason: Reason
+    reason: str
     gain_s: float
     alternatives: Sequence[MoveChoice] = ()
 
 
-def choose_moves(
-    nodes: Residences, parameters: SteepestParameters, terms: MoveTerms, now_s: float
-) -> Iterator[MoveChoice]:
-    """The moves to be made now. The residences are changed as if each was made.
+class MoveSearch:
+    """The search for the moves to be made now; it changes the residences as if each was made.
 
     Args:
         nodes: All nodes that are open.
         parameters: Of the policy.
-        terms: Which moves are possible, and what they take.
+        fits: Whether the reservation of a job fits a node.
+        takes_s: Seconds that a move of a job from a node to another one takes.
         now_s: Counted time.
     """
-    search = _Search(nodes, parameters, terms, now_s)
-    yield from search.balance()
-    yield from search.rescue()
 
-
-class _Search:
-    def __init__(self, nodes: Residences, parameters: SteepestParameters, terms: MoveTerms, now_s: float) -> None:
-        self._nodes = nodes
-        self._now_s = now_s
-        self._terms = terms
-        self._parameters = parameters
-        self._slot_s = parameters.slot_ms / 1000
+    def __init__(
+        self,
+        nodes: Residences,
+        parameters: SteepestParameters,
+        fits: Callable[[str, str], bool],
+        takes_s: Callable[[str, str, str], float],
+        now_s: float,
+    ) -> None:
+        self._nodes, self._parameters = nodes, parameters
+        self._fits, self._takes_s, self._now_s = fits, takes_s, now_s
         self._sources = nodes.fullest(MOST_SOURCES)
+
+    def moves(self) -> Iterator[MoveChoice]:
+        """Those of both reasons."""
+        yield from self.balance()
+        yield from self.rescue()
 
     def balance(self) -> Iterator[MoveChoice]:
         """From the fullest node to the emptiest."""
@@ -115,12 +98,13 @@ class _Search:
         source, found = self._sources[0], []
         for job, cost_s in self._leaving(source, target):
             waits = job.rate < WAITS_FOR_BALANCE * min(job.elsewhere, source.cores)
-            if not waits or not self._can_wait(job, target, cost_s):
+            needs_s = cost_s + job.backlog / min(job.elsewhere, target.cores)
+            if not waits or (job.due_s is not None and job.due_s - self._now_s < (1 + SPARE) * needs_s):
                 continue
             gap_s = source.fullness - target.fullness
             after_s = abs(gap_s - job.backlog / source.cores - job.backlog / target.cores)
             if gap_s - after_s > self._parameters.pays * cost_s:
-                found.append(MoveChoice(job, source.name, target.name, Reason.BALANCE, gap_s - after_s))
+                found.append(MoveChoice(job, source.name, target.name, BALANCE, gap_s - after_s))
         yield from self._first(found)
 
     def rescue(self) -> Iterator[MoveChoice]:
@@ -129,33 +113,29 @@ class _Search:
             late = self._late(source) if len(source.jobs) > 1 else 0.0
             if late <= EQUAL:
                 continue
-            found, without = [], {job.name: self._late(source, without=job) for job in source.jobs if job.free}
+            found, without = [], {job.name: self._late(source, job) for job in source.jobs if job.free}
             for target in list(islice(self._nodes.emptiest(), MOST_TARGETS)):
                 before = late + self._late(target)
                 for job, cost_s in self._leaving(source, target):
-                    gain = before - without[job.name] - self._late(target, with_job=job, ready_s=cost_s)
+                    gain = before - without[job.name] - self._late(target, None, job, cost_s)
                     if gain > LESS_LATE * late + 1:
-                        found.append(MoveChoice(job, source.name, target.name, Reason.RESCUE, gain))
+                        found.append(MoveChoice(job, source.name, target.name, RESCUE, gain))
             yield from self._first(found, is_safe=True)
 
     def _leaving(self, source: Residence, target: Residence) -> Iterator[tuple[JobOnNode, float]]:
         """The jobs for which a move from one node to another pays, and the seconds that it takes."""
         for job in () if target is source or target.awaits else source.jobs:
             if job.free and job.left is not None:
-                cost_s = self._terms.takes_s(job.name, source.name, target.name)
+                cost_s = self._takes_s(job.name, source.name, target.name)
                 if job.left / min(job.elsewhere, source.cores) > self._parameters.pays * cost_s:
                     yield job, cost_s
-
-    def _can_wait(self, job: JobOnNode, target: Residence, cost_s: float) -> bool:
-        needs_s = cost_s + job.backlog / min(job.elsewhere, target.cores)
-        return job.due_s is None or job.due_s - self._now_s >= (1 + SPARE) * needs_s
 
     def _first(self, found: Sequence[MoveChoice], *, is_safe: bool = False) -> Iterator[MoveChoice]:
         """The move of the largest gain that breaks no promise, with the next ones beside it."""
         ranked = sorted(found, key=lambda move: (-move.gain_s, move.job.name, move.target))
         for rank, move in enumerate(ranked):
             source, target = self._nodes[move.source], self._nodes[move.target]
-            if target.awaits or not self._terms.fits(move.job.name, target.name):
+            if not self._fits(move.job.name, target.name):
                 continue
             if not is_safe and not self._keeps_promises(move.job, source, target):
                 continue
@@ -169,26 +149,19 @@ class _Search:
 
     def _keeps_promises(self, job: JobOnNode, source: Residence, target: Residence) -> bool:
         here, there = self._late(source), self._late(target)
-        cost_s = self._terms.takes_s(job.name, source.name, target.name)
-        after = self._late(target, with_job=job, ready_s=cost_s)
+        cost_s = self._takes_s(job.name, source.name, target.name)
+        after = self._late(target, None, job, cost_s)
         return after <= there + EQUAL or after < here + there - EQUAL
 
     def _late(
-        self,
-        node: Residence,
-        *,
-        without: JobOnNode | None = None,
-        with_job: JobOnNode | None = None,
-        ready_s: float = 0.0,
+        self, node: Residence, gone: JobOnNode | None = None, comes: JobOnNode | None = None, s: float = 0
     ) -> float:
-        """What is late on a node without one of its jobs, or with another one that is ready there after a while."""
-        promises = [self._promise(job) for job in node.jobs if job is not without and job.is_promised]
-        if with_job is not None and with_job.is_promised:
-            promises.append(self._promise(with_job, ready_s))
-        unknown = sum(job.fair_rate or 0.0 for job in node.jobs if job.unknown and job is not without)
-        return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._slot_s).late
-
-    def _promise(self, job: JobOnNode, ready_s: float = 0.0) -> Promise:
-        """One of no more than its promise takes it to need; ready after a while, it needs as much longer."""
-        left = max((job.left or 0.0) - job.doubt, EQUAL)
-        return Promise(left + ready_s * job.elsewhere, job.elsewhere, (job.due_s or 0.0) - self._now_s)
+        """What is late on a node without one of its jobs, or with another one, which needs ``s`` seconds more."""
+        stays = [job for job in node.jobs if job is not gone]
+        promises = [
+            Promise(job.left + (s * job.elsewhere if job is comes else 0.0), job.elsewhere, job.due_s - self._now_s)
+            for job in [*stays, *([] if comes is None else [comes])]
+            if job.left is not None and job.due_s is not None
+        ]
+        unknown = sum(job.fair_rate or 0.0 for job in stays if job.unknown)
+        return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._parameters.slot_ms / 1000).late

@@ -41,7 +41,6 @@ class JobOnNode(msgspec.Struct, kw_only=True):
             as well.
         size: The whole job; None: unknown.
         left: Until it ends; None: unknown.
-        doubt: How much less it may be, as its promise takes it.
         used: Work so far.
         fair_end_s: Its end under fair sharing; None: nothing says when.
         due_s: Its promised end; None: nothing is promised.
@@ -51,7 +50,7 @@ class JobOnNode(msgspec.Struct, kw_only=True):
         fair_rate: What the fair copy of a job of unknown size gets now; None: it has no copy.
         ahead: Work that a job of unknown size has got more than its fair copy, and gives back.
         ends: Whether it has done its last step, and evaluates, saves or exits.
-        young: Whether it just began and its speed or its demand was never measured.
+        young: Whether it just began, and its speed or its demand was never measured, imports included: it runs ahead.
         steady: Whether it must not be limited now, because it is moved.
         free: Whether it may move: it can be saved, has no plan, and has not moved recently.
         rate: CPU that it is to have.
@@ -65,7 +64,6 @@ class JobOnNode(msgspec.Struct, kw_only=True):
     unknown: bool = False
     size: float | None = None
     left: float | None = None
-    doubt: float = 0.0
     used: float = 0.0
     fair_end_s: float | None = None
     due_s: float | None = None
@@ -81,11 +79,6 @@ class JobOnNode(msgspec.Struct, kw_only=True):
     rate: float = 0.0
     must: float = 0.0
     limit_m: int | None = None
-
-    @property
-    def is_promised(self) -> bool:
-        """Whether work of it is due."""
-        return self.left is not None and self.due_s is not None
 
     @property
     def backlog(self) -> float:
@@ -157,15 +150,16 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         free -= more
 
     unknown = [job for job in jobs if job.left is None]
+    part = cores / len(jobs)
+    fair = [part if job.fair_rate is None else job.fair_rate for job in unknown]
     for job in _served_first(jobs, now_s):
-        give(job, cores / len(jobs))
+        give(job, part)
         job.must = job.rate
-    fair = [cores / len(jobs) if job.fair_rate is None else job.fair_rate for job in unknown]
     owed = [max(0.0, rate - job.ahead / GIVES_BACK_S) for job, rate in zip(unknown, fair, strict=True)]
     for job, cpu in zip(unknown, max_min(free, owed), strict=True):
         give(job, cpu)
     for job in jobs:
-        give(job, parameters.floor * cores / len(jobs) - job.rate)
+        give(job, parameters.floor * part - job.rate)
     promises = [
         (job, Promise(left, job.demand, job.due_s - now_s))
         for job in jobs

@@ -7,9 +7,10 @@ that is planned in :mod:`steepest.policies.steepest.steepest_planner`.
 from __future__ import annotations
 
 from steepest.events import cluster as c
+from steepest.policies.steepest.devices.which_jobs import has_devices
 from steepest.policies.steepest.gangs.unmanaged import follow, is_divided, is_managed
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
-from steepest.policies.steepest.learning_history import LossCourse
+from steepest.policies.steepest.learning_history import LossCourse, remember, usual
 from steepest.policies.steepest.managed_job import ManagedJob, measure_node
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.view.cluster_view import ClusterView
@@ -41,10 +42,10 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
             state.fair.join(node.name, node.capacity, now_s)
     for job in view.jobs:
         waits = job.is_queued and job.admitted and not _is_held_back(view, job)
-        if _is_copied(job) and (job.alive or waits):
+        if not has_devices(job) and (job.alive or waits):
             _come(state, job, now_s)
         if is_managed(job):
-            _train(state, view, job, now_s, launched=False)
+            _train(state, view, job, now_s)
         else:
             follow(state, view, job, now_s)
 
@@ -57,7 +58,9 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
             state.fair.join(event.node, view.nodes[event.node].capacity, now_s)
         case c.Tick():
             for node in sorted({*state.fair.nodes, *state.due} - view.state.nodes.keys()):
-                _leave(state, node, now_s)
+                state.fair.leave(node, now_s)
+                for known in (state.residences, state.gives, state.due, state.stays):
+                    known.pop(node, None)
         case c.NodeUsage():
             _measure(state, view, event, now_s)
         case c.LimitsApplied():
@@ -70,12 +73,12 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
     if not is_managed(job):
         follow(state, view, job, now_s)
     elif isinstance(event, CHANGES):
-        _plan_soon(state, job)
+        state.due |= dict.fromkeys((*job.nodes, *job.holds), 0.0)
 
 
 def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c.ClusterEvent, now_s: float) -> None:
     match event:
-        case c.JobAdmitted() | c.PlacementPlanned() if _is_copied(job):
+        case c.JobAdmitted() | c.PlacementPlanned() if not has_devices(job):
             _arrive(state, view, job, event, now_s)
         case c.CheckpointModeDeclared():
             _train(state, view, job, now_s)
@@ -90,7 +93,10 @@ def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c
             if job.name in state.running:
                 state.running[job.name].pause(now_s)
         case c.GrowthMeasured() if event.metric:
-            _forget_losses(state, job)
+            state.learned.leave(job.spec.model, job.name)  # judged by another metric, of which its losses say nothing
+            for work in (state.running.get(job.name), state.gangs.get(job.name)):
+                if work is not None:
+                    work.losses = LossCourse()
         case c.JobEnded() | c.JobRejected() if view.jobs.is_over(job.name):
             _end(state, job, now_s)
 
@@ -99,19 +105,12 @@ def run_fair_pool(state: SteepestPlannerState, view: ClusterView) -> None:
     """Let the copies in, and run, whose jobs would have a place under fair sharing."""
     fair = state.fair
     fair.admit(state.now_s)
-    for name in fair.to_launch(state.launches[1], state.now_s):
+    for name in fair.ahead():
         job = view.jobs[name]
         demand = state.usual_demand(job.spec.model)
         fair.start(name, demand, state.now_s)
-        size = state.learned.size(job.spec.model)
+        size = usual(state.learned.sizes, job.spec.model)
         fair.know(name, None if size is None else job.spec.world * size, demand, state.now_s)
-
-
-def _leave(state: SteepestPlannerState, node: str, now_s: float) -> None:
-    """A node is gone for good, or was silent for so long that the view has forgotten it."""
-    state.fair.leave(node, now_s)
-    for known in (state.residences, state.other, state.gives, state.due, state.stays):
-        known.pop(node, None)
 
 
 def _is_held_back(view: ClusterView, job: Job) -> bool:
@@ -130,25 +129,18 @@ def _arrive(
         state.fair.place(job.name)
 
 
-def _is_copied(job: Job) -> bool:
-    """Whether a job is in the virtual pool as ``spread`` would have placed it, and not where it really is."""
-    return is_managed(job) or is_divided(job)
-
-
 def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     spec = job.spec
     state.fair.come(job.name, spec.chief_requests, spec.first_node, now_s, spec.all_roles if spec.is_gang else ())
 
 
-def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float, *, launched: bool = True) -> None:
-    """An incarnation trains from here on, if that is not known yet; ``launched``: it has just begun to."""
+def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
+    """An incarnation trains from here on, if that is not known yet."""
     node, known = job.node, state.running.get(job.name)
     if not job.alive or node is None or not is_managed(job):
         return
     if known is not None and (known.incarnation, known.node) == (job.incarnation, node):
         return
-    if known is None and launched:
-        state.learn_launch(now_s - job.placed_counted_ms / 1000)
     fresh = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
     if known is not None:
         fresh.began_s, fresh.used, fresh.used_before, fresh.used_reported = known.began_s, *3 * (known.used,)
@@ -179,7 +171,6 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
         if (replicas := state.unmanaged.get(name, {}).get(event.node)) is not None and is_divided(view.jobs[name])
     }
     not_divided = [cpu_m for name, cpu_m in event.jobs.items() if name not in here and name not in divided]
-    state.other[event.node] = sum(not_divided) / 1000
     shown, short = measure_node(here | divided, event.jobs, node.capacity.cpu_m, now_s)
     for name in shown:
         if name in here:
@@ -190,7 +181,7 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
     used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
     limited = any(job.in_force_m is not None for job in (here | divided).values())
     gives = state.deliver(event.node, declared, used, short=short, limited=limited)
-    state.fair.deliver(event.node, gives, now_s)
+    state.fair.deliver(event.node, gives - sum(not_divided) / 1000, now_s)
     for progress in event.progress:
         running = here.get(progress.job) or (divided.get(progress.job) if progress.replica == CHIEF else None)
         if running is not None and progress.incarnation == running.incarnation:
@@ -210,14 +201,6 @@ def _parts(state: SteepestPlannerState, job: str) -> list[ManagedJob | Unmanaged
     return [*state.unmanaged.get(job, {}).values()] if running is None else [running]
 
 
-def _forget_losses(state: SteepestPlannerState, job: Job) -> None:
-    """The job is judged by another metric: what its losses were says nothing of what they are."""
-    state.learned.leave(job.spec.model, job.name)
-    for work in (state.running.get(job.name), state.gangs.get(job.name)):
-        if work is not None:
-            work.losses = LossCourse()
-
-
 def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     running = state.running.pop(job.name, None)
     state.suspended.pop(job.name, None)
@@ -228,7 +211,7 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     if job.outcome is c.Outcome.FINISHED and steps and work is not None:
         share = work.losses.learned_at(steps)
         if share is not None:
-            state.learned.add(job.spec.model, share)
+            remember(state.learned.models, job.spec.model, share)
     if running is None:
         size = None if gang is None else gang.size(steps)
         state.fair.finish(job.name, size or 0.0, now_s)
@@ -236,15 +219,10 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
     size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
     state.fair.finish(job.name, size, now_s)
     if job.outcome is c.Outcome.FINISHED:
-        state.learned.add_size(job.spec.model, size)
+        remember(state.learned.sizes, job.spec.model, size)
         if running.overrun > 1:
             state.learned.add_overrun(running.overrun)
     state.due[running.node] = 0.0
-
-
-def _plan_soon(state: SteepestPlannerState, job: Job) -> None:
-    for node in dict.fromkeys((*job.nodes, *job.holds)):
-        state.due[node] = 0.0
 
 
 def is_here(state: SteepestPlannerState, name: str, node: str) -> bool:

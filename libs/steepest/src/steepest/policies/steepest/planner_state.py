@@ -11,13 +11,13 @@ from steepest.policies.pending import Pending
 from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND
 from steepest.policies.steepest.fair.fair_pool import FairPool
 from steepest.policies.steepest.gangs.unmanaged_replicas import GangWork, UnmanagedReplicas
-from steepest.policies.steepest.learning_history import LearningHistory
+from steepest.policies.steepest.learning_history import LearningHistory, remember, usual
 from steepest.policies.steepest.managed_job import FULL, ManagedJob
 from steepest.policies.steepest.residences import Residence
 from steepest.view.state import Job
 
 KEPT = 50
-"""The means of launches and of measured demands forget at this many."""
+"""The mean of measured demands forgets at this many."""
 
 NEWEST = 0.5
 """Weight of the newest measurement of what a node gives that is short of CPU."""
@@ -36,7 +36,6 @@ class SteepestPlannerState(Pending):
         suspended: Those of them that are suspended.
         unmanaged: The replicas of jobs that are not managed, by job and node.
         gangs: The work of these jobs.
-        other: Measured cores that are not divided, by node.
         gives: Cores that each node really gives, as far as is known, and when it was measured last.
         residences: Each node as it was planned last.
         learned: How long finished jobs ran, when they had learned most, and what jobs could use.
@@ -46,7 +45,6 @@ class SteepestPlannerState(Pending):
         stays: Until when the limits of a node stay, as long as they do, by node.
         tick_ms: The record time of the newest tick.
         now_s: The newest time that was used, which never falls.
-        launches: How many jobs were launched, at most ``KEPT``, and in how many seconds in the mean.
         demands: Of how many jobs the demand was measured, at most ``KEPT``, and their mean.
         unlifted: Jobs that may still be limited although the policy is off.
     """
@@ -57,7 +55,6 @@ class SteepestPlannerState(Pending):
     suspended: dict[str, None] = msgspec.field(default_factory=dict)
     unmanaged: dict[str, dict[str, UnmanagedReplicas]] = msgspec.field(default_factory=dict)
     gangs: dict[str, GangWork] = msgspec.field(default_factory=dict)
-    other: dict[str, float] = msgspec.field(default_factory=dict)
     gives: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
     residences: dict[str, Residence] = msgspec.field(default_factory=dict)
     learned: LearningHistory = msgspec.field(default_factory=LearningHistory)
@@ -66,7 +63,6 @@ class SteepestPlannerState(Pending):
     stays: dict[str, float] = msgspec.field(default_factory=dict)
     tick_ms: int = 0
     now_s: float = 0.0
-    launches: tuple[int, float] = (0, 0.0)
     demands: tuple[int, float] = (0, 0.0)
     unlifted: dict[str, None] = msgspec.field(default_factory=dict)
 
@@ -104,18 +100,15 @@ class SteepestPlannerState(Pending):
         self.gives[node] = (gives, self.now_s)
         return gives
 
-    def learn_launch(self, seconds: float) -> None:
-        """Another job trains, so long after it was placed."""
-        self.launches = _mean_with(max(seconds, 0.0), *self.launches)
-
     def learn_demand(self, job: ManagedJob) -> None:
         """The demand of another job was measured for the first time."""
-        self.demands = _mean_with(job.cpu, *self.demands)
-        self.learned.add_demand(job.model, job.cpu)
+        count, mean = min(self.demands[0] + 1, KEPT), self.demands[1]
+        self.demands = count, mean + (job.cpu - mean) / count
+        remember(self.learned.demands, job.model, job.cpu)
 
     def usual_demand(self, model: str) -> float:
         """Cores that a process of a job is taken to use that has not begun yet."""
-        return self.learned.demand(model) or self.demands[1] or self.fair.largest
+        return usual(self.learned.demands, model) or self.demands[1] or self.fair.largest
 
     def demand(self, job: ManagedJob, cores: float, replicas: int = 1) -> float:
         """Cores that a job can use; while that never showed, each of its replicas as others of its model.
@@ -128,12 +121,6 @@ class SteepestPlannerState(Pending):
         count, mean = self.demands
         known = job.demand
         if known is None:
-            usual = self.learned.demand(job.model)
-            known = replicas * (usual if usual is not None else (mean + cores) / 2 if count else cores)
+            of_model = usual(self.learned.demands, job.model)
+            known = replicas * (of_model if of_model is not None else (mean + cores) / 2 if count else cores)
         return min(max(known, job.most), cores)
-
-
-def _mean_with(value: float, count: int, mean: float) -> tuple[int, float]:
-    """A mean that takes in another value."""
-    count = min(count + 1, KEPT)
-    return count, mean + (value - mean) / count

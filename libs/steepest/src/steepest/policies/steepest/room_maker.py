@@ -1,7 +1,6 @@
 """Which job is suspended so that one without room can run: one that is last in line, and holds room for hardly any CPU.
 
-Where reservations fill the nodes, jobs wait in the queue while others wait on the nodes, limited to little more than the
-floor. These get the places of such others, in this order:
+Jobs that wait for room get the places of others that are limited to little more than the floor, in this order:
 
 * a suspended job that would be late if it waited longer, that which is due first;
 * a job that never ran, and whose fair copy runs already;
@@ -17,8 +16,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
-
-import msgspec
+from typing import NamedTuple
 
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -46,17 +44,10 @@ RUNS_FAIRLY = "it would run already under fair sharing"
 COMES_LATE = "room would come too late by itself"
 
 
-class WithoutRoom(msgspec.Struct, frozen=True):
-    """A job without room, and why it gets another one's place."""
-
-    job: Job
-    reason: str
-
-
-class LastInLine(msgspec.Struct, frozen=True, order=True):
+class LastInLine(NamedTuple):
     """A job that may give way; that of the lowest index comes first."""
 
-    index: float
+    worth: float
     job: str
     node: str
 
@@ -68,14 +59,8 @@ class RoomMaker:
     """
 
     def __init__(self, state: SteepestPlannerState, residences: Residences) -> None:
-        """A part of the planner with that state.
-
-        Args:
-            state: The planner's.
-            residences: Of that state.
-        """
-        self._state = state
-        self._residences = residences
+        """A part of the planner with that state, and its residences."""
+        self._state, self._residences = state, residences
         self._walk: QueueWalk | None = None
 
     def read_back(self, plan: str) -> None:
@@ -92,17 +77,17 @@ class RoomMaker:
         ends_s = min((_ends_s(residence)[0] for residence in residences), default=math.inf)
         comes_late = math.inf > ends_s > view.parameters.steepest.pays * self._cost_s(view)
         for wanted in self._without_room(view, walk, last) if last else ():
-            free = walk.room.slots_for(wish_of(wanted.job)).free
-            if wanted.reason == COMES_LATE and not comes_late:
-                continue
-            for one in last:
-                if (plan := self._suspension(view, one, wanted, free, received)) is not None:
-                    yield from self._exchange(view, one, wanted, plan, received)
+            free = walk.room.slots_for(wish_of(wanted[0])).free
+            for one in last if wanted[1] != COMES_LATE or comes_late else ():
+                if exchange := [*self._exchange(view, one, wanted, free, received)]:
+                    yield from exchange
                     walk.room.was_taken([view.nodes[one.node]])
                     break
 
-    def _without_room(self, view: ClusterView, walk: QueueWalk, last: Sequence[LastInLine]) -> Sequence[WithoutRoom]:
-        """The jobs that get others' places, in order, of those for whom one of ``last`` leaves enough room."""
+    def _without_room(
+        self, view: ClusterView, walk: QueueWalk, last: Sequence[LastInLine]
+    ) -> Sequence[tuple[Job, str]]:
+        """The jobs that get others' places, in order, and why, of those for whom one of ``last`` leaves enough room."""
         state = self._state
         back = sorted(
             (due_s, name) for name in state.suspended if (due_s := self._is_due_back(view, view.jobs[name])) is not None
@@ -116,13 +101,13 @@ class RoomMaker:
             new += [job] if any(view.jobs[one.job].spec.priority <= job.spec.priority for one in helpful) else []
             if len(new) == LOOKED_AT:
                 break
-        wanted = [WithoutRoom(view.jobs[name], WOULD_BE_LATE) for _, name in back]
-        wanted += [WithoutRoom(job, RUNS_FAIRLY) for job in new if job.name in state.fair.jobs]
-        wanted += [WithoutRoom(job, COMES_LATE) for job in new if job.name not in state.fair.jobs]
+        wanted = [(view.jobs[name], WOULD_BE_LATE) for _, name in back]
+        wanted += [(job, RUNS_FAIRLY) for job in new if job.name in state.fair.jobs]
+        wanted += [(job, COMES_LATE) for job in new if job.name not in state.fair.jobs]
         return [
-            one
-            for one in wanted
-            if walk.may_be_tried(one.job) and not has_room(wish := wish_of(one.job), walk.room.slots_for(wish))
+            (job, reason)
+            for job, reason in wanted
+            if walk.may_be_tried(job) and not has_room(wish := wish_of(job), walk.room.slots_for(wish))
         ]
 
     def _is_due_back(self, view: ClusterView, job: Job) -> float | None:
@@ -151,47 +136,35 @@ class RoomMaker:
             if job.rate <= LAST_IN_LINE * demand and can_wait:
                 yield LastInLine(job.index, job.name, residence.name)
 
-    def _suspension(
-        self,
-        view: ClusterView,
-        one: LastInLine,
-        wanted: WithoutRoom,
-        free: Mapping[str, Resources],
-        received: Received[c.ClusterEvent],
-    ) -> c.TransitionPlanned | None:
-        """The plan that a job gives way to another one, which has room then; None: it must not."""
-        job, wish = view.jobs[one.job], wish_of(wanted.job)
-        if self._residences[one.node].awaits or job.spec.priority > wanted.job.spec.priority:
-            return None
-        if not _leaves_room(view, one, wish, free):
-            return None
-        state = self._state
-        facts = facts_of(state, view.parameters.steepest, job, view.nodes[one.node].capacity.cpu_m / 1000)
-        because = c.Because(
-            rule=f"it is last in line, and can wait; {wanted.job.name} has no room: {wanted.reason}",
-            standing=facts.standing(received.at_ms, state.now_s),
-        )
-        plan = suspension(job, wanted.job.name, f"steepest-{received.offset}-suspend-{job.name}", because)
-        return plan if void_transition(plan, job, view) is None else None
-
     def _exchange(
         self,
         view: ClusterView,
         one: LastInLine,
-        wanted: WithoutRoom,
-        leaving: c.TransitionPlanned,
+        wanted: tuple[Job, str],
+        free: Mapping[str, Resources],
         received: Received[c.ClusterEvent],
     ) -> Iterator[c.ClusterEvent]:
-        """Lift the limit of the job that gives way, so that its next step ends soon, suspend it, and place the other one."""
-        state, job, placed = self._state, view.jobs[one.job], wanted.job
+        """Let a job give way to one that has room then, unless it must not: without limit, its next step ends soon."""
+        state, job, residence, (placed, reason) = self._state, view.jobs[one.job], self._residences[one.node], wanted
+        if residence.awaits or job.spec.priority > placed.spec.priority:
+            return
+        if not _leaves_room(view, one, wish_of(placed), free):
+            return
+        facts = facts_of(state, view.parameters.steepest, job, view.nodes[one.node].capacity.cpu_m / 1000)
+        because = c.Because(
+            rule=f"it is last in line, and can wait; {placed.name} has no room: {reason}",
+            standing=facts.standing(received.at_ms, state.now_s),
+        )
+        leaving = suspension(job, placed.name, f"steepest-{received.offset}-suspend-{job.name}", because)
+        if void_transition(leaving, job, view) is not None:
+            return
         plan = f"steepest-{received.offset}-lift-{job.name}"
         yield from state.lift(job, one.node, plan, "it gives way, and saves after its next step")
         state.add_suspension(leaving.plan, job)
         yield leaving
-        because = c.Because(rule=f"{wanted.reason}; {job.name}, which is last in line there, gives way")
+        because = c.Because(rule=f"{reason}; {job.name}, which is last in line there, gives way")
         plan = f"steepest-{received.offset}-place-{placed.name}"
         yield state.place(plan, placed, GangPlaces((one.node,), ()), because, (leaving.plan,))
-        residence = self._residences[one.node]
         residence.jobs = [each for each in residence.jobs if each.name != job.name]
         residence.awaits = True
         self._residences.put(residence)

@@ -7,14 +7,10 @@ them is on at a time, so that a pool needs one process for both.
 
 * A node is planned at the first tick after a job on it starts, stops or moves, else every ``plan_every_ms`` of counted time.
   One that is lost stays due, and is planned once it is back.
-* A plan has the limits that change by more than ``least_change`` of the node, or by half a fair part of it where that is
-  less. For each job the newest plan holds.
-* The limits of a node stay for ``stay_ms`` after a plan, as long as they do (:func:`~.node_plan.keep_limits`).
+* A plan has the limits that change by enough. For each job the newest plan holds.
 * A job that is moved is not limited until it has moved: a slow step would delay its checkpoint.
-* Jobs of several replicas and jobs with GPUs are not managed: they are neither moved nor suspended, and what jobs with
-  GPUs use of a node's CPU is not divided. Gangs take part in the plans of their nodes
-  (:mod:`~steepest.policies.steepest.gangs.gang_part`); one that is on several is limited by the plan of its first one.
-* A pool in which no job's size is known is left as it is: no limits, no moves.
+* Gangs take part in the plans of their nodes (:mod:`~steepest.policies.steepest.gangs.gang_part`); one that is on several is
+  limited by the plan of its first one. What jobs with GPUs use of a node's CPU is not divided.
 
 Work: O(n log n) for each plan of a node with n jobs. A tick that plans a node also looks for moves and suspensions, among
 the fullest and the emptiest nodes alone. Of a node that is not planned, a tick compares the time of its next plan. A fact of
@@ -23,7 +19,6 @@ a node costs the others nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from steepest.events import cluster as c
@@ -34,7 +29,7 @@ from steepest.policies.lifted_limits import lifted, still_limited
 from steepest.policies.steepest.gangs.gang_part import divide, limit_of, limit_together, part_of, take_part
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
-from steepest.policies.steepest.moves import MoveChoice, MoveTerms, choose_moves
+from steepest.policies.steepest.moves import MoveChoice, MoveSearch
 from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, keep_limits, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fair_pool
 from steepest.policies.steepest.planner_state import SteepestPlannerState
@@ -42,7 +37,6 @@ from steepest.policies.steepest.residences import Residence, Residences
 from steepest.policies.steepest.room_maker import RoomMaker
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable
-from steepest.view.progress import cpu_ms_per_step
 from steepest.view.state import Job, Node
 
 PLANS = (c.MigrationPlanned, c.PlacementPlanned, c.TransitionPlanned)
@@ -65,7 +59,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 3
+    logic = 4
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:
@@ -129,21 +123,19 @@ class SteepestPlanner:
         self, view: ClusterView, node: Node, received: Received[c.ClusterEvent]
     ) -> Iterator[c.LimitsPlanned]:
         state, parameters = self.state, view.parameters.steepest
-        gives = min(state.gives.get(node.name, (math.inf, 0.0))[0], node.capacity.cpu_m / 1000)
-        cores = max(gives - state.other.get(node.name, 0.0), LEAST_CORES)
+        cores = max(state.fair.nodes[node.name].gives, LEAST_CORES)
         jobs = {
             name: facts_of(state, parameters, view.jobs[name], cores)
             for name in node.jobs
             if is_here(state, name, node.name) and view.jobs[name].alive
         }
-        gangs = dict(take_part(state, view, node.name))
+        gangs = take_part(state, view, node.name)
         parts = {name: part_of(state, parameters, view.jobs[name], one, cores) for name, one in gangs.items()}
-        for name, one in jobs.items():
-            one.young = self._is_young(view.jobs[name], one, parameters.young_ms / 1000)
+        for one in jobs.values():
             one.fair_rate = self._fair_rate(one)
         planned = parts | jobs
         for name, one in planned.items():
-            one.steady = self._is_steady(view.jobs[name])
+            one.steady = self._is_moving(view.jobs[name]) or state.now_s < state.limited(name).unlimited_until_s
         self.divide(cores, list(planned.values()), parameters)
         if state.now_s < state.stays.get(node.name, 0.0):
             now_m = {name: state.running[name].limit_m for name in jobs} | {
@@ -166,35 +158,22 @@ class SteepestPlanner:
         }
         if changed:
             state.stays[node.name] = state.now_s + parameters.stay_ms / 1000
-            standing = [one.standing(received.at_ms, state.now_s) for one in planned.values()]
-            yield self._limits_planned(view, node, received, changed, standing)
+            standing = tuple(one.standing(received.at_ms, state.now_s) for one in planned.values())
+            for name, limit_m in changed.items():
+                known = state.limited(name)
+                known.limit_m, known.planned = limit_m, True
+            yield c.LimitsPlanned(
+                plan=f"steepest-{received.offset}-{node.name}",
+                node=node.name,
+                limits=tuple(c.JobLimit(name, view.jobs[name].incarnation, cpu_m=m) for name, m in changed.items()),
+                because=c.LimitsBecause(
+                    rule="what fair ends leave to spare, where it is worth most", standing=standing
+                ),
+            )
 
     def divide(self, cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParameters) -> None:
         """Plan a node's jobs; other orders than this policy's do it otherwise."""
         plan_node(cores, jobs, parameters, self.state.now_s)
-
-    def _limits_planned(
-        self,
-        view: ClusterView,
-        node: Node,
-        received: Received[c.ClusterEvent],
-        limits: Mapping[str, int | None],
-        standing: Sequence[c.FairStanding],
-    ) -> c.LimitsPlanned:
-        """The plan, which is remembered as the newest of its jobs."""
-        for name, limit_m in limits.items():
-            planned = self.state.limited(name)
-            planned.limit_m, planned.planned = limit_m, True
-        return c.LimitsPlanned(
-            plan=f"steepest-{received.offset}-{node.name}",
-            node=node.name,
-            limits=tuple(
-                c.JobLimit(name, view.jobs[name].incarnation, cpu_m=limit_m) for name, limit_m in limits.items()
-            ),
-            because=c.LimitsBecause(
-                rule="what fair ends leave to spare, where it is worth most", standing=tuple(standing)
-            ),
-        )
 
     def _limits_of(self, view: ClusterView, node: Node, gangs: Iterable[str]) -> dict[str, int | None]:
         """The limits of the gangs whose first node this is; those of the others are planned there, soon if they change."""
@@ -209,19 +188,8 @@ class SteepestPlanner:
                     state.due[first] = 0.0
         return limits
 
-    def _is_young(self, job: Job, facts: JobOnNode, young_s: float) -> bool:
-        """Whether it runs ahead of the others until its speed and its demand were measured, imports included."""
-        running, now_s = self.state.running[job.name], self.state.now_s
-        paced = running.used_before > 0.0 or cpu_ms_per_step(job) is not None
-        measured = paced and (running.demand is not None or now_s - running.began_s >= young_s)
-        return not measured and running.is_fresh(young_s, facts.demand, now_s)
-
     def _is_moving(self, job: Job) -> bool:
         return job.plan is not None or self.state.concerns(job)
-
-    def _is_steady(self, job: Job) -> bool:
-        """Whether it must not be limited now."""
-        return self._is_moving(job) or self.state.now_s < self.state.limited(job.name).unlimited_until_s
 
     # --- moves -------------------------------------------------------------------------------------------------------
 
@@ -238,22 +206,19 @@ class SteepestPlanner:
                 residence.jobs.append(facts_of(state, view.parameters.steepest, job, cores))
                 residence.awaits = True
         for one in residence.jobs:
-            one.fair_rate, one.free = self._fair_rate(one), self._is_free(view, view.jobs[one.name])
+            job, one.fair_rate = view.jobs[one.name], self._fair_rate(one)
+            one.free = (
+                not self._is_moving(job)
+                and immovable(job) is None
+                and job.moves_failed < view.parameters.limits.moves_failed
+                and view.counted_ms >= job.dwells_until_counted_ms
+            )
         return residence
 
     def _fair_rate(self, job: JobOnNode) -> float | None:
         """What the fair copy of a job of unknown size gets now; None: it has none."""
         fair = self.state.fair
         return None if job.left is not None or job.name not in fair.jobs else fair.rate(job.name)
-
-    def _is_free(self, view: ClusterView, job: Job) -> bool:
-        """Whether it may move."""
-        return (
-            not self._is_moving(job)
-            and immovable(job) is None
-            and job.moves_failed < view.parameters.limits.moves_failed
-            and view.counted_ms >= job.dwells_until_counted_ms
-        )
 
     def _plan_moves(self, view: ClusterView, received: Received[c.ClusterEvent]) -> Iterator[c.ClusterEvent]:
         state = self.state
@@ -266,9 +231,8 @@ class SteepestPlanner:
             predicted_ms = view.move_ms(view.jobs[job], source, target) or 0
             return max(predicted_ms, view.parameters.steepest.move_cost_ms) / 1000
 
-        terms = MoveTerms(fits, takes_s)
-        moves = choose_moves(self._residences, view.parameters.steepest, terms, state.now_s)
-        for number, move in enumerate(moves):
+        search = MoveSearch(self._residences, view.parameters.steepest, fits, takes_s, state.now_s)
+        for number, move in enumerate(search.moves()):
             yield from self._move(view, move, received, number)
 
     def _move(
@@ -290,7 +254,7 @@ class SteepestPlanner:
             target=move.target,
             kind=c.MoveKind.STEEPEST,
             because=c.Because(
-                rule=str(move.reason),
+                rule=move.reason,
                 standing=facts.standing(received.at_ms, state.now_s),
                 gain_ms=round(move.gain_s * 1000),
                 move_ms=view.move_ms(job, move.source, move.target),

@@ -11,6 +11,7 @@ from steepest.policies.steepest.devices.gang_order import WholeGang, by_level
 from steepest.policies.steepest.devices.which_jobs import devices_of
 from steepest.policies.steepest.job_facts import LEAST_LEFT, shares_of
 from steepest.policies.steepest.learning import worth
+from steepest.policies.steepest.learning_history import remember, usual
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import is_allowed
 from steepest.view.progress import attained_ms, course, steps_left, time_left
@@ -52,18 +53,19 @@ def measure(state: DevicePlannerState, job: Job, now_s: float) -> None:
         devices = devices_of(job, job.sizes)
         known.step_s, known.slow_s = time.p50 * devices / left / 1000, time.high * devices / left / 1000
         for key in _keys(spec.model, devices):
-            state.steps.add_size(key, known.step_s)
+            remember(state.steps.sizes, key, known.step_s)
     step_s = known.step_s
     if step_s is None:
         step_s = next(
-            (found for key in _keys(spec.model, known.devices) if (found := state.steps.size(key)) is not None), None
+            (found for key in _keys(spec.model, known.devices) if (found := usual(state.steps.sizes, key)) is not None),
+            None,
         )
     work = None if left is None or step_s is None else left * step_s
     if work is None and known.counted:
         known.known_s = known.known_s if job.alive else now_s
         return  # its process has not said again what it has to do
     known.counted = work is not None
-    if work is None and course(job)[1] is None and (size := state.learned.size(spec.model)) is not None:
+    if work is None and course(job)[1] is None and (size := usual(state.learned.sizes, spec.model)) is not None:
         used = attained_ms(job, round(now_s * 1000)) / 1000
         work = size - used if size > used else None
     known.left_s = None if work is None else max(work / (_devices(known, job) or 1.0), LEAST_S)
@@ -81,7 +83,7 @@ def left_with(state: DevicePlannerState, job: Job, known: DeviceJob, left_s: flo
     A step takes the same device-seconds, unless jobs of its model say otherwise.
     """
     model = job.spec.model
-    learned = state.steps.size(f"{model} on {devices:g}") if model and known.step_s else None
+    learned = usual(state.steps.sizes, f"{model} on {devices:g}") if model and known.step_s else None
     more = 1.0 if learned is None or not known.step_s else learned / known.step_s
     return left_s * more * _devices(known, job) / devices
 
@@ -145,9 +147,9 @@ def end(state: DevicePlannerState, job: Job, now_s: float) -> None:
         fair.finish(job.name, work, now_s)
     steps = job.stop_step or job.progress.step
     if job.outcome is c.Outcome.FINISHED:
-        state.learned.add_size(job.spec.model, work)
+        remember(state.learned.sizes, job.spec.model, work)
         if steps and (share := known.losses.learned_at(steps)) is not None:
-            state.learned.add(job.spec.model, share)
+            remember(state.learned.models, job.spec.model, share)
 
 
 def work_of(known: DeviceJob, job: Job, used_s: float, start_s: float) -> float | None:

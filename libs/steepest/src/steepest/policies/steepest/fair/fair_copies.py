@@ -34,10 +34,8 @@ class FairJob(msgspec.Struct):
         first_node: Where it has to begin; None: anywhere.
         placed: Whether the real job has a place, or had one.
         trains: Whether it has begun to train.
-        ready_s: When the copy of a job without a place would have been launched.
         roles: Of a gang that waits.
         gang: The gang of whose copies it is one.
-        pinned: Whether it is where its replica is, whichever node fair sharing would choose.
     """
 
     node: str
@@ -52,10 +50,8 @@ class FairJob(msgspec.Struct):
     first_node: str | None = None
     placed: bool = False
     trains: bool = False
-    ready_s: float = 0.0
     roles: tuple[Role, ...] = ()
     gang: str = ""
-    pinned: bool = False
 
     @property
     def ends_s(self) -> float | None:
@@ -71,26 +67,15 @@ class FairJob(msgspec.Struct):
         """It as fair sharing sees it."""
         return Load(None if self.size is None else max(self.size - self.used, 0.0), self.demand)
 
-    def outlives(self, size: float | None) -> bool:
-        """Whether a copy that has ended would not have, had this size been known."""
-        return size is None or size > (1 + SAME_SIZE) * self.used
-
-    def is_known_as(self, size: float | None, demand: float) -> bool:
-        """Whether this says no more of it than is known: the ends are not computed again."""
-        if abs(self.demand - demand) >= SAME_DEMAND:
-            return False
-        if size is None or self.size is None:
-            return size is self.size
-        return abs(self.size - size) <= SAME_SIZE * self.size
-
 
 class FairNode(msgspec.Struct):
     """A node under fair sharing.
 
     Attributes:
-        gives: Cores that it really gives; it declares its capacity.
+        gives: Cores that it really gives to these jobs; it declares its capacity.
         now_s: Up to when its jobs have run.
         jobs: The copies that have not ended, and those that are on their way (``planned``).
+        held: What jobs reserve that have no copies, because the policy divides nothing of them.
         stale: Whether the forecasts must be made again.
         next_s: When the next of its copies ends, by the forecasts.
     """
@@ -100,6 +85,7 @@ class FairNode(msgspec.Struct):
     now_s: float = 0.0
     jobs: dict[str, None] = {}
     planned: dict[str, None] = {}
+    held: dict[str, Resources] = {}
     allocated: Resources = Resources()
     stale: bool = False
     next_s: float = math.inf

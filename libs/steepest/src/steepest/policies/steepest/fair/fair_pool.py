@@ -13,8 +13,7 @@ Those that came first go first, and where one has no room, those behind it may g
 end. A copy whose job has no place yet runs as if that had one: the job falls behind it.
 
 A gang has a copy for each replica, which get places by the rule for gangs: all of them at the same time, or none. Jobs of
-which the policy divides nothing are *pinned*: each replica has a copy where it really is, from when it has a place, that
-takes what it reserves, and shares the node with the others while it trains.
+which the policy divides nothing have none: they hold what they reserve where they really are, and use what they really use.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from steepest.events.common import Resources
 from steepest.events.requests import Role
 from steepest.policies.placement.gangs import choose
 from steepest.policies.placement.slots import Slots
-from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, SAME_DEMAND, FairJob, FairNode
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND, SAME_DEMAND, SAME_SIZE, FairJob, FairNode
 from steepest.policies.steepest.fair.fair_sharing import fair_level, run_fairly
 from steepest.view.nodes import allocation
 
@@ -92,8 +91,6 @@ class FairPool(msgspec.Struct):
             if copy.node:
                 self._bring_up(copy.node, now_s)
                 self._enter(job, copy, running=job in self.jobs)
-            elif copy.pinned:
-                self._forget(job)
             else:
                 self.waiting[job] = (self.jobs if job in self.jobs else self.planned).pop(job)
 
@@ -121,8 +118,11 @@ class FairPool(msgspec.Struct):
         """
         if not self.waiting:
             return
-        for name in self.nodes:
-            self._let_end(name, now_s)
+        for name, node in self.nodes.items():
+            self._forecast(name)
+            if node.next_s <= now_s:
+                self._bring_up(name, now_s)
+                self._find_next(name)
         if not self.roomier:
             return
         self.roomier = False
@@ -142,15 +142,9 @@ class FairPool(msgspec.Struct):
                 (self.jobs if copy.trains else self.planned)[name] = place
                 self._enter(name, place, running=copy.trains)
 
-    def to_launch(self, launch_s: float, now_s: float) -> dict[str, None]:
-        """The jobs without a place whose copies would train by now."""
-        due: dict[str, None] = {}
-        for name, copy in self.planned.items():
-            if not copy.placed:
-                copy.ready_s = copy.ready_s or now_s + launch_s
-                if copy.ready_s <= now_s:
-                    due[copy.gang or name] = None
-        return due
+    def ahead(self) -> dict[str, None]:
+        """The jobs without a place whose copies have one."""
+        return dict.fromkeys(copy.gang or name for name, copy in self.planned.items() if not copy.placed)
 
     def start(self, job: str, demand: float, now_s: float) -> None:
         """A planned job trains from here on; ``demand``: of each copy."""
@@ -172,27 +166,13 @@ class FairPool(msgspec.Struct):
                 del node.jobs[name]
                 node.planned[name], self.planned[name], node.stale = None, self.jobs.pop(name), True
 
-    def pin(self, replica: str, node: str, requests: Resources, now_s: float, *, trains: bool) -> None:
-        """A replica takes a place on this node, whichever fair sharing would choose; ``trains``: it computes there too."""
-        if node not in self.nodes:
-            return
-        self._bring_up(node, now_s)
-        copy = FairJob(node, requests, now_s, 1.0, placed=True, trains=trains, pinned=True)
-        (self.jobs if trains else self.planned)[replica] = copy
-        self._enter(replica, copy, running=trains)
-
-    def unpin(self, replica: str, now_s: float) -> None:
-        """It holds that place no longer."""
-        copy = self.jobs.get(replica) or self.planned.get(replica)
-        if copy is None:
-            return
-        self._bring_up(copy.node, now_s)
-        node = self.nodes[copy.node]
-        if replica in node.jobs or replica in node.planned:
-            node.allocated -= copy.requests
-        for copies in (self.jobs, self.planned, node.jobs, node.planned):
-            copies.pop(replica, None)
-        node.stale, self.roomier = True, True
+    def hold(self, name: str, job: str, held: Resources) -> None:
+        """A job without a copy reserves this much of a node, where it really is."""
+        if (node := self.nodes.get(name)) is not None:
+            node.allocated += held - node.held.pop(job, Resources())
+            node.held[job], self.roomier = held, True
+            if held == Resources():
+                del node.held[job]
 
     def know(self, job: str, size: float | None, demand: float, now_s: float) -> None:
         """What is known of a job's size, and of the demand of each of its copies, now.
@@ -265,7 +245,7 @@ class FairPool(msgspec.Struct):
 
         def fullness(name: str) -> tuple[bool, float, int, str]:
             node = self.nodes[name]
-            after, count = node.allocated + requests, len(node.jobs) + len(node.planned)
+            after, count = node.allocated + requests, len(node.jobs) + len(node.planned) + len(node.held)
             return (not after.fits(node.capacity), allocation(after, node.capacity), count, name)
 
         return min(self.nodes, key=fullness, default=None)
@@ -305,8 +285,8 @@ class FairPool(msgspec.Struct):
         self._enter(name, copy, running=True)
 
     def _know(self, name: str, size: float | None, demand: float, now_s: float) -> None:
-        copy = self.jobs.get(name)
-        if copy is None or not copy.node or (copy.end_s is not None and not copy.outlives(size)):
+        copy, all_of_it = self.jobs.get(name), math.inf if size is None else size
+        if copy is None or not copy.node or (copy.end_s is not None and all_of_it <= (1 + SAME_SIZE) * copy.used):
             return
         if copy.end_s is not None:
             seconds, copy.end_s, copy.forecast_s = now_s - copy.end_s, None, None
@@ -314,7 +294,9 @@ class FairPool(msgspec.Struct):
             self._enter(name, copy, running=True)
             more = seconds * min(copy.demand, self._level(copy.node))
             copy.used += more if size is None else min(more, size - copy.used)
-        if copy.is_known_as(size, demand):
+        before = math.inf if copy.size is None else copy.size
+        is_same = before == all_of_it or abs(before - all_of_it) < SAME_SIZE * min(before, all_of_it)
+        if is_same and abs(copy.demand - demand) < SAME_DEMAND:
             return
         self._bring_up(copy.node, now_s)
         if copy.end_s is None:
@@ -376,13 +358,6 @@ class FairPool(msgspec.Struct):
                 if copy.over:
                     self._forget(job)
         node.now_s = now_s
-
-    def _let_end(self, name: str, now_s: float) -> None:
-        """Bring a node up to date if one of its copies has ended by now."""
-        self._forecast(name)
-        if self.nodes[name].next_s <= now_s:
-            self._bring_up(name, now_s)
-            self._find_next(name)
 
     def _find_next(self, name: str) -> None:
         node = self.nodes[name]

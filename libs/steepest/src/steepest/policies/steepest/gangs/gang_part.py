@@ -9,10 +9,8 @@ with GPUs are not limited; what they use is not divided.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from steepest.events.parameters import SteepestParameters
-from steepest.policies.steepest.gangs.unmanaged import is_divided, pins_of
+from steepest.policies.steepest.gangs.unmanaged import is_divided
 from steepest.policies.steepest.gangs.unmanaged_replicas import UnmanagedReplicas
 from steepest.policies.steepest.job_facts import LEAST_LEFT, deadline_of, shares_of
 from steepest.policies.steepest.learning import worth
@@ -36,9 +34,10 @@ def part_of(
     those of which nothing says how long they run, have the rate of their copies until those have ended; then they have an
     equal part.
     """
-    demand, left, (step, total) = state.demand(replicas.use, cores, replicas.count), _left_of_each(job), course(job)
+    demand, left_ms, (step, total) = state.demand(replicas.use, cores, replicas.count), cpu_ms_left(job), course(job)
     fair, work, everywhere = state.fair, state.gangs[job.name], state.unmanaged[job.name]
     work.measure(job)
+    left = None if left_ms is None else max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
     size = None if left is None else work.size(total)
     copies = len(fair.copies_of(job.name)) * replicas.count / sum(one.count for one in everywhere.values())
     is_fresh = state.now_s - replicas.use.since_s < parameters.young_ms / 1000
@@ -76,14 +75,6 @@ def divide(job: Job, replicas: UnmanagedReplicas, part: JobOnNode) -> None:
     replicas.limit_m = each
 
 
-def _left_of_each(job: Job) -> float | None:
-    """Core-seconds that each replica of a gang still needs; None where nothing says so."""
-    left_ms = cpu_ms_left(job)
-    if left_ms is None:
-        return None
-    return max(left_ms / 1000, LEAST_LEFT) / len(job.replicas)
-
-
 def limit_of(state: SteepestPlannerState, job: str) -> int | None:
     """The limit of each replica of a gang, in millicores: the lowest that a node of it is to have."""
     limits = [one.limit_m for one in state.unmanaged[job].values() if one.trains and one.limit_m is not None]
@@ -96,17 +87,7 @@ def limit_together(state: SteepestPlannerState, job: Job, replicas: UnmanagedRep
     return each_m if each_m is None or len(job.spec.all_roles) > 1 else each_m * replicas.count
 
 
-def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> Iterator[tuple[str, UnmanagedReplicas]]:
-    """The gangs that train on a node and take part in its division, with their replicas there.
-
-    The others' copies use what these do.
-    """
-    for name in view.nodes[node].jobs:
-        replicas = state.unmanaged.get(name, {}).get(node)
-        if replicas is None or not replicas.trains:
-            continue
-        if is_divided(view.jobs[name]):
-            yield name, replicas
-            continue
-        for copy in pins_of(name, node, replicas.count):
-            state.fair.know(copy, None, replicas.use.cpu / replicas.count, state.now_s)
+def take_part(state: SteepestPlannerState, view: ClusterView, node: str) -> dict[str, UnmanagedReplicas]:
+    """The gangs that train on a node and take part in its division, with their replicas there."""
+    found = {name: state.unmanaged.get(name, {}).get(node) for name in view.nodes[node].jobs}
+    return {name: one for name, one in found.items() if one and one.trains and is_divided(view.jobs[name])}

@@ -1,7 +1,7 @@
 """Jobs that the policy does not manage, gangs and jobs with GPUs: where their replicas are, what they use, and their limits.
 
-What gangs without GPUs use is divided, and their copies in the virtual pool are where fair sharing would place them. The
-copies of other jobs are pinned there: they are where these are.
+What gangs without GPUs use is divided, and their copies in the virtual pool are where fair sharing would place them. Other
+jobs have no copies there: they hold what they reserve where they are.
 """
 
 from __future__ import annotations
@@ -40,8 +40,6 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         ):
             after[node] = old
             continue
-        if old is not None:
-            _unpin(state, job.name, node, old, now_s)
         use = ManagedJob(node, job.spec.model, job.incarnation, now_s, now_s, now_s)
         if old is not None and old.count == count:
             use.most, use.demand = old.use.most, old.use.demand
@@ -50,11 +48,10 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
             use.limit_m = job.limit.cpu_m
             after[node].limit(job.limit.in_force_m)
         if not is_divided(job):
-            for number, copy in enumerate(pins_of(job.name, node, count)):
-                state.fair.pin(copy, node, Resources() if number else held, now_s, trains=trains)
+            state.fair.hold(node, job.name, held)
         state.due[node] = 0.0
-    for node, old in before.items():
-        _unpin(state, job.name, node, old, now_s)
+    for node in before:
+        state.fair.hold(node, job.name, Resources())
         state.due[node] = 0.0
     if after:
         state.unmanaged[job.name] = after
@@ -63,13 +60,3 @@ def follow(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: floa
         state.gangs.pop(job.name, None)
     if running and is_divided(job) and not state.fair.runs(job.name):
         state.fair.start(job.name, state.usual_demand(job.spec.model), now_s)
-
-
-def pins_of(job: str, node: str, count: int) -> list[str]:
-    """The names of the pinned copies of a job's replicas on a node."""
-    return [f"{job}/{node}/{number}" for number in range(count)]
-
-
-def _unpin(state: SteepestPlannerState, job: str, node: str, old: UnmanagedReplicas, now_s: float) -> None:
-    for copy in pins_of(job, node, old.count):
-        state.fair.unpin(copy, now_s)
