@@ -20,6 +20,7 @@ class HeldImage(NamedTuple):
 
     Attributes:
         until: When it continues by itself, by the monotonic clock.
+        rewritten: Whether a file is open for changes in place, so that the image is of no use once the job continues.
     """
 
     request: str
@@ -27,6 +28,7 @@ class HeldImage(NamedTuple):
     name: str
     step: int
     digest: str
+    rewritten: bool
 
 
 class Control:

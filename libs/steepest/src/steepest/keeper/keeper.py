@@ -206,7 +206,7 @@ class Keeper:
     def _serve(self, request: str, hold_s: float) -> None:
         if self._hold is None:
             try:
-                name, step, digest = self._save()
+                saved = self._save()
             except CannotBeSaved as why:
                 self._continue()
                 self._control.answer(request, refused=str(why))
@@ -214,15 +214,19 @@ class Keeper:
                 return
             self._failed = 0
         else:
-            _, _, name, step, digest = self._hold
+            saved = self._hold[2:]
+        self._hold = HeldImage(request, time.monotonic() + hold_s, *saved)
         with contextlib.suppress(CannotBeSaved), self._followers.asked("hold"):
-            self._hold = HeldImage(request, time.monotonic() + hold_s, name, step, digest)
-        self._control.answer(request, name=name, step=step, digest=digest)
+            pass
+        self._control.answer(request, name=self._hold.name, step=self._hold.step, digest=self._hold.digest)
 
     # --- save, hold, continue -----------------------------------------------------------------------------------------
 
-    def _save(self, *, trains_on: bool = False) -> tuple[str, int, str]:
-        """Stop the job and make its image: name, step and digest. The job is left stopped, or continues while it is packed.
+    def _save(self, *, trains_on: bool = False) -> tuple[str, int, str, bool]:
+        """Stop the job and make its image. The job is left stopped, or continues while that is packed.
+
+        Returns:
+            The image's name, step and digest, and whether a file is open for changes in place.
 
         Raises:
             CannotBeSaved: There is no image; the job may be stopped.
@@ -243,7 +247,7 @@ class Keeper:
         finally:
             shutil.rmtree(raw.parent, ignore_errors=True)
             self._held.keep(self._images.newest_first())
-        return name, step, digest
+        return name, step, digest, facts["rewritten"]
 
     def _dump(self, raw: Path) -> dict[str, Any]:
         """Let CRIU write the processes, and give what a restore must know; they are left stopped."""
@@ -347,9 +351,8 @@ class Keeper:
     def _continue_after(self, hold: HeldImage) -> None:
         """The stop did not come. An image whose files change from now on would be restored onto other ones."""
         self._hold = None
-        with contextlib.suppress(CannotBeSaved):
-            if self._images.facts(hold.name, hold.digest)["rewritten"]:
-                self._images.drop(hold.name)
+        if hold.rewritten:
+            self._images.drop(hold.name)
         self._continue()
 
     def _continue(self) -> None:
