@@ -22,8 +22,9 @@ from steepest.cluster.kubernetes import jobs
 from steepest.cluster.kubernetes.manifest import JobManifest, JobSettings, manifest
 from steepest.cluster.kubernetes.objects import ClusterNode
 from steepest.cluster.kubernetes.steps.kept import LOADERS, PodKeeper, provide, remove_unused, write_order
+from steepest.cluster.kubernetes.users_jobs import USERS_JOB
 from steepest.cluster.port import ReplicaId, ReplicaSpec
-from steepest.errors import ClusterError
+from steepest.errors import ClusterError, RefusedError
 from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
 from steepest.keeper.control import Control
 from steepest.keeper.order import JOBS_ENVIRONMENT, KeeperOrder
@@ -253,6 +254,23 @@ async def test_what_a_keeper_sees_of_its_node_is_a_fact_of_the_node(
         finally:
             await cluster.close()
     assert beat.keeper == KeeperFacts(machine="amd64", kernel="6.18", cpu=cpu, criu=(4, 2) if cpu else ())
+
+
+async def test_a_users_job_never_runs_without_the_keeper_that_it_begins_with(
+    stub: KubernetesStub, tmp_path: Path
+) -> None:
+    """Where the operator has withdrawn the leave since it was made, its start is refused for good, and says why."""
+    env = {USERS_JOB: "Job/mine"}
+    spec = ReplicaSpec(command=("train",), env=env, checkpoint_mode=CheckpointMode.SYSTEM)
+    async with served(stub, tmp_path / "kubeconfig"):
+        cluster = adapter_on(tmp_path, [("n1", Resources(1_000, 1_024))])
+        try:
+            with pytest.raises(RefusedError, match="pods may have none here") as refused:
+                await cluster.start(MNIST, 1, "n1", spec, None)
+        finally:
+            await cluster.close()
+    assert refused.value.code == "no-such-program"
+    assert not stub.objects["pods"]
 
 
 async def test_a_quota_takes_no_keeper_away(
