@@ -15,14 +15,13 @@ import pytest
 from tests.harness.contracts.cluster_harness import PATIENCE_S
 from tests.harness.fake_nvml import FakeLibrary
 
-from steepest.cluster.folders.folder_cluster import FolderCluster
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaSpec
 from steepest.errors import RefusedError
 from steepest.events.common import Resources
 from steepest.events.facts import FailedGpu, GpuUse
 from steepest.events.heartbeat import NodeHeartbeat, ReplicaState
 
-OpenGpus = Callable[[], FolderCluster]
+OpenGpus = Callable[[], Cluster]
 """Opens an adapter on the test's folder, with a node ``GpuContract.node`` of two GPUs."""
 
 

@@ -290,10 +290,10 @@ class Background(abc.ABC, Generic[T]):
     async def _look_at_gpus(self) -> None:
         """Bring the facts of GPUs up to date, one look at a time; a driver that hangs delays nothing else for long."""
         while self._gpus is not None:
-            is_new = self._gpu_look is None or self._gpu_look.done()
-            look = self._gpu_look = (
-                asyncio.create_task(asyncio.to_thread(self._gpus.look)) if is_new else self._gpu_look
-            )
+            look = self._gpu_look
+            is_new = look is None or look.done()
+            if look is None or look.done():
+                look = self._gpu_look = asyncio.create_task(asyncio.to_thread(self._gpus.look))
             if not (await asyncio.wait([look], timeout=_DRIVER_S))[0]:
                 self._gpus.forget_use()
                 break
