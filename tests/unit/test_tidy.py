@@ -182,6 +182,7 @@ READ_ENVIRONMENT = {
     "libs/steepest/src/steepest/cluster/keepers.py": "looks for CRIU on PATH",
     "libs/steepest/src/steepest/cluster/local/launch.py": "a job inherits PATH and the like",
     "libs/steepest/src/steepest/cluster/local/supervisor.py": "its environment is the job's, which it passes on",
+    "libs/steepest/src/steepest/keeper/criu.py": "CRIU gets none of an image's configuration",
     "libs/steepest/src/steepest/keeper/job_start.py": "its environment is the job's, which it passes on",
     "libs/steepest-lab/src/steepest_lab/jobs/__init__.py": "a job, which sets the number of threads of its own libraries",
     "libs/steepest-lab/src/steepest_lab/jobs/faulty.py": "a job, which leaves a note with its checkpoints",

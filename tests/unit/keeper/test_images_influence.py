@@ -11,8 +11,6 @@ import pytest
 from steepest.cluster.container_paths import HOME, called
 from steepest.cluster.keepers import find_whole
 from steepest.keeper.criu import Criu
-from steepest.keeper.keeper import Keeper
-from steepest.keeper.order import KeeperOrder
 from steepest.keeper.processes import CannotBeSaved
 
 INSTALL = Path(__file__).parents[3] / "tools" / "criu" / "install.sh"
@@ -39,9 +37,6 @@ def test_what_an_image_says_to_loaders_reaches_no_keeper(tmp_path: Path) -> None
 def test_no_configuration_of_an_image_reaches_criu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a default file of the image nor one that its variable names, which could let CRIU start a program."""
     monkeypatch.setenv("CRIU_CONFIG_FILE", "/of/the/image.conf")
-    before = os.umask(0)
-    Keeper(KeeperOrder("a", ["a"], None, "a", 1, str(tmp_path), str(tmp_path / "a"), str(tmp_path), [], []), 0)
-    os.umask(before)
     program, said = tmp_path / "criu", tmp_path / "said"
     program.write_text(f"#!/bin/sh\necho $* $CRIU_CONFIG_FILE > {said}\nexit 1\n")
     program.chmod(0o755)

@@ -21,8 +21,9 @@ sys.path[0] = str(Path(__file__).absolute().parents[2])
 
 from steepest.keeper import kernel  # noqa: E402 - isolated, Python knows no other way to this package
 from steepest.keeper.control import Control  # noqa: E402
-from steepest.keeper.keeper import JobLostError, Keeper  # noqa: E402
+from steepest.keeper.keeper import Keeper  # noqa: E402
 from steepest.keeper.order import KeeperOrder  # noqa: E402
+from steepest.keeper.processes import JobLostError  # noqa: E402
 
 LOST = 86
 """Exit status of this process where the job could not be kept, for no fault of its own."""

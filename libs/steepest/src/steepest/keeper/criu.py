@@ -20,6 +20,7 @@ FREEZE_S = 60
 
 RESTORE_S = 300
 
+_CONFIGURATION = "CRIU_CONFIG_FILE"  # an image may set it, and such a file may name a program
 _COMMON = ("-v2", "--manage-cgroups=ignore", "--file-locks", "--no-default-config")
 _DUMP = (
     *("--leave-stopped", "--network-lock", "skip"),
@@ -118,9 +119,11 @@ class Criu:
 
     def _run(self, verb: str, *arguments: str, limit_s: float | None = None) -> int:
         """Its exit status. Processes that it leaves when it is killed go with its session."""
+        env = {name: value for name, value in os.environ.items() if name != _CONFIGURATION}
         # Not its output: what it says is in its log, and standard output is the job's.
         running = subprocess.Popen(
             [*self._command, verb, *arguments, *self._common],
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=1 if verb == "restore" else subprocess.DEVNULL,
             stderr=2 if verb == "restore" else subprocess.DEVNULL,

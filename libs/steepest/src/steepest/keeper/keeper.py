@@ -21,7 +21,7 @@ from steepest.keeper.images import Images
 from steepest.keeper.job_start import become_job
 from steepest.keeper.order import KeeperOrder
 from steepest.keeper.places import own_place, refuse_other_place
-from steepest.keeper.processes import CannotBeSaved
+from steepest.keeper.processes import CannotBeSaved, JobLostError
 
 LEFT = 85
 """Exit status of a job that was saved and then stopped, as the SDK has it."""
@@ -38,14 +38,6 @@ _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS}
 _HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
 
 
-class JobLostError(Exception):
-    """The job is gone for no fault of its own.
-
-    The first try to restore its image has failed, so that another node may have what this one lacks; or CRIU was killed in
-    the middle of a save, and what it had left in the job has ended it.
-    """
-
-
 class Keeper:
     """Process 1 of the job's namespace.
 
@@ -58,7 +50,6 @@ class Keeper:
         self._order = order
         self._wake = wake
         self._umask = os.umask(0o077)
-        os.environ.pop("CRIU_CONFIG_FILE", None)  # an image may set it, and such a file may name a program
         self._control = Control(order.control)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd, order.rank)
         self._held = HeldFiles(Path(order.checkpoints).parent / (f"held-{order.rank}" if order.rank else "held"))

@@ -31,6 +31,14 @@ class CannotBeSaved(Exception):  # noqa: N818 - it is no fault of anybody
         self.code = code
 
 
+class JobLostError(Exception):
+    """The job is gone for no fault of its own.
+
+    The first try to restore its image has failed, so that another node may have what this one lacks; or CRIU was killed in
+    the middle of a save, and what it had left in the job has ended it.
+    """
+
+
 class NamespaceProcess(NamedTuple):
     """A process of this namespace."""
 
