@@ -8,14 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from tests.harness.json_patches import patched
 from tests.harness.system.running_system import RunningSystem
+from tests.integration.kubernetes.bare_control_plane import NAMESPACE as BARE
+from tests.integration.kubernetes.bare_control_plane import running_control_plane
 from tests.integration.kubernetes.moving_system import events_once_there, finished_move, lab_system
-from tests.integration.kubernetes.opted_in import DEPLOY, opened, template, users_job, with_folder_of
+from tests.integration.kubernetes.opted_in import DEPLOY, OPEN, opened, placed_in, template, users_job, with_folder_of
 from tests.integration.kubernetes.users_gangs import eventually
 
+from steepest.admission.gating import JobsVolume, JobToGate, patch
 from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.keepers import find_whole
+from steepest.cluster.kubernetes.objects import GATE
 from steepest.cluster.kubernetes.users_jobs import CHECKPOINT
 from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
@@ -77,11 +83,38 @@ def dry_run(lab: KubernetesLab, job: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
+def seen(job: dict[str, Any]) -> list[object]:
+    """What of its container is the keeper's, without what the API server fills in."""
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    mounts = {each["mountPath"]: each for each in container["volumeMounts"]}
+    names = {each["name"] for each in container["env"]}
+    return [mounts, names, *(container[part] for part in ("command", "args", "securityContext"))]
+
+
 def created(lab: KubernetesLab, job: dict[str, Any]) -> tuple[str, str]:
     """Make it; its UID, and its name in the pool."""
     made = json.loads(lab.kubectl("create", "-o", "json", "-f", "-", content=job))
     uid = made["metadata"]["uid"]
     return uid, f"{made['metadata']['name']}.{uid[:8]}"
+
+
+@pytest.mark.timeout(300)
+def test_an_api_server_s_policy_makes_the_same_of_a_job_as_the_webhook(tmp_path: Path) -> None:
+    """A real API server, whose policies are applied as an administrator does; no field of the keeper's differs."""
+    probe = placed_in(BARE, asked("probe"))
+    volume = JobsVolume(claim="steepest", folder="steepest", has_keepers=True)
+    by_webhook = patched(probe, patch(msgspec.convert(probe, JobToGate), volume))
+    with running_control_plane(tmp_path) as control:
+        control.kubectl("apply", *(f"--filename={DEPLOY / name}" for name in ("opt-in.yaml", "opt-in-keepers.yaml")))
+        control.kubectl("label", "namespace", BARE, f"{OPEN}=true")
+
+        def by_policy() -> dict[str, Any]:
+            text = control.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", content=probe)
+            made: dict[str, Any] = json.loads(text)
+            return made
+
+        eventually(lambda: "STEEPEST_KEEPER" in (text := json.dumps(by_policy())) and GATE in text, "both have effects")
+        assert seen(by_policy()) == seen(by_webhook)
 
 
 @pytest.mark.end_to_end
