@@ -58,3 +58,14 @@ def test_people_see_a_gpu_that_failed(tmp_path: Path) -> None:
     shown = CliRunner().invoke(nodes, ["--state", str(folder_with(tmp_path, JOINED, failed).root)])
 
     assert "GPU 1 failed" in shown.stdout
+
+
+def test_people_and_programs_see_why_a_slow_node_is_drained(tmp_path: Path) -> None:
+    """In a line below the table, and in a field."""
+    slow = c.NodeDrainRequested(node="n1", request="r", drained=True, why="steps of a take 2 times as long as before")
+    state = str(folder_with(tmp_path, slow).root)
+    shown = CliRunner().invoke(nodes, ["--state", state]).stdout
+
+    assert "n1 is drained because it is slow: steps of a take 2 times as long as before" in shown
+    (row, *_) = json.loads(CliRunner().invoke(nodes, ["--state", state, "--json"]).stdout)
+    assert (row["drained"], row["slow"]) == (True, slow.why)

@@ -27,7 +27,7 @@ helper.kill()
 
 @pytest.mark.skipif(sys.platform != "linux", reason="states of processes are Linux's")
 def test_a_replica_is_stopped_once_the_process_that_worked_most_is(tmp_path: Path) -> None:
-    """In two samples; a helper does not count, and without a control group Steepest itself may have stopped it."""
+    """In two samples. A helper does not count; with a keeper, or without a control group, Steepest itself stops it."""
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", WORKS_WITH_A_HELPER], stdin=pipe, stdout=pipe, text=True) as job:
         assert job.stdout is not None
@@ -35,8 +35,9 @@ def test_a_replica_is_stopped_once_the_process_that_worked_most_is(tmp_path: Pat
         (tmp_path / "cgroup.procs").write_text(f"{job.pid}\n{helper}\n")
         meter, now_s = Meter[str](), iter(range(100))
 
-        def uses(*, cgroup: str | None = str(tmp_path)) -> ResourceUse:
-            return meter.measure({"a": UsageFile(session=os.getsid(job.pid), cgroup=cgroup)}, float(next(now_s)))["a"]
+        def uses(*, cgroup: str | None = str(tmp_path), kept: bool = False) -> ResourceUse:
+            place = UsageFile(session=os.getsid(job.pid), cgroup=cgroup, kept=kept)
+            return meter.measure({"a": place}, float(next(now_s)))["a"]
 
         try:
             send(helper, signal.SIGSTOP)
@@ -44,6 +45,7 @@ def test_a_replica_is_stopped_once_the_process_that_worked_most_is(tmp_path: Pat
             send(job.pid, signal.SIGSTOP)
             assert [uses().stopped for _ in range(3)] == [False, True, True]
             assert not uses(cgroup=None).stopped
+            assert not uses(kept=True).stopped
             send(job.pid, signal.SIGCONT)
             assert not uses().stopped
         finally:

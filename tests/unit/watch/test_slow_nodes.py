@@ -23,6 +23,7 @@ from steepest.read_models.changes.job_changes import ChangeKind, change_of_node
 from steepest.read_models.node_rows import node_row
 from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_findings import AVOIDS_MS
+from steepest.view.places.node_rules import why_not_allowed
 from steepest.view.state import Phase, ViewState
 
 SLOW = 0.6
@@ -92,6 +93,7 @@ def test_a_job_leaves_a_slow_node_where_it_gains_more_than_the_move_costs() -> N
     assert pool.passes(30, {"w1": SLOW}) == []
     why = node_row(pool.view, pool.node("w1")).slow
     assert why.startswith("steps of a, b take 1.7 times as long as before")
+    assert why_not_allowed(None, pool.node("w1")).endswith(f": {why}")
     (closed,) = [event for event in pool.decided if isinstance(event, c.NodeDrainRequested)]
     assert sentence(closed) == f"node w1 is drained: it gets no more jobs: {why}"
 

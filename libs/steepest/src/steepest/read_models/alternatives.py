@@ -70,6 +70,7 @@ FORMULAS: Mapping[str, str] = {
     ),
     "spread": "the least mean share of CPU, memory and GPUs reserved afterwards wins, then fewer replicas, then the name",
     "flowcon2": "the node wins from which most can be reclaimed: the CPU of its jobs that hardly grow",
+    "slow node": "steps left · their time before · (how much slower − how much slower at the target) − the move; most wins",
     "a gang": "as few nodes as possible hold all replicas",
     "priority": "the cheapest set of less urgent jobs whose room is enough is suspended",
 }

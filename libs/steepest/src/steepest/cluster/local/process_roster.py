@@ -101,5 +101,5 @@ class LocalRoster(Roster[LocalTracked]):
 
 
 def _place(tracked: LocalTracked) -> UsageFile:
-    start = tracked.start
-    return UsageFile(session=start.pid if start else 0, cgroup=start.cgroup if start else None)
+    start, kept = tracked.start, tracked.folder.keeping.exists()
+    return UsageFile(session=start.pid if start else 0, cgroup=start.cgroup if start else None, kept=kept)

@@ -24,10 +24,15 @@ _MIB = 1 << 20
 
 
 class UsageFile(msgspec.Struct, frozen=True):
-    """Where to find a replica's processes: its session (the pid of its first process), and its control group."""
+    """Where to find a replica's processes: its session (the pid of its first process), and its control group.
+
+    Attributes:
+        kept: Whether it has a keeper, which stops its processes to save them.
+    """
 
     session: int
     cgroup: str | None = None
+    kept: bool = False
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -95,7 +100,7 @@ def _read_group(cgroup: str, into: list[int]) -> bool:
 def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None, bool]:
     """CPU time so far in seconds, memory in MiB, and whether a signal has stopped the process that worked most.
 
-    Where there is no control group, Steepest itself may stop processes: then that says nothing.
+    Where there is a keeper or no control group, Steepest itself stops processes: then that says nothing.
     """
     cpu_s, memory, found, busiest = 0.0, 0, False, (-1.0, "")
     for pid in pids:
@@ -110,7 +115,7 @@ def _count(place: UsageFile, pids: list[int]) -> tuple[float | None, int | None,
     if not found:
         return None, None, False
     counted = _group_cpu_s(place.cgroup) if place.cgroup else None
-    is_stopped = place.cgroup is not None and busiest[1] == psutil.STATUS_STOPPED
+    is_stopped = place.cgroup is not None and not place.kept and busiest[1] == psutil.STATUS_STOPPED
     return (cpu_s if counted is None else counted), round(memory / _MIB), is_stopped
 
 
