@@ -363,7 +363,7 @@ def _held_until(view: ClusterView, job: Job) -> int:
     A process that was lost is no failure: its hold counts from its start, so that only one that is lost again and again
     waits. One that was stopped with the system, or with its node, goes on immediately.
     """
-    hold = view.parameters.retry_hold_ms * 2 ** min(job.retries_held, 6)
+    hold = view.parameters.retry_hold_ms << min(job.retries_held, 6)
     begin = job.started_counted_ms if _is_lost(job) else view.counted_ms
     return min(max(begin + hold, view.counted_ms), LARGEST)
 
