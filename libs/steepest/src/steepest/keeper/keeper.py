@@ -50,7 +50,7 @@ class Keeper:
         self._order = order
         self._wake = wake
         self._umask = os.umask(0o077)
-        self._control = Control(order.control)
+        self._control = Control(order.control, declares=order.rank == 0)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd, order.rank)
         self._held = HeldFiles(Path(order.checkpoints).parent / (f"held-{order.rank}" if order.rank else "held"))
         self._followers = Followers(order.gang[1:] if order.rank == 0 else ())
@@ -84,7 +84,7 @@ class Keeper:
         if not self._root:
             self._start()
             self._look_at = time.monotonic() + _TRIAL_S
-            if lost and self._order.rank == 0:
+            if lost:
                 self._control.declare("none", reason=f"restarted-from-zero: {lost}", step=0)
 
     def run(self) -> int:
@@ -206,18 +206,17 @@ class Keeper:
             self._failed = 0
         else:
             saved = self._hold[2:]
-        self._hold = HeldImage(request, time.monotonic() + hold_s, *saved)
         with contextlib.suppress(CannotBeSaved), self._followers.asked("hold"):
-            pass
-        self._control.answer(request, name=self._hold.name, step=self._hold.step, digest=self._hold.digest)
+            self._hold = HeldImage(request, time.monotonic() + hold_s, *saved)
+        name, step, digest, _ = saved
+        self._control.answer(request, name=name, step=step, digest=digest)
 
     # --- save, hold, continue -----------------------------------------------------------------------------------------
 
     def _save(self, *, trains_on: bool = False) -> tuple[str, int, str, bool]:
-        """Stop the job and make its image. The job is left stopped, or continues while that is packed.
+        """Stop the job and make its image: name, step, digest, and whether a file is open for changes in place.
 
-        Returns:
-            The image's name, step and digest, and whether a file is open for changes in place.
+        The job is left stopped, or continues while its image is packed.
 
         Raises:
             CannotBeSaved: There is no image; the job may be stopped.
@@ -395,9 +394,8 @@ class Keeper:
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
                 reason = f"restored-older: {lost}" if lost else ""
-                if self._order.rank == 0:
-                    self._control.declare("system", reason=reason, restored=name, step=facts["step"])
-                    self._wait_for_snapshot(0.0)
+                self._control.declare("system", reason=reason, restored=name, step=facts["step"])
+                self._wait_for_snapshot(0.0)
                 return ""
         return lost
 
