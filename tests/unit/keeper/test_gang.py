@@ -75,6 +75,8 @@ def test_a_refusal_of_one_is_one_of_all(folders: list[str]) -> None:
     with pytest.raises(CannotBeSaved, match="replica 1 has no keeper yet") as refused:
         ask(Followers(folders[1:]))
     assert refused.value.code == "gang"
+    with pytest.raises(CannotBeSaved, match="replica 1 has no keeper yet"):
+        ask(Followers([f"{folders[1]}/not-started"]))
     with leaders(folders[1]) as (leader,):
         followers = Followers(folders[1:2])
         answering = threading.Thread(target=follow, args=(leader, [{"refused": "device: process 300 has /dev/x open"}]))

@@ -94,13 +94,13 @@ class Followers:
 
     def _meet(self) -> None:
         for folder in self._folders[len(self._talks) :]:
-            with socket.socket(socket.AF_UNIX) as talk, _address(folder) as address:
-                try:
+            try:
+                with socket.socket(socket.AF_UNIX) as talk, _address(folder) as address:
                     talk.connect(address)
-                except OSError as error:
-                    why = f"replica {len(self._talks) + 1} has no keeper yet, or has ended"
-                    raise CannotBeSaved("gang", why) from error
-                self._talks.append(talk.makefile("rwb"))  # which keeps it open
+                    self._talks.append(talk.makefile("rwb"))  # which keeps it open
+            except OSError as error:
+                why = f"replica {len(self._talks) + 1} has no keeper yet, or has ended"
+                raise CannotBeSaved("gang", why) from error
 
 
 class Leader:

@@ -30,7 +30,7 @@ _LOOK_S = 0.1  # how often the control folder is read
 _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
 _SNAPSHOTS_EVERY = 100  # times as long as one takes
-_TRIES = 3  # of a passing reason
+_TRIES = {"gang": 20}  # of a passing reason, else 3: a replica may be started long after the first one
 _IN_PLACE = "in-place"
 _PLACES = 5  # that may differ from an image's own before an older one is restored
 _DEATH_S, _KILL_LOOK_S = 10.0, 0.005
@@ -173,7 +173,7 @@ class Keeper:
     def _refuse(self, why: CannotBeSaved) -> None:
         """The job runs on; it counts as unmovable for a while, unless another try may succeed."""
         self._failed += 1
-        passing = why.code in PASSING and self._failed < _TRIES
+        passing = why.code in PASSING and self._failed < _TRIES.get(why.code, 3)
         self._look_at = time.monotonic() + (_TRIAL_S if passing else _AGAIN_S)
         if not passing:
             self._control.declare("none", reason=str(why))
