@@ -166,3 +166,13 @@ def test_criu_waits_where_no_connection_is_active_yet(folders: list[str], tmp_pa
     early = run(scripts[0], "post-restore")
     Meeting(folders, 1, "step").fail(CannotBeSaved("damaged", "an image"))
     assert early.wait(30) == 1
+
+
+def test_a_reason_waits_for_the_folder_of_replica_0(folders: list[str]) -> None:
+    """Another replica may fail before that one is started."""
+    Path(folders[0]).rmdir()
+    failing = threading.Thread(target=Meeting(folders, 1, "step").fail, args=(CannotBeSaved("damaged", "an image"),))
+    failing.start()
+    Path(folders[0]).mkdir()
+    failing.join(30)
+    assert Path(folders[0], "step.failed").read_text() == "damaged: an image"

@@ -211,6 +211,9 @@ class Meeting:
             return why
         own, first = Path(f"{self._places[self._rank]}.why"), Path(f"{self._places[0]}.failed")
         own.write_text(str(why), encoding="utf-8")
+        deadline = time.monotonic() + RESTORE_S
+        while not first.parent.exists() and time.monotonic() < deadline:  # replica 0 is about to be started
+            time.sleep(_LOOK_S)
         with contextlib.suppress(FileExistsError):
             first.hardlink_to(own)
         code, _, said = first.read_text(encoding="utf-8").partition(": ")
