@@ -18,7 +18,8 @@ from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
 from steepest.events.received import Received
 
-STEPS = 1_000
+STEPS, PAUSE_S = 1_000, 0.03
+"""It trains on while the system starts again, on a busy machine too."""
 SYSTEM = ("--checkpoint", "system", "--cpu", "0.2")
 UNSAID = ("--cpu", "0.2")
 
@@ -36,7 +37,7 @@ def system(tmp_path: Path) -> RunningSystem:
 @pytest.mark.end_to_end
 def test_a_suspended_training_resumes_as_if_nothing_had_happened(system: RunningSystem) -> None:
     """Its image outlives the system that made it, no step is lost or done twice, and the log's invariants hold."""
-    command = training(STEPS)
+    command = training(STEPS, PAUSE_S)
     try:
         system.start()
         system.submit("job", *command, options=SYSTEM)
@@ -92,7 +93,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_a_system_that_is_killed_in_a_move_finishes_it(system: RunningSystem, seed: int) -> None:
     """Adapter and services die at any moment of it; the next ones finish it, and no step is lost or done twice."""
-    command = training(STEPS)
+    command = training(STEPS, PAUSE_S)
     try:
         system.start()
         system.submit("job", *command, options=UNSAID)

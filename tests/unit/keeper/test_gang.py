@@ -75,6 +75,8 @@ def test_a_refusal_of_one_is_one_of_all(folders: list[str]) -> None:
     with pytest.raises(CannotBeSaved, match="replica 1 has no keeper yet") as refused:
         ask(Followers(folders[1:]))
     assert refused.value.code == "gang"
+    with pytest.raises(CannotBeSaved, match="replica 1 has no keeper yet"):
+        ask(Followers([f"{folders[1]}/not-started"]))
     with leaders(folders[1]) as (leader,):
         followers = Followers(folders[1:2])
         answering = threading.Thread(target=follow, args=(leader, [{"refused": "device: process 300 has /dev/x open"}]))
@@ -164,3 +166,13 @@ def test_criu_waits_where_no_connection_is_active_yet(folders: list[str], tmp_pa
     early = run(scripts[0], "post-restore")
     Meeting(folders, 1, "step").fail(CannotBeSaved("damaged", "an image"))
     assert early.wait(30) == 1
+
+
+def test_a_reason_waits_for_the_folder_of_replica_0(folders: list[str]) -> None:
+    """Another replica may fail before that one is started."""
+    Path(folders[0]).rmdir()
+    failing = threading.Thread(target=Meeting(folders, 1, "step").fail, args=(CannotBeSaved("damaged", "an image"),))
+    failing.start()
+    Path(folders[0]).mkdir()
+    failing.join(30)
+    assert Path(folders[0], "step.failed").read_text() == "damaged: an image"

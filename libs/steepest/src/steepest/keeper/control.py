@@ -32,9 +32,10 @@ class HeldImage(NamedTuple):
 
 
 class Control:
-    """The control folder of one incarnation."""
+    """The control folder of one incarnation; ``declares``: whether it says the job's mode, as that of replica 0 does."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, declares: bool = True) -> None:
+        self._declares = declares
         self._folder = folder
         self._said: dict[str, Any] = {}
 
@@ -48,7 +49,8 @@ class Control:
         known = {key: self._said.get(key) for key in ("restored", "restored_step")}
         new = {"restored": restored, "restored_step": step} if restored is not None or step is not None else known
         self._said = {"checkpoint_mode": mode, "kept": True, "reason": reason[:400], **new}
-        self._write("hello.json", self._said)
+        if self._declares:
+            self._write("hello.json", self._said)
 
     def request(self) -> tuple[str, float] | None:
         """What is asked for, and for how long to hold, in seconds; None: nothing."""

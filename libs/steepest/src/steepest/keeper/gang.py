@@ -94,13 +94,13 @@ class Followers:
 
     def _meet(self) -> None:
         for folder in self._folders[len(self._talks) :]:
-            with socket.socket(socket.AF_UNIX) as talk, _address(folder) as address:
-                try:
+            try:
+                with socket.socket(socket.AF_UNIX) as talk, _address(folder) as address:
                     talk.connect(address)
-                except OSError as error:
-                    why = f"replica {len(self._talks) + 1} has no keeper yet, or has ended"
-                    raise CannotBeSaved("gang", why) from error
-                self._talks.append(talk.makefile("rwb"))  # which keeps it open
+                    self._talks.append(talk.makefile("rwb"))  # which keeps it open
+            except OSError as error:
+                why = f"replica {len(self._talks) + 1} has no keeper yet, or has ended"
+                raise CannotBeSaved("gang", why) from error
 
 
 class Leader:
@@ -211,6 +211,9 @@ class Meeting:
             return why
         own, first = Path(f"{self._places[self._rank]}.why"), Path(f"{self._places[0]}.failed")
         own.write_text(str(why), encoding="utf-8")
+        deadline = time.monotonic() + RESTORE_S
+        while not first.parent.exists() and time.monotonic() < deadline:  # replica 0 is about to be started
+            time.sleep(_LOOK_S)
         with contextlib.suppress(FileExistsError):
             first.hardlink_to(own)
         code, _, said = first.read_text(encoding="utf-8").partition(": ")

@@ -30,7 +30,7 @@ _LOOK_S = 0.1  # how often the control folder is read
 _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
 _SNAPSHOTS_EVERY = 100  # times as long as one takes
-_TRIES = 3  # of a passing reason
+_TRIES = {"gang": 20}  # of a passing reason, else 3: a replica may be started long after the first one
 _IN_PLACE = "in-place"
 _PLACES = 5  # that may differ from an image's own before an older one is restored
 _DEATH_S, _KILL_LOOK_S = 10.0, 0.005
@@ -50,7 +50,7 @@ class Keeper:
         self._order = order
         self._wake = wake
         self._umask = os.umask(0o077)
-        self._control = Control(order.control)
+        self._control = Control(order.control, declares=order.rank == 0)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd, order.rank)
         self._held = HeldFiles(Path(order.checkpoints).parent / (f"held-{order.rank}" if order.rank else "held"))
         self._followers = Followers(order.gang[1:] if order.rank == 0 else ())
@@ -84,7 +84,7 @@ class Keeper:
         if not self._root:
             self._start()
             self._look_at = time.monotonic() + _TRIAL_S
-            if lost and self._order.rank == 0:
+            if lost:
                 self._control.declare("none", reason=f"restarted-from-zero: {lost}", step=0)
 
     def run(self) -> int:
@@ -173,7 +173,7 @@ class Keeper:
     def _refuse(self, why: CannotBeSaved) -> None:
         """The job runs on; it counts as unmovable for a while, unless another try may succeed."""
         self._failed += 1
-        passing = why.code in PASSING and self._failed < _TRIES
+        passing = why.code in PASSING and self._failed < _TRIES.get(why.code, 3)
         self._look_at = time.monotonic() + (_TRIAL_S if passing else _AGAIN_S)
         if not passing:
             self._control.declare("none", reason=str(why))
@@ -206,18 +206,17 @@ class Keeper:
             self._failed = 0
         else:
             saved = self._hold[2:]
-        self._hold = HeldImage(request, time.monotonic() + hold_s, *saved)
         with contextlib.suppress(CannotBeSaved), self._followers.asked("hold"):
-            pass
-        self._control.answer(request, name=self._hold.name, step=self._hold.step, digest=self._hold.digest)
+            self._hold = HeldImage(request, time.monotonic() + hold_s, *saved)
+        name, step, digest, _ = saved
+        self._control.answer(request, name=name, step=step, digest=digest)
 
     # --- save, hold, continue -----------------------------------------------------------------------------------------
 
     def _save(self, *, trains_on: bool = False) -> tuple[str, int, str, bool]:
-        """Stop the job and make its image. The job is left stopped, or continues while that is packed.
+        """Stop the job and make its image: name, step, digest, and whether a file is open for changes in place.
 
-        Returns:
-            The image's name, step and digest, and whether a file is open for changes in place.
+        The job is left stopped, or continues while its image is packed.
 
         Raises:
             CannotBeSaved: There is no image; the job may be stopped.
@@ -395,9 +394,8 @@ class Keeper:
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
                 reason = f"restored-older: {lost}" if lost else ""
-                if self._order.rank == 0:
-                    self._control.declare("system", reason=reason, restored=name, step=facts["step"])
-                    self._wait_for_snapshot(0.0)
+                self._control.declare("system", reason=reason, restored=name, step=facts["step"])
+                self._wait_for_snapshot(0.0)
                 return ""
         return lost
 
