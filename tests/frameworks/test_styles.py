@@ -23,7 +23,7 @@ PATIENCE_S = 1500.0
 OFF = 0.25
 """How far the estimate may be from the truth: CPU time, which a busy machine does not change much."""
 
-FAST = ("epochs", "notebook", "sweep")
+FAST = ("epochs", "notebook")
 """Epochs of half a second, measured by heartbeats of half a second: what is left is known late, or more than 25 % off."""
 
 STYLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -33,8 +33,8 @@ STYLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "lightning": (("--tty",), ("python", "light.py")),
     "huggingface": ((), ("python", "hf.py")),
     "keras": ((), ("python", "keras_style.py")),
-    "ddp": (("--steps", "800"), ("torchrun", "--nproc_per_node", "2", "--master_port", "29507", "ddp.py")),
-    "sweep": ((), ("python", "sweep.py", "--lr", "0.03", "--epochs", "120")),
+    "ddp": (("--steps", "2400"), ("torchrun", "--nproc_per_node", "2", "--master_port", "29507", "ddp.py")),
+    "sweep": ((), ("python", "sweep.py", "--lr", "0.03", "--epochs", "40", "--hidden", "4096")),
     "notebook": (("--epochs", "40"), ("python", "notebook.py")),
     "logged": ((), ("python", "logged.py")),
     "wrapper": ((), ("./wrapper.sh", "--epochs", "40")),

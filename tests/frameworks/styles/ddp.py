@@ -12,7 +12,7 @@ rank = int(os.environ["RANK"])
 torch.manual_seed(rank)
 model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 2048), nn.ReLU(), nn.Linear(2048, 10)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-for step in range(800):
+for step in range(2_400):
     inputs, labels = torch.randn(256, 256), torch.randint(0, 10, (256,))
     loss = nn.functional.cross_entropy(model(inputs), labels)
     optimizer.zero_grad()
