@@ -22,7 +22,7 @@ CAPPED_M = 1.2 * NODE_M / 3
 """What a job that is capped at a third of the node uses less than; half of the node is more."""
 
 BUSY_M = 0.9 * NODE_M
-MEASURED = 8
+MEASURED, LOOKS = 8, 20
 
 
 @pytest.fixture
@@ -61,6 +61,15 @@ def quota_m(state: Path, job: str) -> int | None:
     return None if quota in {"max", "-1"} else int(quota) * 1000 // int(period)
 
 
+def is_capped_everywhere(system: RunningSystem) -> bool:
+    """Whether the control group, the job, its node and its story have the cap; each interval may give it another limit."""
+    cap_m, quota = NODE_M // 3, quota_m(system.state, "flat")
+    (node,), story = system.ask("nodes"), system.ask("explain", "flat")
+    says = f"runs on n1 with {cap_m}m CPU" in story["now"]
+    is_set = quota is None or abs(quota - cap_m) <= 1
+    return is_set and system.job("flat")["limit_m"] == node["limits"].get("flat") == cap_m and says
+
+
 def used_while_capped(system: RunningSystem, since: int) -> dict[str, float]:
     """Mean measured CPU of each job over some heartbeats from an offset on, in which the flat one is capped at a third.
 
@@ -89,19 +98,15 @@ def test_a_job_that_has_stopped_learning_is_capped_and_the_cap_acts(system: Runn
     system.submit("steep", *TRAINING, "steep", str(STEP_S))
     system.submit("flat", *TRAINING, "flat", str(STEP_S))
     at, limit = applied("flat", system)
-    # First what may change again with the next interval, in which other work can take the CPU from both.
-    quota, job, (node,) = quota_m(system.state, "flat"), system.job("flat"), system.ask("nodes")
+    assert any(is_capped_everywhere(system) for _ in range(LOOKS))
     story = system.ask("explain", "flat")
     used = used_while_capped(system, at)
 
     assert limit.cpu_m == NODE_M // 3
-    assert quota is None or abs(quota - NODE_M // 3) <= 1, "the control group has another quota"
     assert used["flat"] < CAPPED_M, used
     # Beside other work on the machine, neither job may get what it is allowed, so that the cap does not show.
     assert used["flat"] * 1.3 < used["steep"] or sum(used.values()) < BUSY_M, used
-    assert (job["limit_m"], node["limits"]["flat"]) == (NODE_M // 3, NODE_M // 3)
     assert {"LimitsPlanned", "LimitsApplied"} <= {entry["type"] for entry in story["entries"]}
-    assert f"runs on n1 with {NODE_M // 3}m CPU" in story["now"]
     assert system.breaches() == []
 
 

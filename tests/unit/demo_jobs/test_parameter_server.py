@@ -65,6 +65,19 @@ def test_a_training_goes_on_with_another_number_of_workers(gangs: Gangs) -> None
     np.testing.assert_allclose(together, gangs.losses(1), rtol=0, atol=1e-6)
 
 
+@pytest.mark.long
+def test_a_worker_that_begins_behind_the_last_step_needs_no_server(gangs: Gangs) -> None:
+    """A gang that is given another size then: the server has nothing left to give, and may be gone first."""
+    (alone,) = gangs.start(1, *ENDLESS, asked=True)
+    checkpoint = gangs.saved(1)
+    alone.terminate()
+    assert alone.wait(PATIENCE_S) == EXIT_STOPPED
+    server, worker = gangs.start(2, *SIZE, "--steps", "1", restore=checkpoint)
+    server.kill()
+
+    assert worker.wait(PATIENCE_S) == 0
+
+
 def test_a_hanging_worker_stops_all_steps_until_it_goes_on(gangs: Gangs) -> None:
     """While one of two workers is stopped, no step is done; the server can be saved all the same, and goes on afterwards."""
     server, hanging, _ = gangs.start(3, *ENDLESS)

@@ -229,7 +229,8 @@ class LineLayout:
 
     def _join(self, one: Statement, state: SourceState, *, is_box: bool) -> list[Statement]:
         """Adds a line of one name to the open block, or begins the next block with it."""
-        name = next((number.key for number in one.progress), "") or one.metrics[0].name
+        names = (*(number.key for number in one.progress), *(metric.name for metric in one.metrics), "epoch")
+        name = next(each for each in names if each)  # a fraction of an epoch has no number of its own
         self.joined += 1
         block, ended = state.block, []
         if block is not None and (block.is_box != is_box or name in block.names or len(block.names) >= MOST_OF_BLOCK):

@@ -161,7 +161,7 @@ def main() -> None:
             _train(run, shared, given, lambda step: shared.contribution(step, range(given.batches)))
         elif run.is_chief:
             serve(run, shared, given, asked)
-        else:
+        elif run.step < given.steps:  # else the server, which has nothing left to give, may have ended already
             work(run, shared, given, asked.patience_s)
     except PeerLost as error:
         training.leave(run, _NAME, error)
