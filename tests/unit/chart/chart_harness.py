@@ -18,6 +18,9 @@ CHART = Path(__file__).parents[3] / "charts" / "steepest"
 TRIAL: Mapping[str, Any] = {"jobs": {"volumeClaim": "shared"}, "kafka": {"broker": {"enabled": True}}}
 """The least that has to be said, with a broker of the release's own."""
 
+ASKED: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "by": "webhook"}}
+TEAMS: dict[str, Any] = {**TRIAL, "optIn": {"enabled": True, "ownNamespace": True, "namespaces": ["team-a", "team-b"]}}
+
 Thing = dict[str, Any]
 
 
