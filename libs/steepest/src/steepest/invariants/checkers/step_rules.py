@@ -80,7 +80,8 @@ class ObservedPlan(msgspec.Struct, kw_only=True):
         given_up: Whether it is not retried there.
         gone: The nodes of a job's replicas that were gone for good while it was in flight.
         has_no_target: Whether a target was gone for good during the job's STOP: it goes back, and reserves nothing.
-        has_ended: Whether its process ended while STOP was under way: a later report of its end says nothing new.
+        has_ended: Whether its process ended while STOP was under way: a later report of its end says nothing new. Of a gang,
+            whether replica 0 has finished: then its other replicas may have left the nodes that are gone before.
         doomed: Whether it is given up once no step is under way: its process has ended, or a node that it needs is gone.
         done: The steps done, each with its incarnation.
         over: Offset of the record that ended it.
@@ -314,7 +315,7 @@ class Steps:
                     progress.has_no_target |= event.node in progress.planned.nodes
                 if progress.begun is not None or event.node in _sources(progress):
                     progress.gone = (*progress.gone, event.node)
-                if _has_lost_all(progress):
+                if _has_lost_all(progress) and not progress.has_ended:
                     self._end(progress, event, offset)  # else the view says how it ends
             elif _has_nowhere_else(progress, event.node):
                 self._end(progress, event, offset)
@@ -330,8 +331,10 @@ class Steps:
 
     def _doom(self, event: c.ReplicaStopped, _: int) -> bool:
         """Mark the plans of a process that ended by itself before its move or suspension: nothing is left to act on."""
-        if self._submitted.get(event.job):
-            return True  # whether a gang goes on without a replica is not known here
+        if self._submitted.get(event.job):  # whether a gang goes on without a replica is not known here
+            for progress in self.in_flight(event.job):
+                progress.has_ended |= event.replica == 0 and event.exit_status == 0
+            return True
         for progress in self.in_flight(event.job):
             match progress.planned:
                 case c.MigrationPlanned(incarnation=incarnation, source=node):
