@@ -182,8 +182,8 @@ class SteepestPlanner:
             first, limit_m = view.jobs[name].nodes[0], limit_of(state, name)
             if first == node.name:
                 limits[name] = limit_m
-            elif first in state.unmanaged[name]:
-                least_m = view.parameters.steepest.least_change * view.nodes[first].capacity.cpu_m
+            elif first in state.unmanaged[name] and (there := view.nodes.get(first)) is not None:  # it may be gone
+                least_m = view.parameters.steepest.least_change * there.capacity.cpu_m
                 if _differs(state.limited(name), limit_m, least_m):
                     state.due[first] = 0.0
         return limits
