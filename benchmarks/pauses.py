@@ -32,7 +32,7 @@ PYTORCH = REPOSITORY / "tests/frameworks/unchanged_training.py"
 
 
 async def printed(job: KeptJob, lines: int) -> float:
-    """When the job has printed so many lines, by the monotonic clock; waits in tests become longer than a pause."""
+    """Wait until the job has printed this many lines; return the monotonic time. Waits of tests look too rarely."""
     while job.output.count("\n") < lines:  # noqa: ASYNC110 - only its file says it
         await asyncio.sleep(LOOK_S)
     return time.monotonic()

@@ -79,14 +79,16 @@ def test_a_node_that_is_throttled_to_three_fifths_is_found_closed_and_left(
         records = [one for one in running.events() if one.offset > before]
         report(records, ill)
         assert moved is not None
-        closed = [
-            one.event.node for one in records if isinstance(one.event, c.NodeDrainRequested) and one.event.drained
-        ]
-        assert sorted(closed) == sorted(throttled)
+        assert sorted(closed_nodes(records)) == sorted(throttled)
         assert [one.event for one in records if touches(one.event, [job for job in where if job not in ill])] == []
         assert running.breaches() == []
     finally:
         running.end()
+
+
+def closed_nodes(records: Sequence[Received[c.ClusterEvent]]) -> list[str]:
+    """The nodes that were closed, in order."""
+    return [one.event.node for one in records if isinstance(one.event, c.NodeDrainRequested) and one.event.drained]
 
 
 def touches(event: c.ClusterEvent, healthy: Sequence[str]) -> bool:

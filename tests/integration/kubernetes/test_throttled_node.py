@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.chaos.test_throttled_node import BUSY, OPTIONS, all_moved, calm_paces, placed, report
+from tests.chaos.test_throttled_node import BUSY, OPTIONS, all_moved, calm_paces, closed_nodes, placed, report
 from tests.harness.kernel_group import KernelGroup
 from tests.harness.processes import with_command_lines
 from tests.integration.kubernetes.moving_system import lab_system
@@ -52,10 +52,7 @@ def test_a_throttled_node_is_closed_and_left(lab: KubernetesLab, kubeconfig: Pat
         records = [one for one in system.events() if one.offset > before]
         report(records, ill)
         assert moved is not None
-        closed = [
-            one.event.node for one in records if isinstance(one.event, c.NodeDrainRequested) and one.event.drained
-        ]
-        assert closed == ["node-a"]
+        assert closed_nodes(records) == ["node-a"]
         found = [one.event for one in records if isinstance(one.event, c.FindingOpened)]
         assert {(event.kind, event.job) for event in found} == {(FindingKind.SLOWED, job) for job in ill}
         assert system.breaches() == []

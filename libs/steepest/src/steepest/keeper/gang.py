@@ -48,7 +48,7 @@ def _say(talk: io.BufferedRWPair, content: object) -> None:
 
 
 def _heard(talk: io.BufferedRWPair) -> dict[str, Any]:
-    """What the other end says."""
+    """Read a message from the other end; a refusal if it is gone."""
     with contextlib.suppress(OSError, ValueError):
         said: dict[str, Any] = json.loads(talk.readline())
         return said
@@ -110,7 +110,7 @@ class Leader:
         folder: The own replica's folder; None: there is no leader.
 
     Attributes:
-        stands: Whether the replica stands still because the leader has said so.
+        stands: Whether the leader has stopped the replica.
         has_image: Whether its stop finds it saved: it is not to be passed on.
     """
 
@@ -127,7 +127,7 @@ class Leader:
 
     @property
     def heard(self) -> list[int]:
-        """What becomes readable when the leader says something."""
+        """Descriptors that become readable when the leader sends a message."""
         heard = self._talk[0] if self._talk is not None else self._server
         return [] if heard is None or self._given_up_at is not None else [heard.fileno()]
 
@@ -137,7 +137,7 @@ class Leader:
         return self._given_up_at is not None and time.monotonic() >= self._given_up_at
 
     def listen(self) -> dict[str, Any] | None:
-        """What it says, once ``heard`` is readable; None: nothing new."""
+        """Read its next request, once ``heard`` is readable; None if there is none."""
         if self._talk is None:
             if self._server is not None:
                 talk, _ = self._server.accept()

@@ -210,7 +210,7 @@ class Images:
 
 
 def truncate(sizes: dict[str, int]) -> None:
-    """What a job has written behind its image's moment, it writes again."""
+    """Cut off everything written after the image was made: the job writes it again."""
     for path, size in sizes.items():
         with contextlib.suppress(OSError):
             if os.stat(path).st_size > size:  # noqa: PTH116 - a Path for each would hide what is done

@@ -37,7 +37,7 @@ class SlowJob(msgspec.Struct, frozen=True):
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """What a move of a job gains after its cost, and how long it is predicted to take."""
+    """The net gain of moving a job, and the predicted duration of the move."""
 
     job: Job
     target: str

@@ -48,7 +48,7 @@ USERS_ENVIRONMENT = [
     *({"name": name, "value": ""} for name in LOADERS),
     {"name": JOBS_ENVIRONMENT, "value": "{}"},  # the variables of the container are the job's
 ]
-"""What the container of a user's Job has of it."""
+"""The keeper's rights and variables in the container of a user's Job."""
 
 _UNUSED_S = 3_600.0
 """How long the programs of a version stay after the last start with them: another process may be about to use them."""
@@ -189,7 +189,7 @@ def kept(pod: Mapping[str, Any], keeper: PodKeeper, below: Path, replica: Replic
 
 
 def users_mounts(volume: str, state: str, of_job: str) -> list[dict[str, Any]]:
-    """What the container of a user's Job mounts for its keeper, by variables that are known once it has a place.
+    """The mounts of a keeper in a user's Job. Their paths have variables whose values are set when the pod is placed.
 
     Args:
         volume: The volume's name in the pod.
