@@ -121,7 +121,7 @@ def shortest(schedule: Schedule, outcome: Outcome) -> Schedule:
 
 def kinds_of(struck: Mapping[tuple[str, str], int]) -> Sequence[str]:
     """The kinds of faults, also those that have not struck."""
-    return sorted({"reads", *(kind for kind, _ in struck), *(kind.split("/")[-1] for kind in FAULT_KINDS)} - WISHES)
+    return sorted({*(kind for kind, _ in struck), *(kind.split("/")[-1] for kind in FAULT_KINDS)} - WISHES)
 
 
 def seldom(struck: Mapping[tuple[str, str], int], least: int | None = None) -> Sequence[tuple[int, str, str]]:
