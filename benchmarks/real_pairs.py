@@ -12,6 +12,11 @@ pair show together: its losses depend on its steps alone, and how dense a run's 
 Changes are in %, with the 95 % interval of their mean over the pairs (Student's t). A job is late by the mean over the
 pairs.
 
+With ``--half`` each job reserves so much CPU that half of them have room on the node. The others wait in the queue, in the
+order of their arrival, unless ``steepest`` suspends a job for another one. ``--unchanged numpy`` gives the same trainings
+keepers; the SDK then does nothing in them. With ``--unchanged pytorch``, trainings in PyTorch without the SDK take their
+places, in the styles of ``tests/frameworks/unchanged_training.py`` in turn. It needs the Python of ``make test-frameworks``.
+
 With ``--thirds`` a third of the jobs each announces steps, prints epochs alone, and prints nothing of its length; each third
 has its own mean. The trainings that stand for MNIST always print as their framework does: epochs, and nothing.
 
@@ -33,11 +38,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from benchmarks.frame import unchanged_jobs
 from benchmarks.frame.bench import changed, doing, figure, kept, options
 
 from steepest.cli.live.audience import NoAudience
 from steepest.cli.live.headline import headline_of
 from steepest.events.cluster import Outcome
+from steepest.events.common import Resources
 from steepest.log.files.file_log import FileLog
 from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import lateness, whole
@@ -89,6 +96,8 @@ def main() -> None:
 
     def more(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of an emulated node")
+        parser.add_argument("--half", action="store_true", help="the node has room for half of the jobs")
+        parser.add_argument("--unchanged", choices=unchanged_jobs.KINDS, help="the jobs have keepers; with --half")
         parser.add_argument("--thirds", action="store_true", help="only a third of the jobs announces its steps")
         parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
         parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
@@ -103,6 +112,8 @@ def main() -> None:
         seed=(0, 0, 0),
     )
     where = "docker" if asked.docker else "local"
+    if asked.docker and asked.unchanged:
+        raise SystemExit("--unchanged is for the emulated node")
     with _testbed(docker=asked.docker) as testbed:
         doing("measuring the cost of the trainings")
         models = dict.fromkeys(job.model for job in arriving(asked, asked.load[0]).jobs)
@@ -111,6 +122,10 @@ def main() -> None:
             given = scaled(arriving(asked, load), measured, testbed, asked.seed, STEP[where])
             of = {"where": where, "load": load, "jobs": asked.jobs, "length": asked.length, "seed": asked.seed}
             said: Mapping[str, str] = {}
+            if asked.half or asked.unchanged:
+                given, of = with_room_for_half(given, testbed), {**of, "half": True}
+            if asked.unchanged:
+                given, of = unchanged_jobs.with_keepers(given, asked.unchanged), {**of, "unchanged": asked.unchanged}
             if asked.thirds:
                 given, said = in_thirds(given)
                 of = {**of, "thirds": True}
@@ -122,7 +137,7 @@ def main() -> None:
                 )
                 for number in range(asked.pairs)
             ]
-            figure(f"{where}, load {load:g}", **line(pairs), **by_third(pairs, said))
+            figure(f"{where}, load {load:g}", **line(pairs), **by_third(pairs, said), **stopped(pairs))
 
 
 def arriving(asked: Any, load: float) -> Workload:
@@ -134,6 +149,21 @@ def arriving(asked: Any, load: float) -> Workload:
         msgspec.structs.replace(job, submit_s=window_s * job.submit_s / max(WINDOW_S, job.submit_s)) for job in taken
     ]
     return msgspec.structs.replace(drawn, jobs=stretched)
+
+
+def with_room_for_half(given: DemoWorkload, testbed: Testbed) -> DemoWorkload:
+    """The jobs, of which each reserves so much that half of them have room on the node."""
+    request = Resources(cpu_m=testbed.cpu_m // max(1, len(given.arrivals) // 2))
+    arrivals = (
+        msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, requests=request)) for one in given.arrivals
+    )
+    return msgspec.structs.replace(given, arrivals=tuple(arrivals))
+
+
+def stopped(pairs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How often ``steepest`` suspended a job, and how many steps that lost, in all pairs together; empty: never."""
+    times, steps = (sum(pair[OURS].get(name, 0) for pair in pairs) for name in ("suspensions", "steps_lost"))
+    return {"suspensions": times, "steps lost": steps} if times else {}
 
 
 def in_thirds(given: DemoWorkload) -> tuple[DemoWorkload, Mapping[str, str]]:
@@ -241,6 +271,8 @@ def figures(run: Run, steps: Mapping[str, int | None]) -> dict[str, Any]:
         "t90_s": statistics.fmean(learned_ms.values()) / 1000 if learned_ms else math.nan,
         "learned": {job: at_ms / 1000 for job, at_ms in learned_ms.items()},
         "moves": sum(len(job.moves) for job in jobs),
+        "suspensions": run.story.suspensions,
+        "steps_lost": run.story.steps_lost,
         "completions": {job.name: (job.completion_ms or 0) / 1000 for job in jobs},
     }
 

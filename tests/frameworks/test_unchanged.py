@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from tests.frameworks.conftest import ONE_THREAD, PATIENCE_S, needs_frameworks
 from tests.harness.kept_gang import kept_gang
 from tests.harness.kept_gang import unmoved as unmoved_gang
 from tests.harness.kept_job import missing
+from tests.harness.moved_trainings import each_training, moments
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 
@@ -32,22 +32,14 @@ NODES = ("n1", "n2")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``--trainings`` of them, the styles in turn; every form of a run has the first one with workers."""
-    styles = ["workers", *(each for each in unchanged_training.STYLES if each != "workers")]
-    count = metafunc.config.getoption("trainings")
-    each = [
-        pytest.param(styles[seed % 3], seed, marks=[pytest.mark.end_to_end] if seed == 0 else [])
-        for seed in range(count)
-    ]
-    if "style" in metafunc.fixturenames:
-        metafunc.parametrize(("style", "seed"), each)
+    """Three trainings, or ``--trainings`` of them."""
+    each_training(metafunc, usual=3)
 
 
 def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, style: str, seed: int) -> None:
     """Moved one to five times between two nodes, it prints each line of an unmoved one once, and `check` is clean."""
     if why := missing(tmp_path / "probe"):
         pytest.skip(why)
-    rng = random.Random(seed)
     system = RunningSystem(
         tmp_path / "state",
         *(f"--node={node}=2:8Gi" for node in NODES),
@@ -59,8 +51,7 @@ def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path
     try:
         system.start()
         system.submit("job", *command(style, 0.1), options=("--cpu", "1"))
-        moments = sorted(rng.sample(range(1, LATEST), rng.randint(1, 5)))
-        for moment in moments:
+        for moment in moments(seed, LATEST):
             asyncio.run(until(functools.partial(has_printed, system, moment), within_s=PATIENCE_S))
             move(system)
         ended = system.look_for(

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fault-jobs", type=int, default=1, help="jobs with each real fault (tests/integration/test_watching.py)"
     )
-    parser.addoption("--trainings", type=int, default=3, help="that are moved (tests/frameworks/test_unchanged.py)")
+    parser.addoption("--trainings", type=int, default=0, help="in PyTorch that are moved, on nodes of each kind")
     parser.addoption("--kills", type=int, default=10, help="of each kind (tests/integration/kept)")
 
 

@@ -80,7 +80,10 @@ class KeptJob:
         folder: Where it runs.
         incarnation: The newest one.
         saved: The newest checkpoint.
+        patience_s: How long it is waited for.
     """
+
+    patience_s = PATIENCE_S
 
     def __init__(
         self,
@@ -125,7 +128,9 @@ class KeptJob:
     async def save(self, request: str = "", hold_s: float = 60.0) -> CheckpointRef:
         """Ask its keeper for an image."""
         name = request or f"r{self.incarnation}"
-        return await self.cluster.checkpoint(JOB, self.incarnation, request=name, hold_s=hold_s, timeout_s=PATIENCE_S)
+        return await self.cluster.checkpoint(
+            JOB, self.incarnation, request=name, hold_s=hold_s, timeout_s=self.patience_s
+        )
 
     async def move(self) -> None:
         """Save it, stop it, and restore it on the other node."""
@@ -133,7 +138,7 @@ class KeptJob:
         ended = await self.cluster.stop(JOB, self.incarnation, grace_s=10.0)
         assert (ended.exit_status, ended.checkpoint) == (85, self.saved)
         await self.start()
-        await self.cluster.wait_for_step(JOB, self.incarnation, at_least=self.saved.step, timeout_s=PATIENCE_S)
+        await self.cluster.wait_for_step(JOB, self.incarnation, at_least=self.saved.step, timeout_s=self.patience_s)
 
     async def declared(self, *modes: CheckpointMode) -> ReplicaReport:
         """The report in which it has one of these modes."""
@@ -146,7 +151,7 @@ class KeptJob:
 
     async def printed(self, lines: int) -> None:
         """Wait until all incarnations together have printed so many lines, or it is over."""
-        await until(lambda: self.output.count("\n") >= lines or self.is_over, within_s=PATIENCE_S)
+        await until(lambda: self.output.count("\n") >= lines or self.is_over, within_s=self.patience_s)
 
     @property
     def is_over(self) -> bool:
@@ -162,7 +167,7 @@ class KeptJob:
 
     async def end(self) -> int | None:
         """Wait for its end; give its exit status."""
-        await until(lambda: self.is_over, within_s=PATIENCE_S)
+        await until(lambda: self.is_over, within_s=self.patience_s)
         status = await self.status()
         assert status.phase is ReplicaPhase.EXITED, status
         return status.exit_status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from tests.harness.docker_harness import DockerHarness
 from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, check_refused, running
+from tests.harness.moved_trainings import TRAINING, each_training, moments, move_at, packages
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 from tests.integration.kept import cases
@@ -30,9 +31,6 @@ from steepest_lab.docker_engines import images
 from steepest_lab.docker_engines.engine_daemon import DockerEngine
 
 ENGINES = ("large", "small")
-ROOT = Path(__file__).parents[3]
-PYTORCH = ROOT / ".venv-frameworks" / "lib" / "python3.11" / "site-packages"
-TRAINING = ROOT / "tests" / "frameworks" / "unchanged_training.py"
 Make = Callable[..., KeptJob]
 
 
@@ -90,26 +88,25 @@ async def test_a_program_that_is_moved_between_engines_prints_what_an_unmoved_on
         assert job.output == unmoved(engines["large"], job.folder, f"python3 {program}0".split(), job.spec.env)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One training in PyTorch, or ``--trainings`` of them."""
+    each_training(metafunc, usual=1)
+
+
+@pytest.mark.timeout(0)  # each wait has a limit
 async def test_pytorch_that_is_moved_between_engines_ends_with_the_same_weights(
-    make: Make, harness: DockerHarness, engines: dict[str, DockerEngine]
+    make: Make, harness: DockerHarness, engines: dict[str, DockerEngine], style: str, seed: int
 ) -> None:
-    """Three moves with two workers of a loader; PyTorch lies in a folder of the machine that the job cannot write to."""
-    packages = PYTORCH.resolve()
-    if not packages.exists():
-        pytest.skip(f"there is no {packages}; get it with: make test-frameworks")
+    """Each line is that of an unmoved training. PyTorch lies in a folder of the machine that the job cannot write to."""
+    folder = packages()
     harness.nodes = {name: Resources(cpu_m=1000, memory_mib=4096) for name in harness.nodes}
-    harness.allowed = Allowed.named([packages], harness.state.path)
-    train = ("python3", "-c", TRAINING.read_text(), "--style=workers", "--steps=300")
-    job = make(*train, "--pause=0.1", PYTHONPATH=str(packages))
-    job.folder, job.spec = packages, msgspec.structs.replace(job.spec, working_dir=str(packages))
+    harness.allowed = Allowed.named([folder], harness.state.path)
+    train = ("python3", "-c", TRAINING.read_text(), f"--style={style}", "--steps=300")
+    job = make(*train, "--pause=0.1", PYTHONPATH=str(folder))
+    job.folder, job.spec = folder, msgspec.structs.replace(job.spec, working_dir=str(folder))
     async with running(job):
-        for lines in (20, 90, 160):
-            await job.printed(lines)
-            await job.move()
-        assert await job.end() == 0, job.output
-        assert job.output == unmoved(engines["large"], packages, (*train, "--pause=0"), job.spec.env)
+        await move_at(job, moments(seed, latest=200))
+        assert job.output == unmoved(engines["large"], folder, (*train, "--pause=0"), job.spec.env)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +180,40 @@ def _make_other_image(engine: DockerEngine) -> None:
         client.remove_container(made)
 
 
+def test_no_job_is_moved_to_an_engine_with_another_image_of_the_same_name(
+    make: Make, engines: dict[str, DockerEngine], tmp_path: Path
+) -> None:
+    """The move is refused before the job is saved, and `explain` says why; where the layers are the same, it is not."""
+    for engine in engines.values():
+        _make_other_image(engine)
+    work = make().folder
+    with whole_system(work, engines, tmp_path / "state") as system:
+        there = {}
+        for job, image in (("other", f"{images.BASE}:other"), ("same", images.BASE)):
+            system.submit(
+                job, "python3", "plain.py", "100000", "0.05", options=(*kept_in(work, cpu="0.1"), "--image", image)
+            )
+            system.await_event(lambda event, job=job: declared(event, job, CheckpointMode.SYSTEM))  # type: ignore[misc]
+            there[job] = ENGINES[system.job(job)["node"] == ENGINES[0]]
+        for node in ENGINES:
+            system.await_event(lambda event, node=node: _knows_two_images(event, node))  # type: ignore[misc]
+        refused = system.call("move", "other", "--to", there["other"])
+        assert "is none that the job may run on" in refused.stdout + refused.stderr
+        assert f"{there['other']} cannot restore it: other-image: " in system.call("explain", "other").stdout
+        system.call("move", "same", "--to", there["same"])
+        moved = system.await_event(lambda event: event.event if isinstance(event.event, c.MigrationFinished) else None)
+        assert (moved.job, moved.target) == ("same", there["same"])
+        assert [event for event in system.events() if isinstance(event.event, c.CheckpointSaved)]
+        assert not [e for e in system.events() if isinstance(e.event, c.CheckpointSaved) and e.event.job == "other"]
+
+
+def _knows_two_images(event: Received[c.ClusterEvent], node: str) -> bool | None:
+    found = event.event
+    if not isinstance(found, c.NodeJoined) or found.node != node or found.keeper is None:
+        return None
+    return len(found.keeper.images) == 2 or None
+
+
 @pytest.mark.parametrize(
     ("place", "reason"), [("work/criu", "no-keeper: jobs may change "), ("criu", "no-keeper: job/0/1 ")]
 )
@@ -244,16 +275,31 @@ async def test_a_kept_job_has_no_rights_of_its_keeper(make: Make, harness: Docke
     assert seen["env"] == {"LD_PRELOAD": "/no/such.so", "HOME": "/nonexistent"}
 
 
+@contextlib.contextmanager
+def whole_system(work: Path, engines: dict[str, DockerEngine], state: Path) -> Iterator[RunningSystem]:
+    """A system over two engines, whose jobs may have keepers and a folder."""
+    urls = ",".join(engine.url for engine in engines.values())
+    where = ("--cluster", f"docker={urls}", "--node", "large=1", "--node", "small=1", "--folder", str(work))
+    system = RunningSystem(state, *where, "--system-checkpoints", "--heartbeat", "100", env=ENV)
+    try:
+        system.start()
+        yield system
+    finally:
+        system.end()
+
+
+def kept_in(work: Path, cpu: str = "0.2") -> tuple[str, ...]:
+    """Options of a job with a keeper in that folder."""
+    return ("--checkpoint", "system", "--cpu", cpu, "--workdir", str(work))
+
+
 def test_a_job_is_suspended_and_moved_under_a_whole_system(
     make: Make, engines: dict[str, DockerEngine], tmp_path: Path
 ) -> None:
     """No step is lost or done twice, and `explain` says why another one cannot be moved; the log's invariants hold."""
-    work, urls = make().folder, ",".join(engine.url for engine in engines.values())
-    where = ("--cluster", f"docker={urls}", "--node", "large=1", "--node", "small=1", "--folder", str(work))
-    system = RunningSystem(tmp_path / "state", *where, "--system-checkpoints", "--heartbeat", "100", env=ENV)
-    options = ("--checkpoint", "system", "--cpu", "0.2", "--workdir", str(work))
-    try:
-        system.start()
+    work = make().folder
+    options = kept_in(work)
+    with whole_system(work, engines, tmp_path / "state") as system:
         system.submit("ring", "python3", "cases.py", "ring", options=options)
         system.submit("job", "python3", "unchanged.py", "--steps=600", "--pause=0.02", options=options)
         system.await_event(lambda event: declared(event, "job", CheckpointMode.SYSTEM))
@@ -271,8 +317,6 @@ def test_a_job_is_suspended_and_moved_under_a_whole_system(
         output = "".join(one.output.read_text() for one in folder.printed(JOB))
         assert output == unmoved(engines["large"], work, ("python3", "unchanged.py", "--steps=600"), ENV)
         assert system.breaches() == []
-    finally:
-        system.end()
 
 
 def declared(event: Received[c.ClusterEvent], job: str, mode: CheckpointMode) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,6 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.harness.kept_job import ENV, JOB, PIPES, KeptJob, check_refused, running
+from tests.harness.moved_trainings import TRAINING, each_training, moments, move_at, packages
+from tests.harness.moved_trainings import unmoved as unmoved_here
 from tests.integration.kept import cases
 from tests.integration.kubernetes.moving_system import lab_system
 from tests.integration.kubernetes.nodes_harness import KubernetesHarness
@@ -23,7 +27,7 @@ from steepest.cluster.folders.adapter_folder import AdapterFolder
 from steepest.cluster.keepers import find_whole
 from steepest.cluster.port import Cluster
 from steepest.events import cluster as c
-from steepest.events.common import CheckpointMode
+from steepest.events.common import CheckpointMode, Resources
 from steepest.events.received import Received
 from steepest_lab import jobs
 from tools.kubernetes_lab.images import DEMO
@@ -34,8 +38,14 @@ NAMES = tuple(node.name for node in NODES)
 NUMPY = Path(str(jobs.__file__)).with_name("unchanged.py").read_text()
 CASES = ("python3", "-c", Path(str(cases.__file__)).read_text())
 PROGRAMS = {"numpy": (NUMPY, "--steps=300", "--pause="), "pipes": (PIPES, "300", "")}
+NEEDED = ("torch", "torchgen", "functorch", "nvidia", "cuda", "triton", "numpy", "numpy.libs", "sympy", "mpmath")
+NEEDED += ("networkx", "jinja2", "markupsafe", "filelock", "fsspec")
+"""Packages that PyTorch imports."""
+
 SECURITY = "pod-security.kubernetes.io/enforce"
 MOVES = 10
+STEPS = 300
+"""Of a training in PyTorch."""
 
 Make = Callable[..., KeptJob]
 
@@ -133,6 +143,29 @@ async def test_a_training_moved_at_random_moments_ends_with_the_same_weights(
         assert await job.end() == 0, job.output
         assert job.incarnation == MOVES + 1
         assert job.output == unmoved("numpy")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One training in PyTorch, or ``--trainings`` of them."""
+    each_training(metafunc, usual=1)
+
+
+@pytest.mark.timeout(0)  # each wait has a limit
+async def test_pytorch_that_is_moved_between_kubelets_ends_with_the_same_weights(
+    make: Make, harness: KubernetesHarness, style: str, seed: int
+) -> None:
+    """Each line is that of an unmoved training on this machine. PyTorch lies in the job's ``/tmp``, as no image has it."""
+    found = packages()
+    harness.nodes = {name: Resources(cpu_m=400, memory_mib=4096) for name in NAMES}
+    train = (TRAINING.read_text(), f"--style={style}", f"--steps={STEPS}", "--pause=0.1")
+    job = make("python3", "-c", *train, PYTHONPATH=f"{TEMPORARY}/packages")
+    (job.folder / "packages").mkdir(parents=True)
+    for name in NEEDED:  # hard links: it has more than a gigabyte
+        shutil.copytree(found / name, job.folder / "packages" / name, copy_function=os.link)
+    shutil.copy(found / "typing_extensions.py", job.folder / "packages")
+    async with running(job):
+        await move_at(job, moments(seed, latest=200))
+        assert job.output == await asyncio.to_thread(unmoved_here, style, STEPS)
 
 
 @pytest.mark.timeout(200)

@@ -17,7 +17,7 @@ from steepest.keeper.places import refuse_other_place
 from steepest.keeper.processes import CannotBeSaved
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable_sentence
-from steepest.view.places.node_rules import is_allowed, unknown_places, why_not_restored
+from steepest.view.places.node_rules import doubtful_places, is_allowed, why_not_allowed, why_not_restored
 from steepest.view.state import Node
 from steepest.view.validity import NoRoom
 
@@ -31,6 +31,7 @@ KEEPERS = st.builds(
     kernel=st.sampled_from(["6.1", "6.18"]),
     criu=st.sampled_from([(4, 1), (4, 2)]),
     cpu=st.lists(st.sampled_from(["avx", "avx512f", "sse"]), min_size=1, unique=True).map(" ".join),
+    images=st.sampled_from(["1", "2"]).map(lambda layers: (("", layers),)),
 )
 
 
@@ -53,7 +54,7 @@ def _refused(there: KeeperFacts, here: KeeperFacts) -> str:
 def _place(facts: KeeperFacts) -> dict[str, Any]:
     """The same facts as a keeper notes them with an image."""
     known = {"machine": facts.machine, "kernel": facts.kernel, "criu": list(facts.criu), "cpu": facts.cpu.split()}
-    return {**known, "files": "", "clock_s": 0.0}
+    return {**known, "files": dict(facts.images)[""], "clock_s": 0.0}
 
 
 def pool(**keepers: KeeperFacts | None) -> FoldedPool:
@@ -91,6 +92,21 @@ def test_no_plan_moves_a_job_to_a_node_that_would_refuse_its_image(
             join(made, "w2", there)
         made.fold(migration("a", "w1", "w2"))
         assert made.view.refused == refused
+
+
+@pytest.mark.parametrize(
+    ("images", "may"), [((("", "1"),), True), ((("", "2"),), False), ((("", ""),), False), ((), True)]
+)
+def test_the_container_image_of_that_name_must_have_the_same_layers(
+    images: tuple[tuple[str, str], ...], *, may: bool
+) -> None:
+    """Of a node that has others, or no such image, `explain` has the reason; other names do not matter."""
+    there = msgspec.structs.replace(HERE, images=(*images, ("other", "2")))
+    made = pool(w1=msgspec.structs.replace(HERE, images=(("", "1"), ("other", "1"))), w2=there)
+    made.fold(migration("a", "w1", "w2"))
+    assert made.view.refused == (None if may else NoRoom.NOT_ALLOWED)
+    why = why_not_allowed(made.job("a").node_rule, made.node("w2"))
+    assert why.partition("other-image")[1] == ("" if may else "other-image")
 
 
 def test_a_job_keeps_its_rule_where_all_nodes_are_alike() -> None:
@@ -166,7 +182,9 @@ def test_what_is_not_known_of_a_node_is_said(there: KeeperFacts | None) -> None:
     """Of an engine or a kubelet on whose machine no keeper has run, and of no other node."""
     silent = KeeperFacts(machine="x86_64", kernel="6.18")
     view = pool(w1=HERE, w2=silent, w3=there).view
-    (said,) = unknown_places(view.jobs["a"], view.nodes)
+    *refused, said = doubtful_places(view.jobs["a"], view.nodes)
 
+    why = why_not_restored(HERE, view.nodes["w3"])
     assert said == "it is not known whether the CPU of w2 can restore it: no keeper has run there"
-    assert not list(unknown_places(view.jobs["a"], pool(w1=HERE, w3=there).view.nodes))
+    assert refused == ([f"w3 cannot restore it: {why}"] if why else [])
+    assert list(doubtful_places(view.jobs["a"], pool(w1=HERE, w3=there).view.nodes)) == refused

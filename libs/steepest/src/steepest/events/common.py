@@ -296,6 +296,8 @@ class KeeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
         kernel: The kernel's version up to the minor one.
         criu: CRIU's version.
         cpu: The features of its CPU, in the kernel's words, sorted.
+        images: The names of its jobs' images, empty for the default one, each with a digest of the layers that a new
+            container would have. The digest is empty where it has no such image.
     """
 
     unable: Text = ""
@@ -303,6 +305,7 @@ class KeeperFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     kernel: Text = ""
     criu: tuple[Count, ...] = ()
     cpu: Annotated[str, msgspec.Meta(max_length=8_000)] = ""
+    images: tuple[tuple[Text, Text], ...] = ()
 
 
 class NodeRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, cache_hash=True):

@@ -43,7 +43,7 @@ from steepest.trace_context import trace_id, trace_in
 from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable_sentence
-from steepest.view.places.node_rules import unknown_places, why_not_allowed
+from steepest.view.places.node_rules import doubtful_places, why_not_allowed
 from steepest.view.progress import checkpoint_step
 from steepest.view.state import Job, Node, Phase, Plan, PlanKind
 from steepest.view.validity import NoRoom, no_room, room_sentence
@@ -166,7 +166,7 @@ class TimelineCollector:
         """The job's timeline up to the view's position."""
         job = view.jobs[self._job]
         does = _does(view, job, _why_there(view, job, self._standing, self._at_ms))
-        more = (*device_promise(view, job, self._at_ms), *_on_lost_nodes(view, job), *unknown_places(job, view.nodes))
+        more = (*device_promise(view, job, self._at_ms), *_on_lost_nodes(view, job), *doubtful_places(job, view.nodes))
         return JobTimeline(
             job=job.name,
             phase=job.phase,

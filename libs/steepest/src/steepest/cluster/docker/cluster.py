@@ -396,6 +396,7 @@ class DockerCluster(FolderCluster[DockerBackground]):
             gpus=self._machine,
             counts_reads=self._data is not None,
             has_keepers=self._system_checkpoints,
+            image=self._image,
         )
         if self._machine is not None:
             await asyncio.to_thread(self._machine.recall)

@@ -46,10 +46,14 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: The container's id.
         engine: The engine's id, so that another engine at the same address is not mistaken for it.
+        image: The name of the image that its job asks for; empty: the default one.
+        layers: A digest of that image's layers; empty: it has no keeper.
     """
 
     id: str
     engine: str
+    image: str = ""
+    layers: str = ""
 
 
 def record_of(folder: IncarnationFolder) -> Path:
@@ -57,9 +61,14 @@ def record_of(folder: IncarnationFolder) -> Path:
     return folder.path / "container.json"
 
 
+def recorded(folder: IncarnationFolder) -> ContainerRecord | None:
+    """The record of an incarnation's container; None if none was ever started."""
+    return folder.read(record_of(folder), ContainerRecord)
+
+
 def container_of(folder: IncarnationFolder) -> str | None:
     """The id of an incarnation's container; None if none was ever started."""
-    record = folder.read(record_of(folder), ContainerRecord)
+    record = recorded(folder)
     return record.id if record else None
 
 

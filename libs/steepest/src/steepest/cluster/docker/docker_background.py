@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from steepest.cluster.docker.container import container_of, name_of
+from steepest.cluster.docker.container import container_of, name_of, recorded
 from steepest.cluster.docker.events import Events
 from steepest.cluster.docker.host import Host
 from steepest.cluster.docker.launch import remove
@@ -32,6 +32,7 @@ from steepest.logger import Logger
 
 _log = Logger()
 _LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while its stream is open
+_IMAGES_MOST = 50
 
 
 class DockerTracked(Tracked):
@@ -52,6 +53,7 @@ class DockerBackground(Background[DockerTracked]):
         gpus: What is known of this machine's GPUs; None: nothing.
         counts_reads: Whether what a container receives is what it reads from the pool's storage.
         has_keepers: Whether jobs may have keepers.
+        image: The default image.
     """
 
     def __init__(
@@ -64,8 +66,11 @@ class DockerBackground(Background[DockerTracked]):
         gpus: MachineGpus | None = None,
         counts_reads: bool = False,
         has_keepers: bool = False,
+        image: str = "",
     ) -> None:
         super().__init__(settings, roster, gpus)
+        self._image = image
+        self._images: dict[str, tuple[tuple[str, str], ...]] = {}  # by node
         self._has_keepers = has_keepers
         self._counts_reads = counts_reads
         self._hosts = hosts
@@ -93,7 +98,10 @@ class DockerBackground(Background[DockerTracked]):
 
     def keeper_facts(self, node: str) -> KeeperFacts | None:
         """See ``Background.keeper_facts``: what the engine has said of its machine, and keepers there."""
-        return self._as_keepers_see(node, self._hosts[node].keeper) if self._has_keepers else None
+        said = self._hosts[node].keeper if self._has_keepers else None
+        if said is not None:
+            said = msgspec.structs.replace(said, images=self._images.get(node, ()))
+        return self._as_keepers_see(node, said)
 
     async def close(self) -> None:
         """See ``Background.close``."""
@@ -135,6 +143,9 @@ class DockerBackground(Background[DockerTracked]):
             if is_stale:
                 self._stale[node] = now + _LOOK_AT_ALL_S
                 self._present[node] = await host.run(lambda: present(host, self._label))
+                if self._has_keepers:
+                    tracked = self.roster.all()
+                    self._images[node] = await host.run(lambda: self._images_on(host, tracked))
             looked = [
                 name
                 for name, each in mine.items()
@@ -150,6 +161,20 @@ class DockerBackground(Background[DockerTracked]):
             self._stale[node] = 0.0
             return []
         return [(mine[name], observation) for name, observation in zip(looked, done, strict=True)]
+
+    def _images_on(self, host: Host, tracked: Iterable[DockerTracked]) -> tuple[tuple[str, str], ...]:
+        """What a node has for the images of jobs with keepers, except where a job there still runs on other layers.
+
+        Raises:
+            UncertainError: The engine does not answer.
+        """
+        records = [(each, record) for each in tracked if (record := recorded(each.folder)) and record.layers]
+        names = sorted({record.image for _, record in records})[:_IMAGES_MOST]
+        found = {name: host.layers(name or self._image) for name in names}
+        for each, record in records:
+            if each.node == host.node.name and each.runs and found.get(record.image) != record.layers:
+                found.pop(record.image, None)
+        return tuple(found.items())
 
     async def _see_one(self, host: Host, tracked: DockerTracked) -> Observation:
         """The observation of one incarnation; the last one again if an error of its own prevents another.

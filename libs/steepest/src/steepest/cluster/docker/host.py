@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ import docker
 import msgspec
 import requests
 import urllib3
-from docker.errors import APIError, DockerException, NotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.tls import TLSConfig
 
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
@@ -164,6 +165,18 @@ class Host:
         self.keeper = KeeperFacts(machine=str(info.get("Architecture", "")), kernel=kernel)
         return datetime.fromisoformat(info["SystemTime"]).timestamp()
 
+    def layers(self, image: str) -> str:
+        """A digest of the layers that a container of an image would have now; empty: there is no such image. It blocks.
+
+        Raises:
+            UncertainError: The engine does not answer.
+        """
+        try:
+            with self.looking():
+                return layers_of(self.client(LOOK_S).inspect_image(image))
+        except ImageNotFound:
+            return ""
+
     def outlived(self, container: str) -> bool:
         """Whether the engine surely runs on since a container ended. It blocks, and raises what the client does.
 
@@ -290,6 +303,11 @@ def _check_listens(url: str) -> None:
         with socket.socket(socket.AF_UNIX) as trial:
             trial.settimeout(PING_S)
             trial.connect(url.removeprefix("unix://"))
+
+
+def layers_of(image: Mapping[str, Any]) -> str:
+    """A digest of the layers of an image, as ``docker inspect`` describes it."""
+    return hashlib.sha256("\n".join(image["RootFS"]["Layers"]).encode()).hexdigest()
 
 
 def status_of(error: APIError) -> int:

@@ -7,7 +7,6 @@ It owns these arguments. It must never call an engine, except to inspect an imag
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import msgspec
 from docker.types import Mount
 
 from steepest.cluster.container_paths import HOME, KEEPER, KEEPS, ORDER, PROGRAM, TEMPORARY, order_to_keeper
+from steepest.cluster.docker.host import layers_of
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError
@@ -91,7 +91,7 @@ def kept(
         spec,
         restore,
         user=(uid, gid),
-        files=hashlib.sha256("\n".join(image["RootFS"]["Layers"]).encode()).hexdigest(),
+        files=layers_of(image),
         most_bytes=keeper.most_bytes,
     )
     files.replace(folder.keeping, order.dump(), below=folder.below)

@@ -65,6 +65,9 @@ def _differs(there: KeeperFacts, here: KeeperFacts) -> str:
         return f"no-keeper: {here.unable}"
     if (there.machine, there.kernel) != (here.machine, here.kernel):
         return f"other-kernel: it was saved on {there.machine}, Linux {there.kernel}"
+    layers = dict(here.images)
+    if any(layers.get(name, digest) != digest for name, digest in there.images):
+        return "other-image: the container image of that name has other layers, or is not there"
     has = here.cpu.split()
     if has and (lacking := [feature for feature in there.cpu.split() if feature not in has]):
         return f"other-cpu: the CPU has no {', '.join(lacking[:10])}"
@@ -73,10 +76,20 @@ def _differs(there: KeeperFacts, here: KeeperFacts) -> str:
     return ""
 
 
-def unknown_places(job: Job, nodes: Nodes) -> Iterator[str]:
-    """Which nodes may refuse the image of a running job because little is known of them, in words for people."""
+def _for_image(name: str, facts: KeeperFacts | None) -> KeeperFacts | None:
+    """Facts of a node without those about other container images than one."""
+    if facts is None or not facts.images:
+        return facts
+    return msgspec.structs.replace(facts, images=tuple(one for one in facts.images if one[0] == name))
+
+
+def doubtful_places(job: Job, nodes: Nodes) -> Iterator[str]:
+    """Which nodes cannot restore a running job, or may refuse to because little is known of them, in words for people."""
     if job.phase is Phase.RUNNING and job.mode is CheckpointMode.SYSTEM:
-        open_ = (node for node in nodes if node.is_open and node.name not in job.nodes and node.keeper is not None)
+        open_ = [node for node in nodes if node.is_open and node.name not in job.nodes and node.keeper is not None]
+        saved = job.narrowed.image if job.narrowed is not None else None
+        refuse = [f"{node.name} cannot restore it: {why}" for node in open_ if (why := why_not_restored(saved, node))]
+        yield from refuse[:10]
         names = [node.name for node in open_ if node.keeper and not (node.keeper.unable or node.keeper.cpu)]
         if names:
             yield f"it is not known whether the CPU of {', '.join(names[:10])} can restore it: no keeper has run there"
@@ -89,7 +102,7 @@ def narrow(job: Job, nodes: Nodes) -> bool:
     """
     before = job.narrowed
     known = nodes.get(job.started_on)
-    here = known.keeper if known is not None else None
+    here = _for_image(job.spec.image, known.keeper) if known is not None else None
     saved = job.checkpoint
     if saved is None or not saved.is_image or job.phase is Phase.ENDED:
         job.image = None
