@@ -29,7 +29,9 @@ def build(context: ServiceContext) -> Service:
     counters, gauges = PoolCounters(registry), PoolGauges(registry, context.settings.metrics.jobs)
     traces = trace_effectors(context.settings.tracing.endpoint)
     notify = notifiers(
-        context.settings.notify, context.clock, lambda *labels: counters.notifications.labels(*labels).inc()
+        context.settings.notify,
+        context.clock,
+        lambda pool, target, outcome, more: counters.notifications.labels(pool, target, outcome).inc(more),
     )
     return Service(
         name="worker-monitor",

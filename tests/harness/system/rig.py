@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from tests.harness.memory_log import MemoryLog, MemorySnapshots
 from tests.harness.system.fake_cluster import EveryHook, FakeCluster
 from tests.harness.system.fake_nodes import FakeNodes
@@ -21,7 +22,7 @@ from tests.harness.virtual_time import VirtualClock
 
 from steepest.app.context import ServiceContext
 from steepest.app.installed_services import installed_services
-from steepest.app.settings.tree import MetricsSettings, Settings
+from steepest.app.settings.tree import Settings
 from steepest.app.state_folder import Installation
 from steepest.clock import Clock
 from steepest.cluster.port import Cluster
@@ -34,7 +35,6 @@ from steepest.events.received import Received
 from steepest.invariants import Status, check
 from steepest.log.base import Log, Record, TopicPartition
 from steepest.log.snapshot_store import SnapshotStore
-from steepest.mqtt.settings import MqttSettings
 from steepest.replay.replay import Replay
 from steepest.runtime.decode import new_record, received
 from steepest.runtime.layout import Layout
@@ -56,6 +56,10 @@ async def read_all(log: Log, at: TopicPartition = AT) -> list[Record]:
         records.extend(await reader.poll())
     await reader.close()
     return records
+
+
+NO_SETTINGS = Settings()
+"""All as they are by default."""
 
 
 async def _always() -> bool:
@@ -136,14 +140,11 @@ def context_on(
     clock: Clock,
     metrics: Metrics | None = None,
     *,
-    mqtt: str = "",
-    jobs_named: int = 0,
+    settings: Settings = NO_SETTINGS,
 ) -> ServiceContext:
-    """What a service is built from, over these parts; ``mqtt`` is a broker, ``jobs_named`` the setting `metrics.jobs`."""
+    """What a service is built from, over these parts; of the settings, the state folder is the given one."""
     return ServiceContext(
-        settings=Settings(
-            state_dir=str(state), mqtt=MqttSettings(broker=mqtt), metrics=MetricsSettings(jobs=jobs_named)
-        ),
+        settings=msgspec.structs.replace(settings, state_dir=str(state)),
         installation=Installation(pool=POOL, nodes=()),
         log=log,
         clusters={POOL: cluster},
@@ -161,11 +162,16 @@ class Rig:
     """
 
     def __init__(
-        self, folder: Path, nodes: Mapping[str, int | Resources], *, clock: Clock | None = None, jobs_named: int = 0
+        self,
+        folder: Path,
+        nodes: Mapping[str, int | Resources],
+        *,
+        clock: Clock | None = None,
+        settings: Settings = NO_SETTINGS,
     ) -> None:
-        """Nodes by name, with their CPU in millicores; ``jobs_named``: jobs that have metrics with their names."""
+        """Nodes by name, with their CPU in millicores; the settings of the services."""
         self.folder = folder
-        self._jobs_named = jobs_named
+        self._settings = settings
         self.clock = clock or VirtualClock()
         self.layout = Layout(pools=(POOL,), loss_partitions=2)
         self.log = MemoryLog(self.layout.partitions())
@@ -212,7 +218,7 @@ class Rig:
         if isinstance(service, Service):
             return service
         state = self.folder / "state"
-        context = context_on(state, log, cluster, self.clock, metrics, jobs_named=self._jobs_named)
+        context = context_on(state, log, cluster, self.clock, metrics, settings=self._settings)
         return installed_services()[service](context)
 
     # --- appending -----------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from tests.harness.waiting import until
 
 from steepest.app.installation import apply_topics
 from steepest.app.installed_services import installed_services
+from steepest.app.settings.tree import Settings
 from steepest.clock import SystemClock
 from steepest.errors import LogEpochError
 from steepest.events.cluster import JobAdmitted, JobSpec, JobSubmitted, LogOpened
@@ -30,6 +31,7 @@ from steepest.log.kafka.kafka_log import KafkaLog
 from steepest.log.kafka.kafka_settings import KafkaSettings
 from steepest.log.kafka.kafka_snapshots import LogSnapshots
 from steepest.log.kafka.kafka_topics import SNAPSHOTS, KafkaTopics
+from steepest.mqtt.settings import MqttSettings
 from steepest.runtime.decode import new_record
 from steepest.runtime.effector import Effector
 from steepest.runtime.layout import Layout
@@ -53,7 +55,7 @@ def deciding(folder: Path, log: Log) -> list[Service]:
     """Every installed service without its effectors."""
     clock = SystemClock()
     cluster = FakeCluster(FakeNodes({}, folder / "nodes", clock), "default", clock)
-    context = context_on(folder, log, cluster, clock, mqtt="broker:1883")
+    context = context_on(folder, log, cluster, clock, settings=Settings(mqtt=MqttSettings(broker="broker:1883")))
     services = [build(context) for build in installed_services().values()]
     return [msgspec.structs.replace(service, effectors=lambda _: (Idle(),)) for service in services]
 

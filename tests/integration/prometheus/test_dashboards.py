@@ -1,7 +1,7 @@
 """Every panel's queries are answered, and not with nothing, by a real Prometheus that scrapes a pool in which all happens.
 
 The pool is one of nodes in memory with the real services: trainings are placed, learn, are moved to and fro, limited,
-suspended, resumed and finish; a step of a move fails, and a plan is void.
+suspended, resumed and finish; a step of a move fails, a plan is void, and one that is found to hang is started again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.harness.system.fake_cluster import When, refuse
 from tests.harness.system.rig import Rig, RigProcess
 from tests.harness.waiting import until
 
+from steepest.app.settings.tree import MetricsSettings, NotifySettings, Settings
 from steepest.clock import SystemClock
 from steepest.events import cluster as c
 from steepest.events.common import Resources
@@ -49,7 +50,11 @@ LOOKS = 60
 SLOW = ("--steps", "1000000", "--step-s", "0.1", "--flat-after", "30", "--burn")
 PATIENCE_S = 120.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # by Apprise
+]
 
 
 def queries() -> Iterator[tuple[str, str, str]]:
@@ -136,13 +141,22 @@ async def let_everything_happen(pool: Pool) -> None:
     spec = c.JobSpec(command=(*MEASURED, "--flat-after", "150"), requests=Resources(cpu_m=100), steps=150)
     await pool.rig.append(c.JobSubmitted(job="short", request="short", spec=spec))
     await pool.wait(lambda: (job := pool.job("short")) and job.outcome, "a job finishes")
+    about = {"job": "b", "incarnation": pool.job("b").incarnation, "kind": c.FindingKind.HUNG}
+    await pool.rig.append(
+        c.FindingOpened(**about, why="no step"), c.ReactionPlanned(**about, restarts=True, reason="hung: no step")
+    )
+    await pool.wait(lambda: pool.job("b").incarnation > about["incarnation"], "b is started again")
 
 
 async def test_every_panel_has_something_to_show(tmp_path: Path, figures: dict[str, float]) -> None:
     """No query is refused, and none is empty."""
+    targets = tmp_path / "targets.toml"
+    targets.write_text('[ops]\nurl = "json://127.0.0.1:1"\n')
+    targets.chmod(0o600)
+    settings = Settings(metrics=MetricsSettings(jobs=10), notify=NotifySettings(file=str(targets)))
     async with AsyncExitStack() as rigs:
         rig = await rigs.enter_async_context(
-            aclosing(Rig(tmp_path / "rig", {"n1": 1_000, "n2": 1_000}, clock=SystemClock(), jobs_named=10))
+            aclosing(Rig(tmp_path / "rig", {"n1": 1_000, "n2": 1_000}, clock=SystemClock(), settings=settings))
         )
         specon = SpeConParameters(interval_ms=500, guard=False)
         await rig.configure(

@@ -296,3 +296,16 @@ async def test_a_pool_that_is_given_back_shows_nothing(pool: CountedPool) -> Non
     await asyncio.gather(running, return_exceptions=True)
 
     assert [sample for metric in pool.registry.collect() for sample in metric.samples] == []
+
+
+OPEN = {"plans_void", "plan_step_failures", "steps_lost", "category_changes", "notifications"}
+"""Counters whose labels are not known beforehand: refusals, codes and pairs of them; the notifier begins its own."""
+
+
+def test_counts_are_shown_from_zero_on() -> None:
+    """Of every counter whose labels are known: a series that begins at 1 has never risen for Prometheus."""
+    counters = PoolCounters(CollectorRegistry())
+    counters.begin(POOL)
+    described = [family for one in counters.collectors for family in one.collect()]
+
+    assert {family.name for family in described if not family.samples} == {f"steepest_{name}" for name in OPEN}

@@ -46,6 +46,7 @@ SERVICES = (
     "worker-monitor",
 )
 INSTALLED = tuple(sorted([*SERVICES, "mqtt-bridge"]))
+WITH_MQTT = Settings(mqtt=MqttSettings(broker="broker:1883"))
 """All services, with the one that works only where a broker is named."""
 
 
@@ -57,7 +58,7 @@ def test_all_services_are_found() -> None:
 def test_a_service_without_work_does_not_run() -> None:
     """The bridge for devices has work only where a broker is named."""
     assert tuple(wanted_services(Settings())) == SERVICES
-    assert tuple(wanted_services(Settings(mqtt=MqttSettings(broker="broker:1883")))) == INSTALLED
+    assert tuple(wanted_services(WITH_MQTT)) == INSTALLED
 
 
 def test_each_service_gets_a_process_with_the_settings_in_force(tmp_path: Path) -> None:
@@ -92,7 +93,7 @@ async def test_a_service_builds_on_memory(name: str, tmp_path: Path) -> None:
     clock = SystemClock()
     log = MemoryLog(Layout().partitions())
     cluster = FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock)
-    service = installed_services()[name](context_on(tmp_path, log, cluster, clock, mqtt="broker:1883"))
+    service = installed_services()[name](context_on(tmp_path, log, cluster, clock, settings=WITH_MQTT))
 
     assert isinstance(service, Service)
     assert service.name == name
@@ -104,7 +105,7 @@ async def test_deciders_and_effectors_have_names_of_their_own(tmp_path: Path) ->
     clock = SystemClock()
     log = MemoryLog(Layout().partitions())
     cluster = FakeCluster(FakeNodes({}, tmp_path, clock), POOL, clock)
-    context = context_on(tmp_path, log, cluster, clock, mqtt="broker:1883")
+    context = context_on(tmp_path, log, cluster, clock, settings=WITH_MQTT)
     services = [build(context) for build in installed_services().values()]
     deciders = [one.name for service in services for one in (*service.cluster_deciders, *service.stream_deciders)]
     effectors = [one.name for service in services for one in service.effectors_of(HELD)]

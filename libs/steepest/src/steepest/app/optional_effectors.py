@@ -6,6 +6,7 @@ Without that, no library for them is imported.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from steepest.app.extras import refuse_without
@@ -34,14 +35,14 @@ def trace_effectors(endpoint: str) -> Callable[[HeldPool], Sequence[Effector]]:
 
 
 def notifiers(
-    settings: NotifySettings, clock: Clock, count: Callable[[str, str, str], None]
+    settings: NotifySettings, clock: Clock, count: Callable[[str, str, str, int], None]
 ) -> Callable[[HeldPool], Sequence[Effector]]:
     """Makes what notifies people of a pool's findings; nothing where no targets are named.
 
     Args:
         settings: Where the targets are.
         clock: For pauses.
-        count: Called with a pool, a target and ``sent`` or ``failed``.
+        count: Called with a pool, a target, ``sent`` or ``failed``, and how many more.
 
     Raises:
         InputError: The libraries for it are missing, or the file of targets is wrong.
@@ -54,9 +55,6 @@ def notifiers(
     targets = read_targets(Path(settings.file))
     channels = {name: channel_to(name, target.url) for name, target in targets.items()}
 
-    def counted(pool: str) -> Callable[[str, str], None]:
-        return lambda target, outcome: count(pool, target, outcome)
-
     return lambda held: (
-        Notifier(targets, channels, pool=held.pool, clock=clock, page=settings.page, count=counted(held.pool)),
+        Notifier(targets, channels, pool=held.pool, clock=clock, page=settings.page, count=partial(count, held.pool)),
     )

@@ -40,7 +40,7 @@ class Notifier(Effector):
         targets: By name.
         channels: The way to each of them.
         page: The address of the gateway's page, for links; empty: there is none.
-        count: Called with a target and ``sent`` or ``failed``.
+        count: Called with a target, ``sent`` or ``failed``, and how many more: at first 0 of each.
     """
 
     name = "notifier"
@@ -53,7 +53,7 @@ class Notifier(Effector):
         pool: str,
         clock: Clock,
         page: str = "",
-        count: Callable[[str, str], None] = lambda *_: None,
+        count: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
         self._boxes = [Mailbox(name, target) for name, target in targets.items()]
         self._channels = channels
@@ -65,8 +65,10 @@ class Notifier(Effector):
 
     def caught_up(self, view: ClusterView) -> None:
         """Find what no target was sent while no process followed the pool."""
-        for job in view.jobs:
-            for box in self._boxes:
+        for box in self._boxes:
+            self._count(box.name, "sent", 0)
+            self._count(box.name, "failed", 0)
+            for job in view.jobs:
                 box.look(job)
         self._wake()
 
@@ -107,13 +109,13 @@ class Notifier(Effector):
             if not notes:
                 continue
             if not await self._channels[box.name](*message(notes, box.dropped, self._pool, self._links(notes))):
-                self._count(box.name, "failed")
+                self._count(box.name, "failed", 1)
                 _log.warning("a message about findings was not taken", target=box.name, findings=len(notes))
                 box.not_sent(notes)
                 await self._clock.sleep(AGAIN_S)
                 self._wake()
                 continue
-            self._count(box.name, "sent")
+            self._count(box.name, "sent", 1)
             await send(*box.sent(notes))
             now = self._clock.monotonic()
             lately.append(now)

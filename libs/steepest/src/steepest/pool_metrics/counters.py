@@ -7,6 +7,7 @@ Kinds of plans, outcomes, codes and rules are labels, so that a new one needs no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -38,6 +39,8 @@ RUN_TIME = "run_time"
 """The prediction of a job's run time from what was measured of its model."""
 
 LIMIT_ANSWERS = ("applied", "refused", "unclear")
+REACTED = (FindingKind.HUNG, FindingKind.DIVERGED, FindingKind.IDLE, FindingKind.GPU)
+THEN = ("suspend", "restart", "fail")
 
 
 class PoolCounters:
@@ -179,30 +182,31 @@ class PoolCounters:
 
     def begin(self, pool: str) -> None:
         """Show a pool's counts from zero on: a series that begins at 1 has never risen."""
-        for kind, outcome in product(PlanKind, OUTCOMES):
-            self.plans.labels(pool, kind.value, outcome.value)
-        for kind, moves in MOVES.items():
-            self.plan_seconds.labels(pool, kind.value)
-            for step in dict.fromkeys(step for _, step in map(AT.__getitem__, moves) if step):
-                self.step_seconds.labels(pool, kind.value, step.value)
-        for kind in sorted(MOVING):
-            self.pause_seconds.labels(pool, kind.value)
-        for rule in (*MoveKind, PlanKind.MOVE):
-            self.moves.labels(pool, rule.value)
-            self.moves_back.labels(pool, rule.value)
-        for answer in LIMIT_ANSWERS:
-            self.limits.labels(pool, answer)
-        for ended in Outcome:
-            self.completion_seconds.labels(pool, ended.value)
-        for listed in GrowthList:
-            self.efficiency.labels(pool, listed.value)
-        for predicted in (CPU_TIME, RUN_TIME, *Overhead):
-            self.prediction_errors.labels(pool, str(predicted))
-        for finding in FindingKind:
-            self.findings.labels(pool, finding.value)
-        self.wait_seconds.labels(pool, "default")
-        for metric in (self.t90_seconds, self.resumptions, self.stays, self.goals, self.goals_saved):
-            metric.labels(pool)
+        steps = ((kind, step) for kind, moves in MOVES.items() for _, step in map(AT.__getitem__, moves) if step)
+        rules = (*MoveKind, PlanKind.MOVE)
+        known: tuple[tuple[MetricWrapperBase, Iterable[tuple[str, ...]]], ...] = (
+            (self.plans, product(PlanKind, OUTCOMES)),
+            (self.plan_seconds, product(MOVES)),
+            (self.step_seconds, steps),
+            (self.pause_seconds, product(sorted(MOVING))),
+            (self.moves, product(rules)),
+            (self.moves_back, product(rules)),
+            (self.limits, product(LIMIT_ANSWERS)),
+            (self.completion_seconds, product(Outcome)),
+            (self.efficiency, product(GrowthList)),
+            (self.prediction_errors, product((CPU_TIME, RUN_TIME, *Overhead))),
+            (self.retries, product(("true", "false"))),
+            (self.findings, product(FindingKind)),
+            (self.reactions, product(REACTED, THEN)),
+            (self.wait_seconds, product(("default",))),
+            *(
+                (one, product())
+                for one in (self.t90_seconds, self.resumptions, self.stays, self.goals, self.goals_saved)
+            ),
+        )
+        for metric, labels in known:
+            for each in labels:
+                metric.labels(pool, *each)
 
     def forget(self, pool: str) -> None:
         """Show nothing of a pool that another process follows now."""
