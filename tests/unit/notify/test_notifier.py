@@ -30,14 +30,14 @@ class WatchedPool(FoldedPool):
 
     Attributes:
         messages: Title and text of each that arrived, with its target and time.
-        counts: What was counted: a target, an outcome and how many more.
+        messages_counted: What was counted: a target, an outcome and how many more.
         takes: Whether a message is taken, by target.
     """
 
     def __init__(self) -> None:
         self.notifier: Notifier | None = None
         self.messages: list[tuple[str, str, str, float]] = []
-        self.counts: list[tuple[str, str, int]] = []
+        self.messages_counted: list[tuple[str, str, int]] = []
         self.takes: Callable[[str], bool] = lambda _: True
         super().__init__(w1=4_000)
         self.run("a", "w1")
@@ -81,7 +81,7 @@ class WatchedPool(FoldedPool):
             pool="p",
             clock=clock,
             page=page,
-            count=lambda *counted: self.counts.append(counted),
+            count=lambda *counted: self.messages_counted.append(counted),
         )
         self.notifier.caught_up(self.view)
         task = asyncio.ensure_future(self.notifier.run(append))
@@ -108,7 +108,7 @@ async def test_a_finding_and_its_end_are_sent_with_the_page_of_the_job() -> None
         pool.ends()
         await asyncio.sleep(100)
     assert pool.titles == ["a hangs: no step for 70 s (on w1)", "a hangs no longer: it makes steps again"]
-    assert pool.counts == [("ops", "sent", 0), ("ops", "failed", 0), ("ops", "sent", 1), ("ops", "sent", 1)]
+    assert pool.messages_counted == [("ops", "sent", 0), ("ops", "failed", 0), ("ops", "sent", 1), ("ops", "sent", 1)]
     assert pool.messages[0][2].endswith("\nhttps://steepest.example/#/job/a")
     assert pool.job("a").notified == {}
 
