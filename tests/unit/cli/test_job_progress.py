@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.harness.scenarios.folded_pool import migration
 from tests.unit.view.test_progress import Trained
 
 from steepest.cli.commands import jobs
@@ -64,6 +65,19 @@ def test_a_job_whose_log_has_only_epochs_shows_these() -> None:
     pool.feed(pool.stopped("a", 0))
     pool.end("a")
     assert steps(pool.job("a"), 10, 10.0) == "epoch 10/10"
+
+
+def test_a_job_that_goes_on_shows_the_total_that_it_had() -> None:
+    """Until its new process states one: nothing is decided by the former, and it is not shown once the step is past it."""
+    pool = Trained()
+    pool.train(50, 100, total=300)
+    pool.fold(migration("a", "w1", "w2"))
+    pool.carry_out("a")
+    assert (steps(pool.a), share_done(pool.a)) == ("100/300", "33 %")
+    assert job_row(stored(pool), pool.a).steps_total == 300
+    assert steps(pool.report("w2", step=110)) == "110/300"
+    assert steps(pool.report("w2", step=120, total=400)) == "120/400"
+    assert steps(pool.report("w2", step=500)) == "500"
 
 
 def test_the_newest_epoch_is_shown_whoever_knows_it() -> None:
