@@ -301,12 +301,12 @@ class RunTimeline:
             move.failed = event.message or event.code
 
 
-def is_too_late(event: c.ClusterEvent) -> bool:
+def is_too_late(event: object) -> bool:
     """Whether it says of a limit that its job had stopped before: nothing is wrong, and nothing follows."""
     return isinstance(event, c.LimitsRefused) and event.code == "not-running"
 
 
-def is_news(joined: dict[str, c.NodeJoined], event: c.ClusterEvent) -> bool:
+def is_news(joined: dict[str, c.NodeJoined], event: object) -> bool:
     """Whether people want a line about an event.
 
     A node joins again and again, after each silence that might have cost it its place in the pool: the heartbeats' reader
