@@ -6,6 +6,7 @@ import asyncio
 import resource
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -13,9 +14,14 @@ from typing import TypeVar
 import pytest
 from tests.harness.contracts import contract_job
 from tests.harness.system.running_system import RunningSystem, ignored
+from tests.harness.waiting import until
 
 from steepest.app.settings.reading import read_settings
+from steepest.app.state_folder import StateFolder
 from steepest.cli.pool.stored_pool import StoredPool, fold, look, reading
+from steepest.cli.system.shutdown import stop_all
+from steepest.cluster.folders.adapter_folder import AdapterFolder
+from steepest.cluster.port import ReplicaId
 from steepest.events import cluster as c
 from steepest.events.received import Received
 
@@ -88,6 +94,24 @@ def test_jobs_can_be_kept_running(system: RunningSystem) -> None:
 
     assert "1 job running" in system.await_line("caught up")
     assert (system.job("kept")["alive"], system.job("kept")["incarnation"]) == (True, 1)
+
+
+def test_a_job_that_finishes_while_the_system_stops_is_named(system: RunningSystem, tmp_path: Path) -> None:
+    """No system saw its end, so that `down` says it; one that had finished before is not said again."""
+    system.start()
+    began_s, go = time.time(), tmp_path / "go"
+    system.submit("last", "sh", "-c", f"until [ -e {go} ]; do sleep 0.05; done")
+    system.await_event(lambda found: _runs(found, "last", 1))
+    system.call("down", "--keep-jobs")
+    system.wait()
+    go.touch()
+    folder = StateFolder(system.state)
+    end = AdapterFolder(folder.cluster).incarnation(ReplicaId("last", 0), 1).exit
+    asyncio.run(until(end.exists))
+
+    stopped = asyncio.run(stop_all(folder, folder.read(), grace_s=0.2, since_s=began_s))
+    assert [str(one) for one in stopped] == ["last finished just now"]
+    assert asyncio.run(stop_all(folder, folder.read(), grace_s=0.2, since_s=time.time() + 1)) == []
 
 
 @pytest.mark.long

@@ -327,12 +327,11 @@ def test_a_plan_gives_all_there_is_and_no_more(
         assert job.limit_m is None or 10 <= job.limit_m < job.demand * 1000
 
 
-@given(CORES, JOBS, st.lists(st.none() | st.integers(10, 8_000), min_size=12, max_size=12), st.floats(0, 60))
+@given(CORES, JOBS, st.lists(st.none() | st.integers(10, 8_000), min_size=12, max_size=12))
 def test_limits_stay_only_where_they_keep_promises_and_idle_nothing(
     cores: float,
     facts: list[tuple[float | None, float, float, float, float, bool, bool]],
     in_force: list[int | None],
-    soon_s: float,
 ) -> None:
     """Kept limits give as much of the node as the new ones, and each job what cannot wait, but for the slack."""
     jobs = [
@@ -342,7 +341,7 @@ def test_limits_stay_only_where_they_keep_promises_and_idle_nothing(
     plan_node(cores, jobs, SteepestParameters())
     planned = [(job.rate, job.must, job.limit_m) for job in jobs]
     limits_m = {job.name: limit_m for job, limit_m in zip(jobs, in_force, strict=False)}
-    keep_limits(cores, jobs, limits_m, 0.0, soon_s)
+    keep_limits(cores, jobs, limits_m, 0.0)
     if [(job.rate, job.must, job.limit_m) for job in jobs] == planned:
         return
     slack = SLACK * cores + 1e-6
@@ -373,7 +372,7 @@ def changes_of_equal_jobs(seed: int, stay_s: float) -> tuple[int, int]:
         ]
         plan_node(cores, jobs, parameters, now_s)
         if now_s < until_s:
-            keep_limits(cores, jobs, limits_m, now_s, now_s)
+            keep_limits(cores, jobs, limits_m, now_s)
         for job in jobs:
             before, after = (cores * 1000 if m is None else m for m in (limits_m[job.name], job.limit_m))
             if abs(after - before) > parameters.least_change * cores * 1000:

@@ -8,7 +8,7 @@ torch.manual_seed(0)
 model = nn.LSTM(64, 128, batch_first=True)
 head = nn.Linear(128, 64)
 optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=1e-3)
-epochs = 10
+epochs = 30
 
 for epoch in range(epochs):
     progress = tqdm(range(100), desc=f"Epoch {epoch + 1}/{epochs}")

@@ -8,7 +8,7 @@ images, labels = torch.randn(2048, 256), torch.randint(0, 10, (2048,))
 model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 criterion = nn.CrossEntropyLoss()
-num_epochs = 50
+num_epochs = 100
 
 for epoch in range(num_epochs):
     running_loss = 0.0

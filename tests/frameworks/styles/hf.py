@@ -22,7 +22,7 @@ config = BertConfig(vocab_size=1000, hidden_size=128, num_hidden_layers=2, num_a
 with tempfile.TemporaryDirectory() as folder:
     arguments = TrainingArguments(
         output_dir=folder,
-        num_train_epochs=8,
+        num_train_epochs=20,
         per_device_train_batch_size=8,
         logging_steps=10,
         save_strategy="no",

@@ -27,5 +27,5 @@ class Net(lightning.LightningModule):
 
 torch.manual_seed(0)
 data = TensorDataset(torch.randn(16000, 512), torch.randint(0, 10, (16000,)))
-trainer = lightning.Trainer(max_epochs=10, accelerator="cpu", logger=False, enable_checkpointing=False)
+trainer = lightning.Trainer(max_epochs=24, accelerator="cpu", logger=False, enable_checkpointing=False)
 trainer.fit(Net(), DataLoader(data, batch_size=100))

@@ -34,7 +34,7 @@ def run_epoch():
 # In[4]:
 
 
-for epoch in range(40):
+for epoch in range(100):
     start = time.time()
     train_loss = run_epoch()
     with torch.no_grad():

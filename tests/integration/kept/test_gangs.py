@@ -58,7 +58,7 @@ async def test_a_gang_begins_again_as_a_whole_where_one_replica_is_not_restored(
         await gang.printed(40)
         gang.saved = await gang.save("second")
         await gang.stop()
-        image = tmp_path / "state/jobs/job/checkpoints" / gang.saved.name / "image-2.tar.zst"
+        image = tmp_path / "state/jobs/job/checkpoints" / gang.saved.name / "image-2.zst"
         image.write_bytes(image.read_bytes()[:-1] + b"?")
         await gang.resume()
         assert (await gang.statuses())[0].restored_step == first.step

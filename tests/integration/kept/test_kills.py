@@ -214,18 +214,18 @@ Change = Callable[[Path], None]
 
 
 def _flip(image: Path) -> None:
-    content = bytearray((image / "image.tar.zst").read_bytes())
+    content = bytearray((image / "image.zst").read_bytes())
     content[len(content) // 2] ^= 1
-    (image / "image.tar.zst").write_bytes(content)
+    (image / "image.zst").write_bytes(content)
 
 
 def _cut(image: Path) -> None:
-    os.truncate(image / "image.tar.zst", 1000)
+    os.truncate(image / "image.zst", 1000)
 
 
 def _lose(image: Path) -> None:
     (image / "keeper.json").unlink()
-    (image / "image.tar.zst").unlink()
+    (image / "image.zst").unlink()
     (image / "manifest.json").unlink()
     image.rmdir()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -25,6 +26,7 @@ from steepest.app.settings.mounted_installation import read_installation
 from steepest.app.settings.rows import rows
 from steepest.cluster.kubernetes.agent.node_sources import GROUPS, LOGS
 from steepest.events.common import Resources
+from steepest.policies.names import PlacementName, PolicyName, QueuePolicyName
 
 ROOT = CHART.parents[1]
 ACTING = {"log-collector", "migrator", "resizer"}
@@ -73,6 +75,7 @@ def test_helm_finds_no_fault(values: dict[str, Any]) -> None:
         ({"kafka": {"broker": {"enabled": True}}}, "volumeClaim"),
         ({"jobs": {"volumeClaim": "shared"}}, "kafka.bootstrap"),
         ({**TRIAL, "service": {}}, "service"),
+        ({**TRIAL, "parameters": {"policy": "nonsense"}}, "parameters"),
         ({**TRIAL, "services": {"placers": {}}}, "placers"),
         ({**TRIAL, "services": {"placer": {"replicas": -1}}}, "replicas"),
         ({**TRIAL, "pools": []}, "pools"),
@@ -89,6 +92,13 @@ def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
 
     assert done.returncode
     assert message in done.stderr
+
+
+def test_the_names_that_parameters_may_have_are_those_of_the_settings() -> None:
+    """A name that no setting knows is refused where it is written, and not by a pod that fails."""
+    known = json.loads((CHART / "values.schema.json").read_text())["properties"]["parameters"]["properties"]
+    names = {"policy": PolicyName, "placement": PlacementName, "queueing": QueuePolicyName}
+    assert {name: tuple(one["enum"]) for name, one in known.items()} == {name: get_args(names[name]) for name in names}
 
 
 def test_every_service_is_installed() -> None:

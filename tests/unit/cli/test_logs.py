@@ -86,7 +86,7 @@ def test_what_a_job_prints_steers_no_terminal(holding: Holding) -> None:
     [
         (["b"], 1, "there is no job 'b'"),
         (["a", "--incarnation", "3"], 1, "nothing is kept of incarnation 3 of a"),
-        (["a"], 0, "a has not started yet; see `steepest explain a`\n"),
+        (["a"], 0, "a has not started yet: it is not admitted yet: the system does that once it runs (see `steepest"),
     ],
 )
 def test_what_printed_nothing_is_said(holding: Holding, arguments: list[str], status: int, error: str) -> None:
@@ -95,6 +95,23 @@ def test_what_printed_nothing_is_said(holding: Holding, arguments: list[str], st
 
     assert done.exit_code == status
     assert error in (done.stderr or str(done.exception))
+
+
+def test_a_job_that_waits_says_why(holding: Holding) -> None:
+    """A user who asks for its output right after its submission learns what it waits for, and nothing is an error."""
+    waits = call(holding(submitted("a"), c.JobAdmitted(job="a", request=submitted("a").request)), "a")
+    assert (waits.exit_code, waits.stderr) == (
+        0,
+        "a has not started yet: no node takes jobs now (see `steepest explain a`)\n",
+    )
+
+
+def test_a_process_that_has_just_been_started_has_printed_nothing_yet(holding: Holding) -> None:
+    """Its output is made by its supervisor, a moment after the cluster has taken it on."""
+    began = c.StepBegun(plan="p", step=c.Step.START, attempt=1, job="a", incarnation=1, node="n1")
+    placed = c.JobPlaced(plan="p", attempt=1, job="a", incarnation=1, node="n1")
+    found = call(holding(joined("n1"), submitted("a"), placement("a", "n1", plan="p"), began, placed), "a")
+    assert (found.exit_code, found.stderr.split(" (see")[0]) == (0, "a has printed nothing yet that is kept here")
 
 
 def test_a_failure_is_explained_with_its_last_lines(holding: Holding) -> None:
@@ -139,6 +156,17 @@ def test_a_failure_is_reported_with_its_last_lines(capsys: pytest.CaptureFixture
     assert [line.strip() for line in capsys.readouterr().out.splitlines() if "printed" in line] == [
         "a printed: last of a/0"
     ]
+
+
+def test_what_the_first_line_says_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    """`up` begins with the parameters, so those of a new pool are no news; later ones are."""
+    pool, printer = FoldedPool(), EventPrinter()
+    printer.caught_up(pool.view)
+    for _ in range(2):
+        accepted = pool.fold(c.PoolConfigured())
+        printer.observe(pool.view, pool.log[-1], accepted=accepted)
+
+    assert capsys.readouterr().out.count("parameters in force") == 1
 
 
 def test_a_node_that_is_still_there_is_no_news(capsys: pytest.CaptureFixture[str]) -> None:

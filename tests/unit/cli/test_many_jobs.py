@@ -127,6 +127,16 @@ def test_a_job_that_waits_for_others_is_not_released(holding: Holding) -> None:
     assert held_in(folder) == ["a-1", "a-2", "then"]
 
 
+def test_where_all_are_refused_nothing_is_done(holding: Holding) -> None:
+    """The status says so, of one job as of several; a retry is of all that are named, or of none."""
+    over = c.JobEnded(job="b", outcome=c.Outcome.FAILED, exit_status=1)
+    folder = holding(submitted("a"), submitted("b"), over)
+    before = pool_of(folder).view.position
+    for of_several in (("release", "a", "b"), ("retry", "b", "a"), ("cancel", "a", "b")):
+        assert call(folder, *of_several).exit_code == 2
+    assert pool_of(folder).view.position == before
+
+
 def test_a_pattern_of_finished_jobs_is_not_run_again_in_silence(holding: Holding) -> None:
     """The call fails and says so; one of them by its name runs again."""
     finished = c.JobEnded(job="a-1", outcome=c.Outcome.FINISHED, exit_status=0)

@@ -241,6 +241,11 @@ def test_a_job_under_steepest_runs_where_it_does_by_its_fair_end() -> None:
         "; it had ended under fair sharing 15 s ago and was due 13 s ago; all of the 800m CPU that it can use may wait"
         in timeline(divided(over)).now
     )
+    done = divided(c.FairStanding("a", 200, 800))
+    done.add(
+        c.NodeUsage(node="n1", used=Resources(), progress=(c.ReplicaProgress(job="a", incarnation=1, step=9, total=9),))
+    )
+    assert "; all of its steps are done" in timeline(done).now
     assert "; it is unknown how much is left of it, so it keeps up with what fair sharing would give it" in (
         timeline(divided(c.FairStanding("a", 200, 800))).now
     )

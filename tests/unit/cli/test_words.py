@@ -190,8 +190,8 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     ),
     (c.JobCancelRequested(job="a", request="r"), "a: cancellation requested"),
     (c.JobCancelRequested(job="a", request="r", reason="late"), "a: cancellation requested: late"),
-    (c.JobChangeRequested(job="a", request="r", held=True), "a is held"),
-    (c.JobChangeRequested(job="a", request="r", held=False, priority=7), "a is released: its priority is 7"),
+    (c.JobChangeRequested(job="a", request="r", held=True), "a may not run until it is released"),
+    (c.JobChangeRequested(job="a", request="r", held=False, priority=7), "a may run: its priority is 7"),
     (c.NodeDrainRequested(node="n1", request="r", drained=True), "node n1 is drained: it gets no more jobs"),
     (c.NodeDrainRequested(node="n1", request="r", drained=False), "node n1 takes jobs again"),
     (

@@ -60,9 +60,10 @@ def test_where_not_all_promises_can_be_kept_that_of_the_urgent_job_is() -> None:
     assert rates(job("other", 100.0, due_s=10.0), urgent)["urgent"] == pytest.approx(CORES - FLOOR)
 
 
-def test_a_late_job_is_not_starved_by_jobs_of_unknown_size() -> None:
-    """In the virtual pool it has ended, and their copies have the whole node; it gets an equal part, beside new ones too."""
+def test_a_promise_is_kept_beside_jobs_of_unknown_size_whose_copies_have_the_whole_node() -> None:
+    """Its copy is elsewhere, or has ended: what would be late gets an equal part before it is, and else it waits."""
     silent = job("silent", None, fair_rate=CORES)
+    assert rates(job("moved", 100.0, due_s=60.0), silent) == pytest.approx({"moved": CORES / 2, "silent": CORES / 2})
     assert rates(job("late", 100.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("late", 5.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("in time", 10.0, due_s=1_000.0), silent)["silent"] == pytest.approx(CORES)

@@ -22,6 +22,7 @@ from steepest.view.progress import (
     cpu_ms_before_steps,
     cpu_ms_left,
     cpu_ms_per_step,
+    shown_total,
     steps_left,
     time_left,
     total_steps,
@@ -110,6 +111,7 @@ def test_a_moved_job_continues_from_its_checkpoint_and_its_cpu_time_adds_up() ->
     assert pool.a.checkpoint == checkpoint(100)
     assert (pool.a.progress.step, pool.a.progress.cpu_ms) == (100, 11_000)
     assert total_steps(pool.a) is None, "the new process has not stated its total"
+    assert shown_total(pool.a) == 300, "people see the one that the process before has stated"
     pool.report("w2", step=101, cpu_ms=2_000, total=300)
     pool.report("w2", step=111, cpu_ms=3_000)
     assert (pool.a.progress.step, pool.a.progress.cpu_ms) == (111, 14_000)

@@ -138,7 +138,7 @@ def _cancel_requested(event: c.JobCancelRequested) -> str:
 
 
 def _change_requested(event: c.JobChangeRequested) -> str:
-    held = "" if event.held is None else " is held" if event.held else " is released"
+    held = "" if event.held is None else " may not run until it is released" if event.held else " may run"
     urgent = "" if event.priority is None else f": its priority is {event.priority_class or event.priority}"
     return f"{event.job}{held}{urgent}"
 

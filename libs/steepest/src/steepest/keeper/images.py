@@ -1,7 +1,7 @@
 """A saved job as a checkpoint on the job's volume: compressed, with a manifest, complete or not there at all.
 
-The folder has ``image.tar.zst``, all that CRIU wrote; ``keeper.json``, what a restore must know; and the manifest of
-``docs/control-folder.md``. It holds the job's memory, and so its secrets: only its owner may read it.
+The folder has ``image.zst``, what CRIU wrote, without its repeats; ``keeper.json``, what a restore must know; and the
+manifest of ``docs/control-folder.md``. It holds the job's memory, and so its secrets: only its owner may read it.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ import os
 import re
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from steepest.keeper import repeats
 from steepest.keeper.processes import CannotBeSaved
+from steepest.keeper.repeats import Part
 
 FACTS = "keeper.json"
-_IMAGE = "image.tar.zst"
-_REPLICAS_IMAGE = "image-{}.tar.zst"
+_IMAGE = "image.zst"
+_REPLICAS_IMAGE = "image-{}.zst"
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
-_WINDOW = "--long=30"  # forked processes repeat each other's memory hundreds of MiB apart
 _ADDED = "added-"
 _KEPT = 2
-_CHUNK = 1 << 20
 
 
 class Images:
@@ -77,8 +76,7 @@ class Images:
             OSError: There is no such checkpoint.
         """
         new = raw.parent
-        self.pack(raw)
-        (new / FACTS).write_text(json.dumps(facts), encoding="utf-8")
+        (new / FACTS).write_text(json.dumps({**facts, "parts": self.pack(raw)}), encoding="utf-8")
         names = sorted(path.name for path in new.iterdir() if path.is_file())
         files = {name: {"bytes": (new / name).stat().st_size, "sha256": _sha256(new / name)} for name in names}
         digest = _digest(files)
@@ -135,24 +133,20 @@ class Images:
             raise CannotBeSaved("damaged", f"{name} cannot be read: {error}") from error
         return {**facts, "step": manifest["step"]}
 
-    def unpack(self, name: str, into: Path) -> None:
-        """Write the files of a verified image for CRIU.
+    def unpack(self, name: str, parts: dict[str, list[list[Any]]], into: Path) -> None:
+        """Write the files of a verified image for CRIU; ``parts``: what ``pack`` has returned.
 
         Raises:
             CannotBeSaved: It cannot be unpacked here.
         """
+        if wrong := [each for each in parts if os.sep in each]:
+            raise CannotBeSaved("damaged", f"{name} holds {wrong[0]!r}")
         with (self._folder / name / self._file).open("rb") as packed:
-            command = [*self._zstd, "-q", "-d", _WINDOW, "-c"]
+            command = [*self._zstd, "-q", "-d", "-c"]
             with subprocess.Popen(command, stdin=packed, stdout=subprocess.PIPE) as zstd:
                 try:
-                    with tarfile.open(fileobj=zstd.stdout, mode="r|") as archive:
-                        for member in archive:
-                            content = archive.extractfile(member) if member.isreg() else None
-                            if content is None or os.sep in member.name:
-                                raise CannotBeSaved("damaged", f"{name} holds {member.name!r}")
-                            with (into / member.name).open("xb") as file:
-                                shutil.copyfileobj(content, file, _CHUNK)
-                except (tarfile.TarError, OSError) as error:
+                    repeats.receive(parts, _descriptor(zstd.stdout), into)
+                except OSError as error:
                     raise CannotBeSaved("disk-full", f"{name} cannot be unpacked: {error}") from error
 
     def add_files(self, folder: Path, raw: Path) -> None:
@@ -187,26 +181,29 @@ class Images:
             file.write(f"{incarnation} {json.dumps(why)}\n")
         return len({line.split()[0] for line in path.read_text(encoding="utf-8").splitlines()})
 
-    def pack(self, raw: Path) -> None:
-        """Compress what CRIU has written of the replica, and remove it.
+    def pack(self, raw: Path) -> dict[str, list[Part]]:
+        """Compress what CRIU has written of the replica, and remove it; return the parts of each file.
 
         Raises:
             OSError: It is not compressed.
         """
-        with (raw.parent / self._file).open("wb") as packed:
-            command = [*self._zstd, "-q", "-1", "-T0", _WINDOW, "-c"]
-            with (
-                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
-                tarfile.open(fileobj=zstd.stdin, mode="w|", bufsize=_CHUNK) as archive,
-            ):
-                with contextlib.suppress(OSError):  # where memory gets short, it is killed, and not the job
-                    Path(f"/proc/{zstd.pid}/oom_score_adj").write_text("1000", encoding="ascii")
-                for path in sorted(raw.iterdir()):
-                    if path.is_file() and not path.is_symlink():
-                        archive.add(path, path.name, recursive=False)
+        files = sorted(path for path in raw.iterdir() if path.is_file() and not path.is_symlink())
+        command = [*self._zstd, "-q", "-1", "-T0", "-c"]
+        with (
+            (raw.parent / self._file).open("wb") as packed,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
+        ):
+            with contextlib.suppress(OSError):  # where memory gets short, it is killed, and not the job
+                Path(f"/proc/{zstd.pid}/oom_score_adj").write_text("1000", encoding="ascii")
+            parts = repeats.send(files, _descriptor(zstd.stdin))
         if zstd.returncode:
             raise OSError(f"the compressor ended with {zstd.returncode}")
         shutil.rmtree(raw)
+        return parts
+
+
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    return -1 if pipe is None else pipe.fileno()
 
 
 def truncate(sizes: dict[str, int]) -> None:

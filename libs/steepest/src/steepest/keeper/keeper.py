@@ -304,8 +304,7 @@ class Keeper:
                     image = Path(into).name.removeprefix(".").removesuffix(".new")
                     self._held.hold(self._pids(), image)
                     self._held.keep([image, *self._images.newest_first()])
-                    self._images.pack(raw)
-                    return facts
+                    return {**facts, "parts": self._images.pack(raw)}
                 case "hold":
                     self._leader.has_image = True
                 case "continue" if self._leader.stands:
@@ -417,7 +416,7 @@ class Keeper:
         for folder in (scratch / "raw", scratch / "work"):
             folder.mkdir(parents=True)
         try:
-            self._images.unpack(name, scratch / "raw")
+            self._images.unpack(name, facts["parts"], scratch / "raw")
             if self._contained:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:

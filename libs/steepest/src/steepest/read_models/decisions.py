@@ -11,7 +11,7 @@ from steepest.describe import sentence
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.read_models.job_timeline import why_void
-from steepest.read_models.run_timeline import SHOWN
+from steepest.read_models.run_timeline import SHOWN, is_too_late
 from steepest.view.cluster_view import ClusterView
 
 ENTRIES = (
@@ -77,7 +77,7 @@ def decision(view: ClusterView, received: Received[c.ClusterEvent], *, accepted:
     event = received.event
     void = "" if accepted else why_void(view, received)
     rejected = isinstance(event, c.JobRejected) and not view.repeated
-    if not isinstance(event, ENTRIES) or not (accepted or void or rejected):
+    if not isinstance(event, ENTRIES) or is_too_late(event) or not (accepted or void or rejected):
         return None
     because = getattr(event, "because", None)
     return DecisionEntry(

@@ -6,7 +6,7 @@ It owns the words. What is known is in :mod:`steepest.view.progress`.
 from __future__ import annotations
 
 from steepest.describe import span
-from steepest.view.progress import TimeLeft, course, total_steps
+from steepest.view.progress import TimeLeft, course, shown_total
 from steepest.view.state import Job
 
 
@@ -25,13 +25,14 @@ def steps(job: Job, step: int | None = None, epoch: float | None = None) -> str:
     only_epochs = progress.history.by_epochs or (progress.step is None and has_epochs)
     if known is None or only_epochs:
         return _epochs(job, epoch)
-    total = total_steps(job)
+    total = shown_total(job)
     return str(known) if total is None else f"{min(known, total)}/{total}"
 
 
 def share_done(job: Job) -> str:
     """``30 %`` of its steps or epochs; empty where its total is unknown."""
     step, total = course(job)
+    total = shown_total(job) if total is None and not job.progress.history.by_epochs else total
     return "" if total is None or step is None else f"{100 * step // total} %"
 
 

@@ -17,7 +17,7 @@ from steepest.policies.forecast import remaining
 from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.gangs import gpus_on
-from steepest.view.progress import TimeLeft, checkpoint_step, cpu_ms_left, total_steps
+from steepest.view.progress import TimeLeft, checkpoint_step, cpu_ms_left, shown_total
 from steepest.view.state import Job, Phase
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def job_row(
     stopped, limit, command = pool.has_stopped(job), job.limit, masked_command(job.spec.command)
     return JobRow(
         step=progress.step if progress else job.progress.step,
-        steps_total=total_steps(job),
+        steps_total=shown_total(job),
         steps=steps(job, progress.step, progress.epoch) if progress else steps(job),
         epoch=job.progress.epoch,
         epochs_total=job.progress.epochs,

@@ -44,7 +44,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.jobs import GRACE_INTERVALS
 from steepest.view.movable import immovable_sentence
 from steepest.view.places.node_rules import doubtful_places, why_not_allowed
-from steepest.view.progress import checkpoint_step
+from steepest.view.progress import checkpoint_step, steps_left
 from steepest.view.state import Job, Node, Phase, Plan, PlanKind
 from steepest.view.validity import NoRoom, no_room, room_sentence
 
@@ -441,7 +441,8 @@ def _under_steepest(job: Job, standing: c.FairStanding | None, at_ms: int) -> st
     if standing.due_ms is None and len(dict.fromkeys(job.nodes)) > 1:
         return "it is on several nodes, so that it keeps up with what fair sharing would give it"
     if standing.due_ms is None:
-        return "it is unknown how much is left of it, so it keeps up with what fair sharing would give it"
+        unknown = "it is unknown how much is left of it, so it keeps up with what fair sharing would give it"
+        return "all of its steps are done" if steps_left(job) == 0 else unknown
     can_use = f"{standing.demand_m}m CPU that it can use"
     cannot_wait = (
         f"{standing.must_m}m of the {can_use} cannot wait" if standing.must_m else f"all of the {can_use} may wait"

@@ -190,7 +190,7 @@ class RunTimeline:
             return False
         self._note(received.event, received.at_ms)
         self.preemptions.note(received.event)
-        if not isinstance(received.event, SHOWN):
+        if not isinstance(received.event, SHOWN) or is_too_late(received.event):
             return False
         self.shown.append((received.at_ms, received.event))
         return True
@@ -299,6 +299,30 @@ class RunTimeline:
             move.took_ms, move.paused_ms = event.took_ms, event.paused_ms
         else:
             move.failed = event.message or event.code
+
+
+def is_too_late(event: object) -> bool:
+    """Whether it says of a limit that its job had stopped before: nothing is wrong, and nothing follows."""
+    return isinstance(event, c.LimitsRefused) and event.code == "not-running"
+
+
+def is_news(joined: dict[str, c.NodeJoined], event: object) -> bool:
+    """Whether people want a line about an event.
+
+    A node joins again and again, after each silence that might have cost it its place in the pool: the heartbeats' reader
+    does not know whether it was lost. Those that say nothing new, of a node that was not lost, are no news.
+
+    Args:
+        joined: How each node joined; the caller keeps it from one event to the next.
+        event: The newest event.
+    """
+    match event:
+        case c.NodeJoined(node=node):
+            before, joined[node] = joined.get(node), event
+            return before != event
+        case c.NodeLost(node=node) | c.NodeGone(node=node):
+            joined.pop(node, None)
+    return not is_too_late(event)
 
 
 def placed_on(nodes: Sequence[str]) -> str:

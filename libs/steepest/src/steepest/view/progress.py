@@ -70,6 +70,13 @@ def total_steps(job: Job) -> int | None:
     return None
 
 
+def shown_total(job: Job) -> int | None:
+    """As :func:`total_steps`, for people: until a new incarnation states its total, that of the one before is shown."""
+    progress = job.progress
+    before = progress.total_before if progress.total is None and not progress.steps_doubted else None
+    return total_steps(job) or (before if before is None or (progress.step or 0) <= before else None)
+
+
 def course(job: Job) -> tuple[int | None, int | None]:
     """The job's step and its total; of a job whose log has only epochs, both in thousandths of an epoch.
 

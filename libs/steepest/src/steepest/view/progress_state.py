@@ -94,6 +94,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
         seen_counted_ms: When a node last reported progress of this incarnation.
         total_doubted: Whether the totals of this incarnation contradict each other.
         steps_doubted: Whether its steps began again, so that they say nothing of the whole training.
+        total_before: What the incarnation before stated, for people; nothing is decided by it.
         history: What the pace is computed from.
     """
 
@@ -106,6 +107,7 @@ class Progress(msgspec.Struct, kw_only=True, omit_defaults=True):
     seen_counted_ms: int | None = None
     total_doubted: bool = False
     steps_doubted: bool = False
+    total_before: int | None = None
     history: ProgressHistory = msgspec.field(default_factory=ProgressHistory)
 
 

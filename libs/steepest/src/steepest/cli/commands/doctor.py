@@ -70,8 +70,10 @@ def doctor(
     """
     import asyncio
 
+    from steepest.cli.quiet import quiet
     from steepest.errors import InputError
 
+    quiet()
     if namespace is None and claim is None:
         _examine_nodes(engines(cluster) or own_node(), image, as_json=as_json)
     if namespace is None or claim is None:

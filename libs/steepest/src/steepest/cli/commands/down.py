@@ -34,14 +34,16 @@ from its last checkpoint (from its beginning, where it has none), and it costs t
 def down(settings: Settings, *, stop_jobs: bool, grace: int, as_json: bool) -> None:
     """Stop the running system and its jobs. The jobs save their state and resume at the next start."""
     import asyncio
+    import time
 
     from steepest.cli.system.shutdown import stop_all, stop_system
 
     folder = settings.folder
     installation = folder.read()
     pools = () if settings.pool is None else (settings.pool,)
+    asked_s = time.time()
     process = stop_system(folder)
-    stopped = asyncio.run(stop_all(folder, installation, grace / 1000, pools)) if stop_jobs else []
+    stopped = asyncio.run(stop_all(folder, installation, grace / 1000, pools, asked_s)) if stop_jobs else []
     if as_json:
         give({"process": process, "jobs": stopped})
         return

@@ -81,6 +81,7 @@ def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bo
 
     from steepest.describe import ROUTINE
     from steepest.events.registry import TOPICS as KNOWN
+    from steepest.read_models.run_timeline import is_news
 
     names = {kind.__name__: kind for kind in KNOWN[topic].types}
     for name in types:
@@ -90,10 +91,14 @@ def chooser(topic: str, *, job: str | None, types: tuple[str, ...], show_all: bo
     hidden = () if show_all or types or topic != "cluster" else ROUTINE
     kinds = tuple(names[name] for name in types) or tuple(kind for kind in names.values() if kind not in hidden)
 
+    joined: dict[str, Any] = {}
+
     def shows(event: Any) -> bool:
         if event is None:
             return job is None and not types
-        return isinstance(event, kinds) and (job is None or _is_about(event, job))
+        if not isinstance(event, kinds) or (job is not None and not _is_about(event, job)):
+            return False
+        return show_all or bool(types) or is_news(joined, event)
 
     return shows
 

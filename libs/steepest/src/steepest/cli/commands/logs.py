@@ -101,20 +101,26 @@ def _say_why_nothing(settings: Settings, replica: ReplicaId, incarnation: int | 
     """A job that is unknown, or whose incarnation is, is an error; one that has not started has printed nothing yet."""
     from steepest.cli.pool.stored_pool import look
     from steepest.errors import InputError
+    from steepest.policies.placement.standing import standings
 
-    job = replica.job
-    found = look(settings).job(job)
+    job, pool = replica.job, look(settings)
+    found = pool.job(job)
     if replica.index >= found.spec.world:
         raise InputError(f"{job} has no replica {replica.index}", hint=f"they count from 0 to {found.spec.world - 1}")
     if incarnation is not None:
         raise InputError(
             f"nothing is kept of incarnation {incarnation} of {job}", hint=f"its newest is {found.incarnation}"
         )
-    if found.outcome is not None or (found.incarnation and not found.plan):
+    waits = standings(pool.view).get(job)
+    if found.outcome is not None or (found.incarnation and not (found.plan or found.alive or waits)):
         raise InputError(
             f"nothing is kept of what {job} printed", hint=f"see `steepest explain {job}` for what became of it"
         )
-    tell(f"{job} has not started yet; see `steepest explain {job}`", err=True)
+    why = "has printed nothing yet that is kept here"
+    if not found.alive:
+        begun = "started" if found.first_placed_ms is None else "gone on"
+        why = f"has not {begun} yet: {waits.reason if waits else 'it is being placed'}"
+    tell(f"{job} {why} (see `steepest explain {job}`)", err=True)
 
 
 def _show(folder: IncarnationFolder, lines: int, *, as_json: bool) -> None:

@@ -53,9 +53,11 @@ async def _retry(settings: Settings, selection: Selection) -> list[tuple[str, st
 
     names = []
     async with asking(settings) as (log, pool):
-        for job, change in changes(pool, ChangeKind.RETRY, selection):
+        found = changes(pool, ChangeKind.RETRY, selection)
+        for job, change in found:
             if not change.done:
-                raise InputError(f"{job.name}: {change.said}", code="not-changed")
+                raise InputError(f"{job.name}: {change.said}; none runs again", code="not-changed")
+        for job, _ in found:
             before = await submission_at(log, pool.at, job.submitted_offset, job.request)
             name = name_of_retry(pool.view, job)
             await append(log, pool, submission(name, again(before.spec)))

@@ -15,6 +15,7 @@ from steepest.describe import count, sentence
 from steepest.events import cluster as c
 from steepest.events.received import Received
 from steepest.read_models.job_timeline import why_void
+from steepest.read_models.run_timeline import is_news
 from steepest.runtime.effector import Effector
 from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Phase
@@ -69,14 +70,14 @@ class EventPrinter(Effector):
             label: Begins each line: the pool's name, where there are several.
         """
         self._label = f"{label}: " if label else ""
-        self._begun = False
+        self._begun = self._is_new_pool = False
         self._joined: dict[str, c.NodeJoined] = {}
         self._printed_last = printed_last
 
     def caught_up(self, view: ClusterView) -> None:
         """Say what is there, once."""
         if not self._begun:
-            self._begun = True
+            self._begun, self._is_new_pool = True, not view.is_configured
             say(self._label + standing(view))
 
     def observe(self, view: ClusterView, received: Received[c.ClusterEvent], *, accepted: bool) -> None:
@@ -92,14 +93,11 @@ class EventPrinter(Effector):
             say(f"{self._label}{sentence(event)}: void ({view.refused}): {void}", "yellow", received.at_ms)
 
     def _is_new(self, event: c.ClusterEvent) -> bool:
-        """Whether it says more than that a node, silent for some seconds, is still there."""
-        match event:
-            case c.NodeJoined(node=node):
-                before, self._joined[node] = self._joined.get(node), event
-                return before != event
-            case c.NodeLost(node=node) | c.NodeGone(node=node):
-                self._joined.pop(node, None)
-        return True
+        """Whether it says more than the lines before, of which the first says what is in force."""
+        if isinstance(event, c.PoolConfigured) and self._is_new_pool:
+            self._is_new_pool = False
+            return False
+        return is_news(self._joined, event)
 
     def _show_failure(self, view: ClusterView, event: c.ClusterEvent) -> None:
         if isinstance(event, c.JobEnded) and event.outcome is c.Outcome.FAILED:

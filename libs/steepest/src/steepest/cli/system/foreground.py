@@ -52,7 +52,9 @@ def run_embedded(settings: Settings, wanted: Wanted) -> None:
         LogError: Its log is not for this reader.
     """
     quiet("WARNING")
-    asyncio.run(_run_embedded(settings, _of_each_pool(settings, wanted)))
+    with settings.folder.sole():  # before a line says what will be in force
+        parameters = _of_each_pool(settings, wanted)
+    asyncio.run(_run_embedded(settings, parameters))
 
 
 def _of_each_pool(settings: Settings, wanted: Wanted) -> dict[str, PoolParameters]:

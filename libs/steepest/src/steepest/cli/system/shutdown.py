@@ -7,6 +7,7 @@ about a job: the next system reads from the adapter's files what became of it.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import time
@@ -17,7 +18,7 @@ import msgspec
 from steepest.app.installation import open_cluster
 from steepest.app.state_folder import Installation, StateFolder
 from steepest.cluster.folders.adapter_folder import AdapterFolder
-from steepest.cluster.observation import declare_gone
+from steepest.cluster.observation import declare_gone, recorded_end
 from steepest.cluster.port import Cluster, ReplicaId, ReplicaPhase, Stopped
 from steepest.describe import ending
 from steepest.errors import ClusterError, UncertainError
@@ -80,30 +81,41 @@ def stop_system(folder: StateFolder) -> int | None:
 
 
 async def stop_all(
-    folder: StateFolder, installation: Installation, grace_s: float, pools: Sequence[str] = ()
+    folder: StateFolder,
+    installation: Installation,
+    grace_s: float,
+    pools: Sequence[str] = (),
+    since_s: float = math.inf,
 ) -> list[StoppedJob]:
     """Stop every job's process in some pools, or in all, of a folder on which no system runs.
+
+    Those that have ended since ``since_s``, of the wall clock, are named too: the system may not have seen it.
 
     Raises:
         InputError: A system runs on it.
     """
     with folder.sole():
         stopped = await asyncio.gather(
-            *(_stop_pool(folder, installation, pool, grace_s) for pool in pools or installation.layout.pools)
+            *(_stop_pool(folder, installation, pool, grace_s, since_s) for pool in pools or installation.layout.pools)
         )
     return [job for jobs in stopped for job in jobs]
 
 
-async def _stop_pool(folder: StateFolder, installation: Installation, pool: str, grace_s: float) -> list[StoppedJob]:
+async def _stop_pool(
+    folder: StateFolder, installation: Installation, pool: str, grace_s: float, since_s: float
+) -> list[StoppedJob]:
     folder, cluster = folder.of_pool(installation, pool), open_cluster(folder, installation, pool)
     try:
-        newest = dict(_incarnations(cluster))
-        stopped = await asyncio.gather(
-            *(_stop(cluster, folder, replica, number, grace_s) for replica, number in sorted(newest.items()))
-        )
+        known = sorted(dict(_incarnations(cluster)).items())
+        stopped = await asyncio.gather(*(_stop(cluster, folder, replica, number, grace_s) for replica, number in known))
     finally:
         await cluster.close()
-    return [job for job in stopped if job is not None]
+    finished = [
+        StoppedJob(job=replica.job, exit_status=0)
+        for (replica, number), job in zip(known, stopped, strict=True)
+        if job is None and _has_finished(folder, replica, number, since_s)
+    ]
+    return [job for job in stopped if job is not None] + finished
 
 
 def _incarnations(cluster: Cluster) -> Iterator[tuple[ReplicaId, int]]:
@@ -125,6 +137,12 @@ async def _stop(
     if stopped.exit_status != 0:
         await asyncio.to_thread(_uncharged, folder, replica, incarnation)
     return _stopped_job(replica.job, stopped)
+
+
+def _has_finished(folder: StateFolder, replica: ReplicaId, incarnation: int, since_s: float) -> bool:
+    files = AdapterFolder(folder.cluster).incarnation(replica, incarnation)
+    end = recorded_end(files)
+    return end is not None and end.exit_status == 0 and files.exit.stat().st_mtime >= since_s
 
 
 def _uncharged(folder: StateFolder, replica: ReplicaId, incarnation: int) -> None:

@@ -228,7 +228,7 @@ class LearningHistory(msgspec.Struct):
 
 
 def usual(models: Mapping[str, Sequence[float]], model: str) -> float | None:
-    """The median of what jobs of a model taught, which the next one is taken to have; None: none did."""
+    """The median over the newest jobs of a model, which is an estimate for its next one; None: there is none yet."""
     return statistics.median(models[model]) if model in models else None
 
 

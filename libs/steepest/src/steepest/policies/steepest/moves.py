@@ -156,7 +156,7 @@ class MoveSearch:
     def _late(
         self, node: Residence, gone: JobOnNode | None = None, comes: JobOnNode | None = None, s: float = 0
     ) -> float:
-        """What is late on a node without one of its jobs, or with another one, which needs ``s`` seconds more."""
+        """Core-seconds that a node is late, without the job ``gone`` or with ``comes``, whose move takes ``s`` seconds."""
         stays = [job for job in node.jobs if job is not gone]
         promises = [
             Promise(job.left + (s * job.elsewhere if job is comes else 0.0), job.elsewhere, job.due_s - self._now_s)

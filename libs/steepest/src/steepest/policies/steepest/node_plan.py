@@ -10,7 +10,7 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.max_min import max_min
-from steepest.policies.steepest.must_run import Promise, must_run
+from steepest.policies.steepest.must_run import EQUAL, Promise, must_run
 
 GIVES_BACK_S = 10.0
 """In how many seconds a job of unknown size gives back what it got before that was known."""
@@ -85,6 +85,11 @@ class JobOnNode(msgspec.Struct, kw_only=True):
         """Work that it still needs, or is taken to need."""
         return max(UNKNOWN_LEFT, self.used) if self.left is None else self.left
 
+    def owed(self, part: float) -> float:
+        """CPU that a job of unknown size gets before others: its fair part, else an equal one, less what it gives back."""
+        fair = part if self.fair_rate is None else self.fair_rate
+        return max(0.0, min(fair - self.ahead / GIVES_BACK_S, self.demand))
+
     def pressing(self, fair: float, now_s: float) -> float:
         """CPU of its plan that cannot wait: of one that is measured, all; of one of unknown size, at most a fair part."""
         if self.young:
@@ -122,8 +127,10 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     A job of unknown size gets its fair part, just that, and comes last for what is to spare: who says more never has less.
     Where these parts exceed the node, because a job is here whose copy has ended, all such jobs yield alike.
 
-    A job that is late has ended in the virtual pool, where those of unknown size then have its part too, also new ones of
-    which nothing is known yet. It gets an equal part of the node first, or they would leave it none. So does one that ends.
+    A promised job can be on a node where it has no copy: it moved, or its copy has ended. The fair parts of jobs of unknown
+    size then fill the node. Where they leave too little for the promises, each is at most an equal part of the node.
+
+    A job that ends gets an equal part first.
 
     What is to spare goes to the most urgent jobs first. Of promises that are due in the same slot, that of the job where
     work is worth most is kept first.
@@ -136,11 +143,9 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         parameters: Of the policy.
         now_s: Counted time.
     """
-    for job in jobs:
-        job.rate, job.must, job.limit_m = 0.0, 0.0, None
-    if all(job.left is None for job in jobs):  # the operating system shares fairly already
-        return
-    slot_s = parameters.slot_ms / 1000
+    unknown = [job for job in jobs if job.left is None]
+    is_divided = len(unknown) < len(jobs)
+    slot_s, part = parameters.slot_ms / 1000, cores / max(len(jobs), 1)
     free = cores
 
     def give(job: JobOnNode, cpu: float) -> None:
@@ -149,24 +154,26 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         job.rate += more
         free -= more
 
-    unknown = [job for job in jobs if job.left is None]
-    part = cores / len(jobs)
-    fair = [part if job.fair_rate is None else job.fair_rate for job in unknown]
-    for job in _served_first(jobs, now_s):
-        give(job, part)
-        job.must = job.rate
-    owed = [max(0.0, rate - job.ahead / GIVES_BACK_S) for job, rate in zip(unknown, fair, strict=True)]
-    for job, cpu in zip(unknown, max_min(free, owed), strict=True):
-        give(job, cpu)
     for job in jobs:
-        give(job, parameters.floor * part - job.rate)
+        job.rate, job.limit_m = 0.0, None
+        give(job, part if job.ends and is_divided else 0.0)
+        job.must = job.rate
+    if not is_divided:  # the operating system shares fairly already
+        return
     promises = [
         (job, Promise(left, job.demand, job.due_s - now_s))
         for job in jobs
         if job.left is not None and job.due_s is not None and (left := job.left - slot_s * job.must) > 0
     ]
-    room = max(cores - sum(job.rate for job in unknown), parameters.floor * cores)
-    needed = must_run([promise for _, promise in promises], room, slot_s)
+    for most in (cores, part):
+        parts = max_min(free, [min(job.owed(part), most) for job in unknown])
+        needed = must_run([each for _, each in promises], max(cores - sum(parts), parameters.floor * cores), slot_s)
+        if needed.late <= EQUAL or not unknown:
+            break
+    for job, cpu in zip(unknown, parts, strict=True):
+        give(job, cpu)
+    for job in jobs:
+        give(job, parameters.floor * part - job.rate)
     first_due = sorted(
         zip(promises, needed.now, strict=True),
         key=lambda one: (-one[0][0].priority, one[0][1].due_s // slot_s, -one[0][0].index, one[0][0].name),
@@ -174,9 +181,8 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for (job, _), work in first_due:
         job.must = min(job.demand, job.must + work / slot_s)
         give(job, work / slot_s)
-    needs = {job.name: job.needs(now_s) for job in jobs}
-    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, needs[job.name], -job.index, job.name)):
-        give(job, job.demand if job.young else max(0.0, needs[job.name] - job.rate))
+    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs(now_s), -job.index, job.name)):
+        give(job, job.demand if job.young else max(0.0, job.needs(now_s) - job.rate))
     for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
         give(job, 0.0 if job.left is None else job.demand)
     rest = max_min(free, [job.demand - job.rate for job in unknown])
@@ -185,36 +191,29 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     set_limits(cores, jobs)
 
 
-def keep_limits(
-    cores: float, jobs: Sequence[JobOnNode], limits_m: Mapping[str, int | None], now_s: float, soon_s: float
-) -> None:
+def keep_limits(cores: float, jobs: Sequence[JobOnNode], limits_m: Mapping[str, int | None], now_s: float) -> None:
     """Plan the limits in force in place of new ones, if they still do.
 
     They do if they leave at most ``SLACK`` of the node more idle or to jobs of unknown size, and each job lacks at most
-    that much of what cannot wait. Where the node cannot give that to all, it counts only for jobs of unknown size, and for
-    the one that is due first, if that is soon: else each plan would serve others.
+    that much of what cannot wait. Where the node cannot give that to all, it counts only for jobs that are young or of
+    unknown size: else each plan would serve others.
 
     Args:
         cores: The node's CPU.
         jobs: As :func:`plan_node` has planned them.
         limits_m: Of each, the limit in force of all its processes here, in millicores; None: none.
         now_s: Counted time.
-        soon_s: When a job is due that is due soon.
     """
     if all(job.limit_m is None for job in jobs):
         return
     now_m = {job.name: None if job.steady else limits_m[job.name] for job in jobs}
     caps = [job.demand if (m := now_m[job.name]) is None else min(job.demand, m / 1000) for job in jobs]
     rates, slack = max_min(cores, caps), SLACK * cores
-    first_s = min(
-        (job.due_s for job in jobs if job.left is not None and job.due_s is not None and job.due_s <= soon_s),
-        default=None,
-    )
     can_keep_all = sum(job.must for job in jobs) <= cores
     lacks = any(
         job.pressing(cores / len(jobs), now_s) - rate > slack
         for job, rate in zip(jobs, rates, strict=True)
-        if can_keep_all or job.left is None or job.young or job.due_s == first_s
+        if can_keep_all or job.left is None or job.young
     )
     less = [job.rate - rate for job, rate in zip(jobs, rates, strict=True)]
     of_known = sum(one for job, one in zip(jobs, less, strict=True) if job.left is not None)
@@ -222,15 +221,6 @@ def keep_limits(
         return
     for job, rate in zip(jobs, rates, strict=True):
         job.rate, job.limit_m = rate, now_m[job.name]
-
-
-def _served_first(jobs: Sequence[JobOnNode], now_s: float) -> Sequence[JobOnNode]:
-    """The jobs that end, and those that are late where a job of unknown size is beside them."""
-    beside_unknown = any(job.left is None for job in jobs)
-    late = [
-        job for job in jobs if beside_unknown and job.left is not None and job.due_s is not None and job.due_s <= now_s
-    ]
-    return [*late, *(job for job in jobs if job.ends and job not in late)]
 
 
 def set_limits(cores: float, jobs: Sequence[JobOnNode]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steepest.events.cluster import ReplicaProgress
 from steepest.events.common import LARGEST
-from steepest.view.progress import MOST_EPOCHS, OF_AN_EPOCH, checkpoint_step, epoch_steps, worked
+from steepest.view.progress import MOST_EPOCHS, OF_AN_EPOCH, checkpoint_step, epoch_steps, shown_total, worked
 from steepest.view.progress_state import Progress, ProgressHistory, ReplicaCourse
 from steepest.view.projection import Projection
 from steepest.view.state import Job, Phase
@@ -65,6 +65,7 @@ def resume(job: Job) -> None:
     job.progress = Progress(
         step=checkpoint_step(job),
         cpu_ms=before.cpu_ms,
+        total_before=shown_total(job),
         history=ProgressHistory(
             by_epochs=before.history.by_epochs,
             steps=min(steps, LARGEST),
