@@ -38,8 +38,10 @@ NAMES = tuple(node.name for node in NODES)
 NUMPY = Path(str(jobs.__file__)).with_name("unchanged.py").read_text()
 CASES = ("python3", "-c", Path(str(cases.__file__)).read_text())
 PROGRAMS = {"numpy": (NUMPY, "--steps=300", "--pause="), "pipes": (PIPES, "300", "")}
-NEEDED = ("torch", "torchgen", "functorch", "nvidia", "cuda", "triton", "numpy", "numpy.libs", "sympy", "mpmath")
-NEEDED += ("networkx", "jinja2", "markupsafe", "filelock", "fsspec")
+NEEDED = (
+    *("torch", "torchgen", "functorch", "nvidia", "cuda", "triton", "numpy", "numpy.libs", "sympy", "mpmath"),
+    *("networkx", "jinja2", "markupsafe", "filelock", "fsspec"),
+)
 """Packages that PyTorch imports."""
 
 SECURITY = "pod-security.kubernetes.io/enforce"
