@@ -173,7 +173,7 @@ async def test_an_image_is_restored_only_onto_the_files_that_it_was_saved_from(
 
 def _make_other_image(engine: DockerEngine) -> None:
     with contextlib.closing(engine.client()) as client:
-        made = client.create_container(images.BASE, ["touch", "/other"], network_disabled=True)
+        made = client.create_container(images.BASE, ["touch", f"/other-{engine.group}"], network_disabled=True)
         client.start(made)
         client.wait(made)
         client.commit(made, repository=images.BASE, tag="other")
@@ -280,7 +280,7 @@ def whole_system(work: Path, engines: dict[str, DockerEngine], state: Path) -> I
     """A system over two engines, whose jobs may have keepers and a folder."""
     urls = ",".join(engine.url for engine in engines.values())
     where = ("--cluster", f"docker={urls}", "--node", "large=1", "--node", "small=1", "--folder", str(work))
-    system = RunningSystem(state, *where, "--system-checkpoints", "--heartbeat", "100", env=ENV)
+    system = RunningSystem(state, *where, "--system-checkpoints", "--heartbeat", "200ms", env=ENV)
     try:
         system.start()
         yield system
