@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -193,10 +194,10 @@ def test_no_job_is_moved_to_an_engine_with_another_image_of_the_same_name(
             system.submit(
                 job, "python3", "plain.py", "100000", "0.05", options=(*kept_in(work, cpu="0.1"), "--image", image)
             )
-            system.await_event(lambda event, job=job: declared(event, job, CheckpointMode.SYSTEM))  # type: ignore[misc]
+            system.await_event(functools.partial(declared, job=job, mode=CheckpointMode.SYSTEM))
             there[job] = ENGINES[system.job(job)["node"] == ENGINES[0]]
         for node in ENGINES:
-            system.await_event(lambda event, node=node: _knows_two_images(event, node))  # type: ignore[misc]
+            system.await_event(functools.partial(_knows_two_images, node=node))
         refused = system.call("move", "other", "--to", there["other"])
         assert "is none that the job may run on" in refused.stdout + refused.stderr
         assert f"{there['other']} cannot restore it: other-image: " in system.call("explain", "other").stdout
