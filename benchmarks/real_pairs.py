@@ -100,7 +100,7 @@ def main() -> None:
         parser.add_argument("--half", action="store_true", help="the node has room for half of the jobs")
         parser.add_argument("--unchanged", choices=unchanged_jobs.KINDS, help="the jobs have keepers; with --half")
         parser.add_argument(
-            "--move-cost", type=float, default=MOVE_COST_MS / 1000, help="seconds that steepest reckons for a stop"
+            "--move-cost", type=float, default=MOVE_COST_MS / 1000, help="seconds that `steepest` counts for a stop"
         )
         parser.add_argument("--thirds", action="store_true", help="only a third of the jobs announces its steps")
         parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
