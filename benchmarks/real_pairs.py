@@ -45,11 +45,12 @@ from steepest.cli.live.audience import NoAudience
 from steepest.cli.live.headline import headline_of
 from steepest.events.cluster import Outcome
 from steepest.events.common import Resources
+from steepest.events.parameters import PoolParameters
 from steepest.log.files.file_log import FileLog
 from steepest.read_models.run_timeline import RunTimeline
 from steepest_lab.demo.beside.lateness import lateness, whole
 from steepest_lab.demo.play import Play
-from steepest_lab.demo.workload import DemoWorkload, parameters
+from steepest_lab.demo.workload import MOVE_COST_MS, DemoWorkload, parameters
 from steepest_lab.jobs.harness import SAYS
 from steepest_lab.reproduce.testbed import nodes
 from steepest_lab.reproduce.testbed.costs import costs
@@ -98,6 +99,9 @@ def main() -> None:
         parser.add_argument("--docker", action="store_true", help="on a Docker engine instead of an emulated node")
         parser.add_argument("--half", action="store_true", help="the node has room for half of the jobs")
         parser.add_argument("--unchanged", choices=unchanged_jobs.KINDS, help="the jobs have keepers; with --half")
+        parser.add_argument(
+            "--move-cost", type=float, default=MOVE_COST_MS / 1000, help="seconds that `steepest` counts for a stop"
+        )
         parser.add_argument("--thirds", action="store_true", help="only a third of the jobs announces its steps")
         parser.add_argument("--state", type=Path, default=Path("out/real-pairs"), help="for the recordings")
         parser.add_argument("--out", type=Path, help="JSON lines of what was measured")
@@ -121,6 +125,7 @@ def main() -> None:
         for load in asked.load:
             given = scaled(arriving(asked, load), measured, testbed, asked.seed, STEP[where])
             of = {"where": where, "load": load, "jobs": asked.jobs, "length": asked.length, "seed": asked.seed}
+            of |= {} if asked.move_cost == MOVE_COST_MS / 1000 else {"move_cost": asked.move_cost}
             said: Mapping[str, str] = {}
             if asked.half or asked.unchanged:
                 given, of = with_room_for_half(given, testbed), {**of, "half": True}
@@ -133,7 +138,7 @@ def main() -> None:
                 kept(
                     asked.out,
                     {**of, "pair": number},
-                    partial(_pair, given, number, asked.state / f"{where}-{load:g}-{number}"),
+                    partial(_pair, given, number, asked.state / f"{where}-{load:g}-{number}", asked.move_cost),
                 )
                 for number in range(asked.pairs)
             ]
@@ -223,23 +228,28 @@ def _testbed(*, docker: bool) -> Iterator[Testbed]:
         yield nodes.emulated(1, SHARE)
 
 
-def _pair(given: DemoWorkload, number: int, folder: Path) -> dict[str, Any]:
+def _pair(given: DemoWorkload, number: int, folder: Path, move_cost_s: float) -> dict[str, Any]:
     order = (FAIR, OURS) if number % 2 == 0 else (OURS, FAIR)
-    runs = {policy: _run(given, policy, folder / policy) for policy in order}
+    runs = {policy: _run(given, policy, folder / policy, move_cost_s) for policy in order}
     steps = {job: step_learned([run.reports[job] for run in runs.values()]) for job in runs[FAIR].story.jobs}
     return {policy: figures(run, steps) for policy, run in runs.items()}
 
 
-def _run(given: DemoWorkload, policy: str, folder: Path) -> Run:
+def _run(given: DemoWorkload, policy: str, folder: Path, move_cost_s: float) -> Run:
     doing(f"{folder.parent.name}: {len(given.arrivals)} jobs under {policy}")
     shutil.rmtree(folder, ignore_errors=True)
-    play = Play(folder, given, parameters(policy))
+    play = Play(folder, given, _costing(parameters(policy), move_cost_s))
     story = asyncio.run(play.run(NoAudience()))
     if play.interrupted.is_set():
         raise KeyboardInterrupt
     if unfinished := [job.name for job in story.jobs.values() if job.outcome is not Outcome.FINISHED]:
         raise SystemExit(f"{', '.join(unfinished)} did not finish: steepest jobs --state {folder}")
     return Run(story, asyncio.run(_reports(play.recording)))
+
+
+def _costing(pool: PoolParameters, move_cost_s: float) -> PoolParameters:
+    steepest = msgspec.structs.replace(pool.steepest, move_cost_ms=round(1000 * move_cost_s))
+    return msgspec.structs.replace(pool, steepest=steepest)
 
 
 async def _reports(recording: Path) -> dict[str, Reports]:

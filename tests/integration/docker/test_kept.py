@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,7 +174,7 @@ async def test_an_image_is_restored_only_onto_the_files_that_it_was_saved_from(
 
 def _make_other_image(engine: DockerEngine) -> None:
     with contextlib.closing(engine.client()) as client:
-        made = client.create_container(images.BASE, ["touch", "/other"], network_disabled=True)
+        made = client.create_container(images.BASE, ["touch", f"/other-{engine.group}"], network_disabled=True)
         client.start(made)
         client.wait(made)
         client.commit(made, repository=images.BASE, tag="other")
@@ -193,10 +194,10 @@ def test_no_job_is_moved_to_an_engine_with_another_image_of_the_same_name(
             system.submit(
                 job, "python3", "plain.py", "100000", "0.05", options=(*kept_in(work, cpu="0.1"), "--image", image)
             )
-            system.await_event(lambda event, job=job: declared(event, job, CheckpointMode.SYSTEM))  # type: ignore[misc]
+            system.await_event(functools.partial(declared, job=job, mode=CheckpointMode.SYSTEM))
             there[job] = ENGINES[system.job(job)["node"] == ENGINES[0]]
         for node in ENGINES:
-            system.await_event(lambda event, node=node: _knows_two_images(event, node))  # type: ignore[misc]
+            system.await_event(functools.partial(_knows_two_images, node=node))
         refused = system.call("move", "other", "--to", there["other"])
         assert "is none that the job may run on" in refused.stdout + refused.stderr
         assert f"{there['other']} cannot restore it: other-image: " in system.call("explain", "other").stdout
@@ -280,7 +281,7 @@ def whole_system(work: Path, engines: dict[str, DockerEngine], state: Path) -> I
     """A system over two engines, whose jobs may have keepers and a folder."""
     urls = ",".join(engine.url for engine in engines.values())
     where = ("--cluster", f"docker={urls}", "--node", "large=1", "--node", "small=1", "--folder", str(work))
-    system = RunningSystem(state, *where, "--system-checkpoints", "--heartbeat", "100", env=ENV)
+    system = RunningSystem(state, *where, "--system-checkpoints", "--heartbeat", "200ms", env=ENV)
     try:
         system.start()
         yield system

@@ -30,7 +30,7 @@ def system(tmp_path: Path) -> RunningSystem:
     if why := missing(tmp_path / "probe"):
         pytest.skip(why)
     return RunningSystem(
-        tmp_path / "state", "--node", "n1=1", "--node", "n2=1", "--heartbeat", "100", "--system-checkpoints", env=ENV
+        tmp_path / "state", "--node", "n1=1", "--node", "n2=1", "--heartbeat", "200ms", "--system-checkpoints", env=ENV
     )
 
 
