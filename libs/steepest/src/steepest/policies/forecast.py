@@ -9,7 +9,6 @@ limits yield, CPU that would be idle goes to limited jobs too. New jobs, moves, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -110,10 +109,9 @@ def remaining(view: ClusterView, job: Job, now_ms: int) -> TimeLeft | None:
 
 
 def _by_pace(view: ClusterView, job: Job) -> TimeLeft | None:
-    """By the steps between the second point of the last minute, or the first, and the newest step.
+    """By the steps from the second point of the last minute, or the first, to the newest, whose time its CPU time tells.
 
-    The time of that step follows from the CPU time at it: a report may come long after its step. The first span counts only
-    until there is another: what was printed during the start-up is read in a burst.
+    The first span counts only until there is another: what was printed during the start-up is read in a burst.
     """
     known, left, history, seen_ms = time_left(job), steps_left(job), job.progress.history, job.progress.seen_counted_ms
     if left is None or not job.alive or seen_ms is None or history.reached is None:
@@ -124,11 +122,8 @@ def _by_pace(view: ClusterView, job: Job) -> TimeLeft | None:
         done = step - first
         if began_ms is not None and used_ms > began_ms and done >= RECENT_STEPS * one:
             took_ms = (seen_ms - at_ms) * (cpu_ms - began_ms) / (used_ms - began_ms)
-            longest_ms = max(
-                [later[0] - before[0] for before, later in pairwise(history.recent)], default=RECENT_EVERY_MS
-            )
-            since_ms = max(0, min(view.counted_ms - at_ms - took_ms, longest_ms) - SEEN_LATE_MS)
-            middle = max(0.0, left * took_ms / done - since_ms)
+            since_ms = min(view.counted_ms - at_ms - took_ms, max(RECENT_EVERY_MS, took_ms * one / done)) - SEEN_LATE_MS
+            middle = max(0.0, left * took_ms / done - max(0.0, since_ms))
             low, high = done / (done + one), done / (done - one)
             if known is not None and known.p50:
                 low, high = known.low / known.p50, known.high / known.p50

@@ -307,14 +307,9 @@ def is_too_late(event: object) -> bool:
 
 
 def is_news(joined: dict[str, c.NodeJoined], event: object) -> bool:
-    """Whether people want a line about an event.
+    """Whether people want a line about an event. The caller keeps ``joined``, by node, from one event to the next.
 
-    A node joins again and again, after each silence that might have cost it its place in the pool: the heartbeats' reader
-    does not know whether it was lost. Those that say nothing new, of a node that was not lost, are no news.
-
-    Args:
-        joined: How each node joined; the caller keeps it from one event to the next.
-        event: The newest event.
+    A node joins again after each silence that might have cost it its place in the pool, whether it was lost or not.
     """
     match event:
         case c.NodeJoined(node=node):

@@ -72,9 +72,11 @@ def total_steps(job: Job) -> int | None:
 
 def shown_total(job: Job) -> int | None:
     """As :func:`total_steps`, for people: until a new incarnation states its total, that of the one before is shown."""
-    progress = job.progress
-    before = progress.total_before if progress.total is None and not progress.steps_doubted else None
-    return total_steps(job) or (before if before is None or (progress.step or 0) <= before else None)
+    total, its = total_steps(job), job.progress
+    is_before = (
+        total is None and its.total is None and not its.steps_doubted and (its.step or 0) <= (its.total_before or 0)
+    )
+    return its.total_before if is_before else total
 
 
 def course(job: Job) -> tuple[int | None, int | None]:

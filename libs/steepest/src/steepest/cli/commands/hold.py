@@ -76,8 +76,7 @@ cannot save, a gang, and a node without room for it are refused.
 def _change_jobs(settings: Settings, name: str, selection: Selection, *, as_json: bool, to: str = "") -> None:
     """Ask for a change of each job that is named.
 
-    Exits with 1 where some of those that are named are refused, with 2 where all are.
-    Of patterns, arrays and queues, those are left out.
+    Exits with 1 where a job of several that are named is refused. Of patterns, arrays and queues, those are left out.
 
     Raises:
         InputError: The one job that is named is refused, or all of those that are meant.
@@ -96,8 +95,7 @@ def _change_jobs(settings: Settings, name: str, selection: Selection, *, as_json
     else:
         for job, said, done in answers:
             tell(f"{job} {said}" if done else f"Error: {job}: {said}", err=not done)
-    every = [done for *_, done in answers]
-    sys.exit(0 if all(every) else 1 if any(every) else 2)
+    sys.exit(0 if all(done for *_, done in answers) else 1)
 
 
 async def _change(settings: Settings, name: str, selection: Selection, to: str) -> list[tuple[str, str, bool]]:

@@ -87,9 +87,7 @@ async def stop_all(
     pools: Sequence[str] = (),
     since_s: float = math.inf,
 ) -> list[StoppedJob]:
-    """Stop every job's process in some pools, or in all, of a folder on which no system runs.
-
-    Those that have ended since ``since_s``, of the wall clock, are named too: the system may not have seen it.
+    """Stop every job's process in some pools, or in all, of a folder on which no system runs; name what finished since.
 
     Raises:
         InputError: A system runs on it.
@@ -110,12 +108,8 @@ async def _stop_pool(
         stopped = await asyncio.gather(*(_stop(cluster, folder, replica, number, grace_s) for replica, number in known))
     finally:
         await cluster.close()
-    finished = [
-        StoppedJob(job=replica.job, exit_status=0)
-        for (replica, number), job in zip(known, stopped, strict=True)
-        if job is None and _has_finished(folder, replica, number, since_s)
-    ]
-    return [job for job in stopped if job is not None] + finished
+    every = [job or _finished(folder, *one, since_s) for one, job in zip(known, stopped, strict=True)]
+    return [job for job in every if job is not None]
 
 
 def _incarnations(cluster: Cluster) -> Iterator[tuple[ReplicaId, int]]:
@@ -139,10 +133,10 @@ async def _stop(
     return _stopped_job(replica.job, stopped)
 
 
-def _has_finished(folder: StateFolder, replica: ReplicaId, incarnation: int, since_s: float) -> bool:
+def _finished(folder: StateFolder, replica: ReplicaId, incarnation: int, since_s: float) -> StoppedJob | None:
     files = AdapterFolder(folder.cluster).incarnation(replica, incarnation)
-    end = recorded_end(files)
-    return end is not None and end.exit_status == 0 and files.exit.stat().st_mtime >= since_s
+    is_over = (end := recorded_end(files)) is not None and end.exit_status == 0
+    return StoppedJob(job=replica.job, exit_status=0) if is_over and files.exit.stat().st_mtime >= since_s else None
 
 
 def _uncharged(folder: StateFolder, replica: ReplicaId, incarnation: int) -> None:
