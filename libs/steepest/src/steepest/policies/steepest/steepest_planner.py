@@ -30,7 +30,7 @@ from steepest.policies.steepest.gangs.gang_part import divide, limit_of, limit_t
 from steepest.policies.steepest.job_facts import facts_of
 from steepest.policies.steepest.managed_job import ManagedJob
 from steepest.policies.steepest.moves import MoveChoice, MoveSearch
-from steepest.policies.steepest.node_plan import JobOnNode, keep_limits, plan_node
+from steepest.policies.steepest.node_plan import LEAST_LIMIT_M, JobOnNode, keep_limits, plan_node
 from steepest.policies.steepest.planner_fold import begin, fold, is_here, run_fair_pool
 from steepest.policies.steepest.planner_state import SteepestPlannerState
 from steepest.policies.steepest.residences import Residence, Residences
@@ -43,6 +43,10 @@ PLANS = (c.MigrationPlanned, c.PlacementPlanned, c.TransitionPlanned)
 
 WHILE_OFF = SWITCHES.union(PLANS)
 """Records that change what it remembers, switched on or off."""
+
+LAGS = 0.05
+"""The limit of a job of unknown size is planned again where it differs by this share of itself, and by ``LEAST_LIMIT_M``:
+it has nothing else to catch up with."""
 
 LEAST_CORES = 0.1
 """Of a node, where jobs that are not managed use all of it."""
@@ -143,7 +147,11 @@ class SteepestPlanner:
         state.residences[node.name].jobs += parts.values()
         limits = {name: one.limit_m for name, one in jobs.items()} | self._limits_of(view, node, gangs)
         least_m = min(parameters.least_change * node.capacity.cpu_m, 1000 * cores / (2 * max(len(planned), 1)))
-        changed = {name: limit for name, limit in limits.items() if _differs(state.limited(name), limit, least_m)}
+        changed = {
+            name: limit
+            for name, limit in limits.items()
+            if _differs(state.limited(name), limit, least_m, known=planned[name].left is not None)
+        }
         if changed:
             state.stays[node.name] = state.now_s + parameters.stay_ms / 1000
             standing = tuple(one.standing(received.at_ms, state.now_s) for one in planned.values())
@@ -266,9 +274,9 @@ class SteepestPlanner:
         return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")
 
 
-def _differs(running: ManagedJob, after: int | None, least_m: float) -> bool:
+def _differs(running: ManagedJob, after: int | None, least_m: float, *, known: bool = True) -> bool:
     """Whether a job's limit must be planned again."""
     before = running.limit_m
     if before is None or after is None or not running.planned:
         return before != after or not running.planned
-    return abs(before - after) > least_m
+    return abs(before - after) > (least_m if known else min(least_m, max(LAGS * after, LEAST_LIMIT_M)))
