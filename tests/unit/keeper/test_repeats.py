@@ -18,8 +18,8 @@ PAGES = st.lists(st.sampled_from([b"aaaa", b"bbbb", b"\0\0\0\0", b"abab"]), max_
 FILES = st.lists(st.tuples(PAGES, st.binary(max_size=3)).map(b"".join), min_size=1, max_size=4)
 
 
-def there_and_back(contents: Sequence[bytes]) -> tuple[dict[str, list[repeats.Part]], int]:
-    """Send files with these contents, and compare what is received; the parts, and the length of the stream."""
+def there_and_back(contents: Sequence[bytes]) -> tuple[dict[str, list[repeats.Extent]], int]:
+    """Send files with these contents, and compare what is received; the extents, and the length of the stream."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{number}.img") for number in range(len(contents))]
         for path, content in zip(files, contents, strict=True):
@@ -30,19 +30,19 @@ def there_and_back(contents: Sequence[bytes]) -> tuple[dict[str, list[repeats.Pa
             copying = threading.Thread(target=lambda: stream.write_bytes(pipe.read()))
             copying.start()
             with os.fdopen(into, "wb"):
-                parts = repeats.send(files, into)
+                extents = repeats.send(files, into)
             copying.join()
         length = stream.stat().st_size
         received = Path(folder, "received")
         received.mkdir()
         out, into = os.pipe()
-        with os.fdopen(out, "rb") as pipe, os.fdopen(into, "wb") as end:
-            copying = threading.Thread(target=lambda: (end.write(stream.read_bytes()), end.close()))
+        with os.fdopen(out, "rb") as pipe, os.fdopen(into, "wb", buffering=0) as end:
+            copying = threading.Thread(target=lambda: end.write(stream.read_bytes()))
             copying.start()
-            repeats.receive(parts, pipe.fileno(), received)
+            repeats.receive(extents, pipe.fileno(), received)
             copying.join()
         assert [(received / path.name).read_bytes() for path in files] == list(contents)
-    return parts, length
+    return extents, length
 
 
 @given(contents=FILES, hashes=st.sampled_from([hash, len, lambda page: page[:1]]))
@@ -61,6 +61,6 @@ def test_memory_of_forked_processes_is_in_the_stream_once() -> None:
     page = repeats._PAGE
     first = os.urandom(1 << 20)
     contents = [first, *(first[: at * page] + os.urandom(page) + first[(at + 1) * page :] for at in (0, 99))]
-    parts, length = there_and_back(contents)
+    extents, length = there_and_back(contents)
     assert length == (1 << 20) + 2 * page
-    assert parts["2.img"] == [(99 * page, "0.img", 0), (page, "", 0), ((256 - 100) * page, "0.img", 100 * page)]
+    assert extents["2.img"] == [(99 * page, "0.img", 0), (page, "", 0), ((256 - 100) * page, "0.img", 100 * page)]

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from steepest.keeper import repeats
 from steepest.keeper.processes import CannotBeSaved
-from steepest.keeper.repeats import Part
+from steepest.keeper.repeats import Extent
 
 FACTS = "keeper.json"
 _IMAGE = "image.zst"
@@ -76,7 +76,7 @@ class Images:
             OSError: There is no such checkpoint.
         """
         new = raw.parent
-        (new / FACTS).write_text(json.dumps({**facts, "parts": self.pack(raw)}), encoding="utf-8")
+        (new / FACTS).write_text(json.dumps({**facts, "extents": self.pack(raw)}), encoding="utf-8")
         names = sorted(path.name for path in new.iterdir() if path.is_file())
         files = {name: {"bytes": (new / name).stat().st_size, "sha256": _sha256(new / name)} for name in names}
         digest = _digest(files)
@@ -133,19 +133,20 @@ class Images:
             raise CannotBeSaved("damaged", f"{name} cannot be read: {error}") from error
         return {**facts, "step": manifest["step"]}
 
-    def unpack(self, name: str, parts: dict[str, list[list[Any]]], into: Path) -> None:
-        """Write the files of a verified image for CRIU; ``parts``: what ``pack`` has returned.
+    def unpack(self, name: str, extents: dict[str, list[list[Any]]], into: Path) -> None:
+        """Write the files of a verified image for CRIU; ``extents``: what ``pack`` has returned.
 
         Raises:
             CannotBeSaved: It cannot be unpacked here.
         """
-        if wrong := [each for each in parts if os.sep in each]:
+        sources = [extent[1] for of_file in extents.values() for extent in of_file]
+        if wrong := [each for each in (*extents, *sources) if os.sep in each]:
             raise CannotBeSaved("damaged", f"{name} holds {wrong[0]!r}")
         with (self._folder / name / self._file).open("rb") as packed:
             command = [*self._zstd, "-q", "-d", "-c"]
             with subprocess.Popen(command, stdin=packed, stdout=subprocess.PIPE) as zstd:
                 try:
-                    repeats.receive(parts, _descriptor(zstd.stdout), into)
+                    repeats.receive(extents, _descriptor(zstd.stdout), into)
                 except OSError as error:
                     raise CannotBeSaved("disk-full", f"{name} cannot be unpacked: {error}") from error
 
@@ -181,8 +182,8 @@ class Images:
             file.write(f"{incarnation} {json.dumps(why)}\n")
         return len({line.split()[0] for line in path.read_text(encoding="utf-8").splitlines()})
 
-    def pack(self, raw: Path) -> dict[str, list[Part]]:
-        """Compress what CRIU has written of the replica, and remove it; return the parts of each file.
+    def pack(self, raw: Path) -> dict[str, list[Extent]]:
+        """Compress what CRIU has written of the replica, and remove it; return the extents of each file.
 
         Raises:
             OSError: It is not compressed.
@@ -195,11 +196,11 @@ class Images:
         ):
             with contextlib.suppress(OSError):  # where memory gets short, it is killed, and not the job
                 Path(f"/proc/{zstd.pid}/oom_score_adj").write_text("1000", encoding="ascii")
-            parts = repeats.send(files, _descriptor(zstd.stdin))
+            extents = repeats.send(files, _descriptor(zstd.stdin))
         if zstd.returncode:
             raise OSError(f"the compressor ended with {zstd.returncode}")
         shutil.rmtree(raw)
-        return parts
+        return extents
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:

@@ -26,7 +26,7 @@ from steepest.keeper.processes import CannotBeSaved, JobLostError
 LEFT = 85
 """Exit status of a job that was saved and then stopped, as the SDK has it."""
 
-_LOOK_S = 0.1  # how often the control folder is read
+_LOOK_S, _LEAST_LOOK_S = 0.1, 0.005  # how often the control folder is read, also where no change of it is reported
 _TRIAL_S = 3.0  # time after a job's start when it is tried whether it can be saved, or when it has not spoken by itself
 _AGAIN_S = 600.0  # time after which a job that could not be saved counts as movable again
 _SNAPSHOTS_EVERY = 100  # times as long as one takes
@@ -49,6 +49,7 @@ class Keeper:
     def __init__(self, order: KeeperOrder, wake: int) -> None:
         self._order = order
         self._wake = wake
+        self._asked = kernel.watch(order.control)
         self._umask = os.umask(0o077)
         self._control = Control(order.control, declares=order.rank == 0)
         self._images = Images(Path(order.checkpoints), order.job, order.zstd, order.rank)
@@ -95,7 +96,11 @@ class Keeper:
         """
         while (status := self._reap()) is None:
             in_save = self._leader.stands and not self._leader.has_image  # a stop waits until it is known how it ends
-            ready, _, _ = select.select([*self._leader.heard, *([] if in_save else [self._wake])], [], [], _LOOK_S)
+            heard = [*self._leader.heard, *self._asked, *([] if in_save else [self._wake])]
+            ready, _, _ = select.select(heard, [], [], _LOOK_S)
+            if any(each in ready for each in self._asked):
+                time.sleep(_LEAST_LOOK_S)  # the job may write there without end
+                os.read(self._asked[0], 1 << 16)
             if self._wake in ready and bytes([signal.SIGTERM]) in os.read(self._wake, 4096):
                 if self._hold is not None or self._leader.has_image:
                     self._kill_all()
@@ -304,7 +309,7 @@ class Keeper:
                     image = Path(into).name.removeprefix(".").removesuffix(".new")
                     self._held.hold(self._pids(), image)
                     self._held.keep([image, *self._images.newest_first()])
-                    return {**facts, "parts": self._images.pack(raw)}
+                    return {**facts, "extents": self._images.pack(raw)}
                 case "hold":
                     self._leader.has_image = True
                 case "continue" if self._leader.stands:
@@ -416,7 +421,7 @@ class Keeper:
         for folder in (scratch / "raw", scratch / "work"):
             folder.mkdir(parents=True)
         try:
-            self._images.unpack(name, facts["parts"], scratch / "raw")
+            self._images.unpack(name, facts["extents"], scratch / "raw")
             if self._contained:
                 self._images.take_files(scratch / "raw", Path(processes.SHARED_MEMORY))
             if not facts["rewritten"]:
@@ -426,15 +431,15 @@ class Keeper:
             self._root = self._criu.restore(
                 scratch / "raw", scratch / "work", facts["pipes"], connected=connected, script=script
             )
+            self._stopped, self._ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
+            kernel.begin_pids_at(max(kernel.FIRST_PID, facts["last_pid"] + 1))
+            for pid in self._pids():
+                if self._order.cgroup is not None:
+                    Path(self._order.cgroup, "cgroup.procs").write_text(str(pid), encoding="ascii")
+            meeting.wait()
+            if facts["rewritten"] and self._order.rank == 0:
+                self._images.drop(name)
+            self._continue()
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        self._stopped, self._ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
-        kernel.begin_pids_at(max(kernel.FIRST_PID, facts["last_pid"] + 1))
-        for pid in self._pids():
-            if self._order.cgroup is not None:
-                Path(self._order.cgroup, "cgroup.procs").write_text(str(pid), encoding="ascii")
-        meeting.wait()
-        if facts["rewritten"] and self._order.rank == 0:
-            self._images.drop(name)
-        self._continue()
         return facts

@@ -30,6 +30,7 @@ _AMBIENT_RAISE, _AMBIENT_CLEAR_ALL = 2, 4
 _CAPABILITIES_3 = 0x20080522
 _KEPT = (40, 21, 19, 8, 6)  # CHECKPOINT_RESTORE, SYS_ADMIN, SYS_PTRACE, SETPCAP, SETGID
 _PIDFD_GETFD = 438
+_MOVED_TO = 0x80
 _TCP_REPAIR, _OFF_WITHOUT_PROBE = 19, -1
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -139,6 +140,14 @@ def leave_repair(pid: int, descriptors: Iterable[int]) -> None:
                         own.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, _OFF_WITHOUT_PROBE)
     finally:
         os.close(process)
+
+
+def watch(folder: str) -> list[int]:
+    """A descriptor that becomes readable when a file is renamed into a folder; none where the kernel has no room for one."""
+    number = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if number >= 0:
+        _libc.inotify_add_watch(number, os.fsencode(folder), _MOVED_TO)
+    return [number] if number >= 0 else []
 
 
 def begin_pids_at(least: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from typing import Any
 
@@ -9,6 +10,7 @@ from steepest.keeper.criu import Criu
 from steepest.keeper.processes import CannotBeSaved, fields
 
 
+@functools.lru_cache(maxsize=1)
 def own_place(criu: Criu) -> dict[str, Any]:
     """The facts of this machine: its type, the kernel's minor version, CRIU's version, and what the processor can do."""
     of_cpu = fields("/proc/cpuinfo")

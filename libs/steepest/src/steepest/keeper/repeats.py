@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 _PAGE = 4096
-_RUN = 16 * _PAGE  # compared at once
-_MOST_NEW = 1 << 20  # sent at once, so that the compressor works while the rest is looked at
+_RUN = 16 * _PAGE  # compared in one step
+_MOST_NEW = 1 << 20  # sent in one step, so that the compressor works while the rest is looked at
 _MOST_PAGES, _MOST_FILES = 1 << 20, 100  # that are known: a page takes a hundred bytes here, a file a descriptor
 
 
-class Part(NamedTuple):
-    """Bytes of a file, which follow those of the part before.
+class Extent(NamedTuple):
+    """Bytes of a file, which follow those of the extent before.
 
     Attributes:
         length: Their number.
@@ -32,49 +32,56 @@ class Part(NamedTuple):
     at: int = 0
 
 
-def send(files: Iterable[Path], stream: int) -> dict[str, list[Part]]:
-    """Write files to a pipe; return the parts of each. They do not change meanwhile.
+def send(files: Iterable[Path], stream: int) -> dict[str, list[Extent]]:
+    """Write files to a pipe; return the extents of each. They do not change meanwhile.
 
     Raises:
         OSError: The pipe is closed, or a file cannot be read.
     """
     known = _Known()
-    sent: dict[str, list[Part]] = {}
+    sent: dict[str, list[Extent]] = {}
     for path in files:
-        sent[path.name], at = [], 0
+        sent[path.name], end = [], 0
         with path.open("rb") as file:
-            for part in known.parts(path.name, file.fileno()):
-                sent[path.name].append(part)
-                at += part.length
-                left = 0 if part.source else part.length
-                while left:
-                    left -= os.splice(file.fileno(), stream, left, offset_src=at - left)
+            for extent in known.extents(path.name, file.fileno()):
+                sent[path.name].append(extent)
+                end += extent.length
+                if not extent.source:
+                    _read(file.fileno(), end, extent.length, stream)
     return sent
 
 
-def receive(parts: Mapping[str, Sequence[Sequence[Any]]], stream: int, into: Path) -> None:
-    """Write the files whose parts ``send`` has returned into an empty folder.
+def receive(extents: Mapping[str, Sequence[Sequence[Any]]], stream: int, into: Path) -> None:
+    """Write the files whose extents ``send`` has returned into an empty folder.
 
     Raises:
         OSError: The stream is too short, or a file cannot be written.
     """
-    for name, of_file in parts.items():
+    for name, of_file in extents.items():
         with (into / name).open("xb") as file:
-            for part in (Part(*each) for each in of_file):
-                _fill(file.fileno(), part, stream, into)
+            for extent in (Extent(*each) for each in of_file):
+                _fill(file.fileno(), extent, stream, into)
 
 
-def _fill(file: int, part: Part, stream: int, into: Path) -> None:
-    before = os.open(into / part.source, os.O_RDONLY) if part.source else -1
-    try:
-        left, end = part.length, part.at + part.length
-        while left:
-            moved = os.sendfile(file, before, end - left, left) if part.source else os.splice(stream, file, left)
-            if not moved:
-                raise OSError("its stream is too short")
-            left -= moved
-    finally:
-        os.close(before) if part.source else None
+def _read(file: int, end: int, length: int, stream: int) -> None:
+    _move(length, lambda left: os.splice(file, stream, left, offset_src=end - left))
+
+
+def _fill(file: int, extent: Extent, stream: int, into: Path) -> None:
+    if not extent.source:
+        _move(extent.length, lambda left: os.splice(stream, file, left))
+        return
+    end = extent.at + extent.length
+    with (into / extent.source).open("rb") as before:
+        _move(extent.length, lambda left: os.sendfile(file, before.fileno(), end - left, left))
+
+
+def _move(left: int, some: Callable[[int], int]) -> None:
+    while left:
+        moved = some(left)
+        if not moved:
+            raise OSError("there are too few bytes")
+        left -= moved
 
 
 class _Known:
@@ -84,11 +91,11 @@ class _Known:
         self._pages: dict[int, tuple[int, int]] = {}
         self._files: list[tuple[str, mmap.mmap]] = []
 
-    def parts(self, name: str, file: int) -> Iterator[Part]:
-        """The parts of the next file, in order."""
+    def extents(self, name: str, file: int) -> Iterator[Extent]:
+        """The extents of the next file, in order."""
         size = os.fstat(file).st_size
         if size < _RUN or len(self._files) >= _MOST_FILES:
-            yield Part(size)
+            yield Extent(size)
             return
         content = mmap.mmap(file, 0, prot=mmap.PROT_READ)
         self._files.append((name, content))
@@ -98,14 +105,14 @@ class _Known:
             source, before = self._files[which]
             length = _common(content, at, before, start)
             if at > new and (length or at - new >= _MOST_NEW):
-                yield Part(at - new)
+                yield Extent(at - new)
                 new = at
             if length:
-                yield Part(length, source, start)
+                yield Extent(length, source, start)
                 new = at + length
             at += length or _PAGE
         if size > new:
-            yield Part(size - new)
+            yield Extent(size - new)
 
     def _first(self, page: int, at: int) -> tuple[int, int]:
         """Where a page with this hash was first, or is now: the file's number and the offset."""
