@@ -11,11 +11,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import requests
 from docker.errors import DockerException
 
 from steepest.cluster.docker.container import LABEL
-from steepest.cluster.docker.host import Host, closed_at_the_end
+from steepest.cluster.docker.host import STREAM_FAILED, Host, closed_at_the_end
 from steepest.logger import Logger
 
 _log = Logger()
@@ -60,7 +59,7 @@ class Events:
                     self._happened(None)
                     for event in stream:
                         self._happened(event.get("Actor", {}).get("Attributes", {}).get("name"))
-            except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
+            except STREAM_FAILED as error:
                 _log.debug("no events", engine=str(self._host), why=str(error))
                 retry_s = min(retry_s * 2, _RETRY_S_MOST)
             self._host.seen_since = None

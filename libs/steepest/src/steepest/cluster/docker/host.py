@@ -40,6 +40,16 @@ SERVER_FAILED = 500
 _NVIDIA = "nvidia"
 _NOT_SENT = (ConnectionRefusedError, FileNotFoundError, PermissionError, urllib3.exceptions.NewConnectionError)
 
+STREAM_FAILED = (
+    DockerException,
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    OSError,
+    ValueError,
+    AttributeError,
+)
+"""What following a stream of an engine may raise: its client reads past the library that would wrap some of them."""
+
 
 class DockerNode(msgspec.Struct, frozen=True, kw_only=True):
     """A Docker engine as a node.

@@ -13,12 +13,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import requests
 from docker.errors import APIError, DockerException, NotFound
 
 from steepest.clock import SystemClock
 from steepest.cluster.copy_pace import CopyPace
-from steepest.cluster.docker.host import Host, closed_at_the_end
+from steepest.cluster.docker.host import STREAM_FAILED, Host, closed_at_the_end
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.output_copy import OutputCopy
 from steepest.logger import Logger
@@ -61,7 +60,7 @@ class Output:
         try:
             while self._copy():
                 self._leave.wait(self._pace.pause_s())
-        except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
+        except STREAM_FAILED as error:
             if not self._leave.is_set():
                 _log.info("output copy interrupted", incarnation=str(self._folder), why=str(error))
         finally:

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import requests
-from docker.errors import DockerException
 
-from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.host import STREAM_FAILED, Host
 from steepest.cluster.folders.replica_roster import ResourceUse
 from steepest.errors import UntrustedError
 from steepest.events.common import LARGEST
@@ -187,7 +185,7 @@ class Stats:
             with contextlib.closing(self._open()) as response:
                 response.raise_for_status()
                 read_lines(response, self._take)
-        except (DockerException, requests.RequestException, OSError, ValueError, AttributeError) as error:
+        except STREAM_FAILED as error:
             _log.debug("no stats", container=self._container, why=str(error))
         finally:
             self.is_over = True
