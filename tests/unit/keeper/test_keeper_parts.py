@@ -42,6 +42,7 @@ LINES = {
     "(00.1) Error (criu/files-reg.c:2187): File usr/lib/libssl.so.3 has bad build-ID": "changed-file",
     "(00.1) Error (criu/bfd.c:128): bfd: write: No space left on device": "disk-full",
     "(00.1) Error (criu/sockets.c:1): sockets: Can't get 1:16 opt: Operation not supported": "old-criu",
+    "(00.1) Error (criu/seize.c:1): Zombies with threads are not supported": "busy",
     "(00.1) Error (criu/cr-dump.c:1): something new": "other",
 }
 """What CRIU writes to its log, and the reason that it stands for."""

@@ -30,6 +30,7 @@ _RESTORE = ("--restore-detached", "--leave-stopped", "--network-lock", "skip")
 
 _REASONS = (
     (r"io_uring", "io-uring"),
+    (r"Zombies with threads", "busy"),  # a process that is just ending, as a loader's worker after each epoch
     (r"Can't get 1:(16|34) opt", "old-criu"),
     (
         r"[Ee]xternal socket|external stream|half of stream|[Uu]nix connection|unix socket.*(peer|extern)",
