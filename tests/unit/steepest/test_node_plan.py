@@ -67,3 +67,10 @@ def test_a_promise_is_kept_beside_jobs_of_unknown_size_whose_copies_have_the_who
     assert rates(job("late", 100.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("late", 5.0, due_s=-1.0), silent) == pytest.approx({"late": CORES / 2, "silent": CORES / 2})
     assert rates(job("in time", 10.0, due_s=1_000.0), silent)["silent"] == pytest.approx(CORES)
+
+
+def test_a_pool_without_a_floor_plans_beside_a_job_that_has_the_whole_node() -> None:
+    """No CPU remains for promises then, and they are late, which is no error."""
+    jobs = [job("late", 100.0, due_s=5.0), job("silent", None, fair_rate=CORES)]
+    plan_node(CORES, jobs, SteepestParameters(floor=0.0))
+    assert [one.rate for one in jobs] == pytest.approx([CORES / 2, CORES / 2])

@@ -17,11 +17,11 @@ from steepest.events.parameters import SteepestParameters
 from steepest.events.plans import FairStanding
 from steepest.max_min import max_min
 from steepest.view.cluster_view import ClusterView
-from steepest.view.folds.fold_progress import RECENT_EVERY_MS
 from steepest.view.progress import (
     OF_AN_EPOCH,
     RECENT_STEPS,
     TimeLeft,
+    course,
     cpu_ms_left,
     cpu_ms_per_step,
     one_step,
@@ -45,9 +45,6 @@ and the plan would be another one."""
 
 YIELDS = 1.1
 """Limits yield on a node whose jobs use this many times what the newest plan lets them use."""
-
-SEEN_LATE_MS = 1_000
-"""How much later than it was reached a step is seen, about, and how long a process takes to leave after its last one."""
 
 ONE_CORE = 1.0
 
@@ -96,7 +93,7 @@ def remaining(view: ClusterView, job: Job, now_ms: int) -> TimeLeft | None:
 
     if view.parameters.pickyman.on and (predicted := predicted_left(job, view.counted_ms)) is not None:
         return predicted
-    by_pace = _by_pace(view, job)
+    by_pace = time_left(job) or _since_first(job)
     if not job.alive or len(set(job.nodes)) != 1 or by_pace is None:
         return by_pace
     ends_s = _ends_on(view, job.nodes[0], now_ms).get(job.name)
@@ -108,27 +105,17 @@ def remaining(view: ClusterView, job: Job, now_ms: int) -> TimeLeft | None:
     )
 
 
-def _by_pace(view: ClusterView, job: Job) -> TimeLeft | None:
-    """By the steps from the second point of the last minute, or the first, to the newest, whose time its CPU time tells.
-
-    The first span counts only until there is another: what was printed during the start-up is read in a burst.
-    """
-    known, left, history, seen_ms = time_left(job), steps_left(job), job.progress.history, job.progress.seen_counted_ms
-    if left is None or not job.alive or seen_ms is None or history.reached is None:
-        return known
-    step, cpu_ms = history.reached
-    one, used_ms = one_step(job), job.progress.cpu_ms or 0
-    for at_ms, first, began_ms in reversed(history.recent[:2]):
-        done = step - first
-        if began_ms is not None and used_ms > began_ms and done >= RECENT_STEPS * one:
-            took_ms = (seen_ms - at_ms) * (cpu_ms - began_ms) / (used_ms - began_ms)
-            since_ms = min(view.counted_ms - at_ms - took_ms, max(RECENT_EVERY_MS, took_ms * one / done)) - SEEN_LATE_MS
-            middle = max(0.0, left * took_ms / done - max(0.0, since_ms))
-            low, high = done / (done + one), done / (done - one)
-            if known is not None and known.p50:
-                low, high = known.low / known.p50, known.high / known.p50
-            return TimeLeft(round(middle), round(middle * low), round(middle * high))
-    return known
+def _since_first(job: Job) -> TimeLeft | None:
+    """Before the pace of the last minutes is known: by the steps since the first report, one more or less."""
+    (step, _), left, progress, one = course(job), steps_left(job), job.progress, one_step(job)
+    seen_ms = progress.seen_counted_ms
+    if left is None or step is None or seen_ms is None or not job.alive or not progress.history.recent:
+        return None
+    at_ms, first, _ = progress.history.recent[0]
+    done, took_ms = step - first, seen_ms - at_ms
+    if done < RECENT_STEPS * one or took_ms <= 0:
+        return None
+    return TimeLeft(*(round(left * took_ms / steps) for steps in (done, done + one, done - one)))
 
 
 def _ends_on(view: ClusterView, name: str, now_ms: int) -> Mapping[str, float]:

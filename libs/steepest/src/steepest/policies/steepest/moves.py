@@ -19,7 +19,7 @@ import msgspec
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.must_run import Promise, must_run
-from steepest.policies.steepest.node_plan import JobOnNode
+from steepest.policies.steepest.node_plan import LEAST_CORES, JobOnNode
 from steepest.policies.steepest.residences import Residence, Residences
 
 WAITS_FOR_BALANCE = 0.5
@@ -36,9 +36,6 @@ of the gains is less."""
 
 LESS_LATE = 0.05
 """A rescue lessens what is late by at least this share, and by a core-second."""
-
-LEAST_CORES = 0.01
-"""Cores for promises, where jobs of unknown size take all of a node."""
 
 EQUAL = 1e-6
 

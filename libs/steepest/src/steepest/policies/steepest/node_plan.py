@@ -12,6 +12,9 @@ from steepest.events.parameters import SteepestParameters
 from steepest.max_min import max_min
 from steepest.policies.steepest.must_run import EQUAL, Promise, must_run
 
+LEAST_CORES = 0.01
+"""Cores for promises, where jobs of unknown size take all of a node."""
+
 GIVES_BACK_S = 10.0
 """In how many seconds a job of unknown size gives back what it got before that was known."""
 
@@ -167,8 +170,9 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     ]
     for most in (cores, part):
         parts = max_min(free, [min(job.owed(part), most) for job in unknown])
-        needed = must_run([each for _, each in promises], max(cores - sum(parts), parameters.floor * cores), slot_s)
-        if needed.late <= EQUAL or not unknown:
+        room = max(cores - sum(parts), parameters.floor * cores, LEAST_CORES)
+        needed = must_run([each for _, each in promises], room, slot_s)
+        if needed.late <= EQUAL or max(parts, default=0.0) <= part:
             break
     for job, cpu in zip(unknown, parts, strict=True):
         give(job, cpu)
