@@ -33,7 +33,7 @@ NODES = ("n1", "n2")
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Three trainings, or ``--trainings`` of them."""
-    each_training(metafunc, 3, pytest.mark.end_to_end)
+    each_training(metafunc, usual=3, first=pytest.mark.end_to_end)
 
 
 def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path, style: str, seed: int) -> None:

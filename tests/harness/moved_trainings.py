@@ -21,17 +21,11 @@ PATIENCE_S = 300.0
 """PyTorch takes seconds to begin, and gigabytes to read, on a machine that does something else."""
 
 
-def each_training(metafunc: pytest.Metafunc, usual: int, *first: pytest.MarkDecorator) -> None:
-    """A test for each style and seed.
-
-    Args:
-        metafunc: Of the tests.
-        usual: How many without ``--trainings``.
-        first: Marks of the first one.
-    """
+def each_training(metafunc: pytest.Metafunc, usual: int, first: pytest.MarkDecorator) -> None:
+    """A test for each style and seed. ``usual``: how many without ``--trainings``; ``first``: the mark of the first one."""
     count = metafunc.config.getoption("trainings") or usual
     if "style" in metafunc.fixturenames:
-        each = [pytest.param(STYLES[seed % 3], seed, marks=[] if seed else first) for seed in range(count)]
+        each = [pytest.param(STYLES[seed % 3], seed, marks=[first] if seed == 0 else []) for seed in range(count)]
         metafunc.parametrize(("style", "seed"), each)
 
 

@@ -90,8 +90,8 @@ async def test_a_program_that_is_moved_between_engines_prints_what_an_unmoved_on
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One training in PyTorch, or ``--trainings`` of them."""
-    each_training(metafunc, usual=1)
+    """One training in PyTorch, or ``--trainings`` of them; only the whole form has it, as it takes another environment."""
+    each_training(metafunc, usual=1, first=pytest.mark.slow)
 
 
 @pytest.mark.timeout(0)  # each wait has a limit

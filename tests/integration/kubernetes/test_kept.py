@@ -148,8 +148,8 @@ async def test_a_training_moved_at_random_moments_ends_with_the_same_weights(
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One training in PyTorch, or ``--trainings`` of them."""
-    each_training(metafunc, usual=1)
+    """One training in PyTorch, or ``--trainings`` of them; only the whole form has it, as it takes another environment."""
+    each_training(metafunc, usual=1, first=pytest.mark.slow)
 
 
 @pytest.mark.timeout(0)  # each wait has a limit
