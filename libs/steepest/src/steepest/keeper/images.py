@@ -189,7 +189,7 @@ class Images:
             OSError: It is not compressed.
         """
         files = sorted(path for path in raw.iterdir() if path.is_file() and not path.is_symlink())
-        command = [*self._zstd, "-q", "-1", "-T0", "-c"]
+        command = [*self._zstd, "-q", "--fast=1", "-T0", "-c"]
         with (
             (raw.parent / self._file).open("wb") as packed,
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=packed) as zstd,
