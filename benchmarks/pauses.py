@@ -19,16 +19,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.frame.bench import REPOSITORY, each, figure, options, skip
+from benchmarks.frame.bench import each, figure, options, skip
 from tests.harness.kept_job import JOB, KeptJob, missing, running, training
+from tests.harness.moved_trainings import TRAINING
 
 from steepest.events.common import CheckpointMode
 
 LOOK_S = 0.005
 STEPS, APART = 100_000, 40
 """Of a job, and between two of its moves."""
-
-PYTORCH = REPOSITORY / "tests/frameworks/unchanged_training.py"
 
 
 async def printed(job: KeptJob, lines: int) -> float:
@@ -63,7 +62,7 @@ def main() -> None:
             skip(why)
     asyncio.run(measure("NumPy", training(STEPS), asked.moves))
     if importlib.util.find_spec("torch") is not None:
-        command = (sys.executable, str(PYTORCH), "--style=workers", f"--steps={STEPS}", "--pause=0.05")
+        command = (sys.executable, str(TRAINING), "--style=workers", f"--steps={STEPS}", "--pause=0.05")
         asyncio.run(measure("PyTorch, two workers", command, asked.moves))
 
 

@@ -9,20 +9,17 @@ import tempfile
 from pathlib import Path
 
 import msgspec
-from benchmarks.frame.bench import REPOSITORY, doing, skip
+from benchmarks.frame.bench import doing, skip
 from tests.harness.kept_job import ENV, missing
+from tests.harness.moved_trainings import STYLES, TRAINING
 
 from steepest.events.common import CheckpointMode
 from steepest_lab.demo.workload import Arrival, DemoWorkload
 from steepest_lab.reproduce.testbed.jobs import Cost
 
 KINDS = ("numpy", "pytorch")
-TRAINING = REPOSITORY / "tests" / "frameworks" / "unchanged_training.py"
-STYLES = ("workers", "tensors", "new-workers")
-"""Of the trainings in PyTorch, in turn."""
-
 RATES = (1e-3, 3e-6, 3e-4, 1e-5)
-"""Likewise. With a high one a training converges soon."""
+"""Of the trainings in PyTorch, in turn. With a high one a training converges soon."""
 
 STEP = ("--width=8192",)
 FEW_STEPS, MORE_STEPS = 40, 240

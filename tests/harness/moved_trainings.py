@@ -44,13 +44,13 @@ def moments(seed: int, latest: int) -> list[int]:
 
 @functools.cache
 def unmoved(style: str, steps: int) -> str:
-    """What such a training prints on this machine where nothing moves it."""
+    """The output of such a training on this machine if it is not moved."""
     command = [str(PYTHON), str(TRAINING), f"--style={style}", f"--steps={steps}"]
     return subprocess.run(command, env=ENV, capture_output=True, text=True, check=True).stdout
 
 
 async def move_at(job: KeptJob, lines: list[int]) -> None:
-    """Move a job as soon as it has printed so many lines, and wait until it has finished."""
+    """Move a job once at each of these numbers of printed lines; then wait until it has finished."""
     job.patience_s = PATIENCE_S
     for each in lines:
         await job.printed(each)

@@ -142,7 +142,7 @@ def context_on(
     *,
     settings: Settings = NO_SETTINGS,
 ) -> ServiceContext:
-    """What a service is built from, over these parts; of the settings, the state folder is the given one."""
+    """The context of a service with these parts; ``state`` replaces the state folder of the settings."""
     return ServiceContext(
         settings=msgspec.structs.replace(settings, state_dir=str(state)),
         installation=Installation(pool=POOL, nodes=()),

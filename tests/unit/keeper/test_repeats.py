@@ -1,4 +1,4 @@
-"""What an image's stream leaves out, and that its files come out of it as they were."""
+"""The stream of an image has repeated memory once, and its files are restored byte for byte."""
 
 from __future__ import annotations
 

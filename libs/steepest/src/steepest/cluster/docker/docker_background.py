@@ -163,7 +163,7 @@ class DockerBackground(Background[DockerTracked]):
         return [(mine[name], observation) for name, observation in zip(looked, done, strict=True)]
 
     def _images_on(self, host: Host, tracked: Iterable[DockerTracked]) -> tuple[tuple[str, str], ...]:
-        """What a node has for the images of jobs with keepers, except where a job there still runs on other layers.
+        """The layers on a node of each image that jobs with keepers use, unless a job there runs on other ones.
 
         Raises:
             UncertainError: The engine does not answer.

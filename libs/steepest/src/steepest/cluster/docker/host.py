@@ -48,7 +48,7 @@ STREAM_FAILED = (
     ValueError,
     AttributeError,
 )
-"""What following a stream of an engine may raise: its client reads past the library that would wrap some of them."""
+"""The errors of a stream of an engine. Its client reads some streams without ``requests``, which would wrap these errors."""
 
 
 class DockerNode(msgspec.Struct, frozen=True, kw_only=True):

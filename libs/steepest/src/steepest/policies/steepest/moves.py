@@ -19,7 +19,7 @@ import msgspec
 
 from steepest.events.parameters import SteepestParameters
 from steepest.policies.steepest.must_run import Promise, must_run
-from steepest.policies.steepest.node_plan import LEAST_CORES, JobOnNode
+from steepest.policies.steepest.node_plan import LEAST_ROOM, JobOnNode
 from steepest.policies.steepest.residences import Residence, Residences
 
 WAITS_FOR_BALANCE = 0.5
@@ -161,4 +161,4 @@ class MoveSearch:
             if job.left is not None and job.due_s is not None
         ]
         unknown = sum(job.fair_rate or 0.0 for job in stays if job.unknown)
-        return must_run(promises, max(node.cores - unknown, LEAST_CORES), self._parameters.slot_ms / 1000).late
+        return must_run(promises, max(node.cores - unknown, LEAST_ROOM), self._parameters.slot_ms / 1000).late

@@ -10,9 +10,9 @@ import msgspec
 from steepest.events import cluster as c
 from steepest.events.parameters import SteepestParameters
 from steepest.max_min import max_min
-from steepest.policies.steepest.must_run import EQUAL, Promise, must_run
+from steepest.policies.steepest.must_run import EQUAL, MustRun, Promise, must_run
 
-LEAST_CORES = 0.01
+LEAST_ROOM = 0.01
 """Cores for promises, where jobs of unknown size take all of a node."""
 
 GIVES_BACK_S = 10.0
@@ -146,9 +146,12 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         parameters: Of the policy.
         now_s: Counted time.
     """
+    for job in jobs:
+        job.rate, job.must, job.limit_m = 0.0, 0.0, None
     unknown = [job for job in jobs if job.left is None]
-    is_divided = len(unknown) < len(jobs)
-    slot_s, part = parameters.slot_ms / 1000, cores / max(len(jobs), 1)
+    if len(unknown) == len(jobs):  # the operating system shares fairly already
+        return
+    slot_s, part = parameters.slot_ms / 1000, cores / len(jobs)
     free = cores
 
     def give(job: JobOnNode, cpu: float) -> None:
@@ -158,22 +161,15 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
         free -= more
 
     for job in jobs:
-        job.rate, job.limit_m = 0.0, None
-        give(job, part if job.ends and is_divided else 0.0)
+        give(job, part if job.ends else 0.0)
         job.must = job.rate
-    if not is_divided:  # the operating system shares fairly already
-        return
     promises = [
         (job, Promise(left, job.demand, job.due_s - now_s))
         for job in jobs
         if job.left is not None and job.due_s is not None and (left := job.left - slot_s * job.must) > 0
     ]
-    for most in (cores, part):
-        parts = max_min(free, [min(job.owed(part), most) for job in unknown])
-        room = max(cores - sum(parts), parameters.floor * cores, LEAST_CORES)
-        needed = must_run([each for _, each in promises], room, slot_s)
-        if needed.late <= EQUAL or max(parts, default=0.0) <= part:
-            break
+    owed = [job.owed(part) for job in unknown]
+    parts, needed = _beside_unknown(cores, free, part, owed, [each for _, each in promises], parameters=parameters)
     for job, cpu in zip(unknown, parts, strict=True):
         give(job, cpu)
     for job in jobs:
@@ -185,14 +181,37 @@ def plan_node(cores: float, jobs: Sequence[JobOnNode], parameters: SteepestParam
     for (job, _), work in first_due:
         job.must = min(job.demand, job.must + work / slot_s)
         give(job, work / slot_s)
-    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, job.needs(now_s), -job.index, job.name)):
-        give(job, job.demand if job.young else max(0.0, job.needs(now_s) - job.rate))
+    needs = {job.name: job.needs(now_s) for job in jobs}
+    for job in sorted(jobs, key=lambda job: (not job.young, -job.priority, needs[job.name], -job.index, job.name)):
+        give(job, job.demand if job.young else max(0.0, needs[job.name] - job.rate))
     for job in sorted(jobs, key=lambda job: (-job.priority, -job.index, job.name)):
         give(job, 0.0 if job.left is None else job.demand)
     rest = max_min(free, [job.demand - job.rate for job in unknown])
     for job, more in zip(unknown, rest, strict=True):
         give(job, more)
     set_limits(cores, jobs)
+
+
+def _beside_unknown(
+    cores: float,
+    free: float,
+    part: float,
+    owed: Sequence[float],
+    promises: Sequence[Promise],
+    *,
+    parameters: SteepestParameters,
+) -> tuple[Sequence[float], MustRun]:
+    """CPU of the jobs of unknown size, and the work that must run beside them.
+
+    Each gets what it is owed; if promises cannot be kept then, at most ``part``, an equal part of the node.
+    """
+    least, slot_s = max(parameters.floor * cores, LEAST_ROOM), parameters.slot_ms / 1000
+    parts = max_min(free, owed)
+    needed = must_run(promises, max(cores - sum(parts), least), slot_s)
+    if needed.late > EQUAL and max(parts, default=0.0) > part:
+        parts = max_min(free, [min(cpu, part) for cpu in owed])
+        needed = must_run(promises, max(cores - sum(parts), least), slot_s)
+    return parts, needed
 
 
 def keep_limits(cores: float, jobs: Sequence[JobOnNode], limits_m: Mapping[str, int | None], now_s: float) -> None:
