@@ -44,6 +44,9 @@ LINES = {
     "(00.1) Error (criu/sockets.c:1): sockets: Can't get 1:16 opt: Operation not supported": "old-criu",
     "(00.1) Error (criu/seize.c:1): Zombies with threads are not supported": "busy",
     "(00.1) Error (criu/cr-dump.c:1): something new": "other",
+    "(00.1) Error (criu/seize.c:1): Unseizable non-zombie 7 found, state t": "traced",
+    "(00.1) Error (criu/seize.c:1): something else": "other",
+    "(00.1) Error (criu/mount.c:1): mnt: something else": "namespace",
 }
 """What CRIU writes to its log, and the reason that it stands for."""
 

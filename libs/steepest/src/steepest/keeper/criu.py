@@ -36,12 +36,13 @@ _REASONS = (
         r"[Ee]xternal socket|external stream|half of stream|[Uu]nix connection|unix socket.*(peer|extern)",
         "outside-socket",
     ),
+    (r"Address already in use|Cannot assign requested address", "address"),
     (r"bad size|bad build-ID|Can't open file|No such file|bad mode", "changed-file"),
     (r"No space left|write.*ENOSPC", "disk-full"),
     (r"userfault", "userfaultfd"),
     (r"[Ss]ys[Vv]|shmem|IPC", "shared-memory"),
-    (r"ptrace|SEIZE|seize|traced", "traced"),
-    (r"mount|nsid|namespace", "namespace"),
+    (r"ptrace|SEIZE|seize|Unseizable|traced", "traced"),
+    (r"mnt: |mount|nsid|namespace", "namespace"),
     (r"Can't dump file|chrdev|tty|unsupported type|Unknown shit", "device"),
     (r"get rlimit|creds", "rights"),
     (r"Timeout reached|In-flight connection", "busy"),
@@ -152,10 +153,10 @@ def _refusal(status: int, log: Path) -> CannotBeSaved:
     if status < 0:
         return CannotBeSaved("killed", f"CRIU was killed by signal {-status}, or did not end in time")
     lines = log.read_text(errors="replace").splitlines() if log.exists() else []
-    errors = [line.partition("Error ")[2] for line in lines if "Error " in line]
+    # After the place in CRIU's source, as in "Error (criu/seize.c:91): Can't freeze": the name of a file is no reason.
+    errors = [line.partition("Error ")[2].partition("): ")[2] for line in lines if "Error " in line]
     errors = [line for line in errors if not any(each in line for each in _HARMLESS)]
-    said = "; ".join(line.partition(": ")[2][:160] for line in errors[:3])
-    for pattern, code in _REASONS:
-        if any(re.search(pattern, line) for line in errors):
-            return CannotBeSaved(code, said)
-    return CannotBeSaved("other", said or f"CRIU ended with {status}")
+    said = "; ".join(line[:160] for line in errors[:3])
+    # What comes first is the cause of the others.
+    codes = (code for line in errors for pattern, code in _REASONS if re.search(pattern, line))
+    return CannotBeSaved(next(codes, "other"), said or f"CRIU ended with {status}")

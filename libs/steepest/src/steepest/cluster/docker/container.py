@@ -47,13 +47,11 @@ class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
         id: The container's id.
         engine: The engine's id, so that another engine at the same address is not mistaken for it.
         image: The name of the image that its job asks for; empty: the default one.
-        layers: A digest of that image's layers; empty: it has no keeper.
     """
 
     id: str
     engine: str
     image: str = ""
-    layers: str = ""
 
 
 def record_of(folder: IncarnationFolder) -> Path:

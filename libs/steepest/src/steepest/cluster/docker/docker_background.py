@@ -16,6 +16,7 @@ import msgspec
 from steepest.cluster.docker.container import container_of, name_of, recorded
 from steepest.cluster.docker.events import Events
 from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.kept import layers_under
 from steepest.cluster.docker.launch import remove
 from steepest.cluster.docker.observe import observe, present
 from steepest.cluster.docker.output import Output, complete
@@ -168,12 +169,13 @@ class DockerBackground(Background[DockerTracked]):
         Raises:
             UncertainError: The engine does not answer.
         """
-        records = [(each, record) for each in tracked if (record := recorded(each.folder)) and record.layers]
-        names = sorted({record.image for _, record in records})[:_IMAGES_MOST]
+        keep = [(each, layers) for each in tracked if (layers := layers_under(each.folder))]
+        used = [(each, record.image, layers) for each, layers in keep if (record := recorded(each.folder))]
+        names = sorted({image for _, image, _ in used})[:_IMAGES_MOST]
         found = {name: host.layers(name or self._image) for name in names}
-        for each, record in records:
-            if each.node == host.node.name and each.runs and found.get(record.image) != record.layers:
-                found.pop(record.image, None)
+        for each, image, layers in used:
+            if each.node == host.node.name and each.runs and found.get(image) != layers:
+                found.pop(image, None)
         return tuple(found.items())
 
     async def _see_one(self, host: Host, tracked: DockerTracked) -> Observation:

@@ -45,6 +45,18 @@ class ContainerKeeper(msgspec.Struct, frozen=True):
     most_bytes: int | None = None
 
 
+class _Layers(msgspec.Struct, frozen=True):
+    """The part of an order that says which files a keeper's container has."""
+
+    files: str = ""
+
+
+def layers_under(folder: IncarnationFolder) -> str:
+    """A digest of the layers of the image that an incarnation runs on; empty: it has no keeper."""
+    order = folder.read(folder.keeping, _Layers)
+    return order.files if order is not None else ""
+
+
 def close_folders(state: AdapterFolder, folder: IncarnationFolder) -> None:
     """Close a job's own folders to it: it must not write what its keeper restores.
 

@@ -120,8 +120,7 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
             data=order.data,
         )
         made = _create(host, client, folder, order, asked)
-        layers = host.layers(order.image) if order.keeper is not None else ""
-        record = ContainerRecord(id=made, engine=order.engine.id, image=order.spec.image, layers=layers)
+        record = ContainerRecord(id=made, engine=order.engine.id, image=order.spec.image)
         folder.write(record_of(folder), record)
         _start(host, client, folder, made)
     except ClusterError as error:
