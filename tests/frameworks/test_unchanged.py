@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.frameworks import unchanged_training
-from tests.frameworks.conftest import ONE_THREAD, PATIENCE_S, needs_frameworks
+from tests.frameworks.conftest import PATIENCE_S, needs_frameworks
 from tests.harness.kept_gang import kept_gang
 from tests.harness.kept_gang import unmoved as unmoved_gang
-from tests.harness.kept_job import missing
-from tests.harness.moved_trainings import each_training, moments
+from tests.harness.kept_job import ENV, missing
+from tests.harness.moved_trainings import each_training, moments, unmoved
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 
@@ -27,7 +26,6 @@ pytestmark = [needs_frameworks, pytest.mark.timeout(0)]  # each wait has a limit
 
 STEPS, LATEST = 600, 300
 DDP_STEPS = 200
-ENV = {**ONE_THREAD, "PYTHONHASHSEED": "0"}
 NODES = ("n1", "n2")
 
 
@@ -50,7 +48,7 @@ def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path
     )
     try:
         system.start()
-        system.submit("job", *command(style, 0.1), options=("--cpu", "1"))
+        system.submit("job", *command(style), options=("--cpu", "1"))
         for moment in moments(seed, LATEST):
             asyncio.run(until(functools.partial(has_printed, system, moment), within_s=PATIENCE_S))
             move(system)
@@ -59,22 +57,16 @@ def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path
         )
         assert ended is not None
         assert ended.outcome is c.Outcome.FINISHED
-        assert output(system) == unmoved(style)
+        assert output(system) == unmoved(style, STEPS)
         assert system.breaches() == []
     finally:
         system.end()
 
 
-def command(style: str, pause_s: float) -> tuple[str, ...]:
-    """How a training is called."""
+def command(style: str) -> tuple[str, ...]:
+    """How a training is called that takes long enough to be moved."""
     program = str(unchanged_training.__file__)
-    return (sys.executable, program, f"--style={style}", f"--steps={STEPS}", f"--pause={pause_s}")
-
-
-@functools.cache
-def unmoved(style: str) -> str:
-    """What such a training prints where nothing moves it."""
-    return subprocess.run(command(style, 0.0), env=ENV, capture_output=True, text=True, check=True).stdout
+    return (sys.executable, program, f"--style={style}", f"--steps={STEPS}", "--pause=0.1")
 
 
 def output(system: RunningSystem) -> str:

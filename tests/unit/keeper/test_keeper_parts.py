@@ -23,7 +23,7 @@ from steepest.keeper.control import Control
 from steepest.keeper.criu import Criu
 from steepest.keeper.images import Images
 from steepest.keeper.order import KeeperOrder
-from steepest.keeper.places import refuse_other_place
+from steepest.keeper.places import FORMAT, refuse_other_place
 from steepest.keeper.processes import (
     CannotBeSaved,
     NamespaceProcess,
@@ -113,12 +113,21 @@ def test_files_that_a_process_writes_to_are_known_by_size(tmp_path: Path) -> Non
         assert written_files([os.getpid()]).rewritten
 
 
-HERE = {"machine": "x86_64", "kernel": "6.1", "cpu": ["avx", "sse"], "criu": [4, 2], "files": "sha", "clock_s": 50.0}
+HERE = {
+    "machine": "x86_64",
+    "kernel": "6.1",
+    "cpu": ["avx", "sse"],
+    "criu": [4, 2],
+    "format": FORMAT,
+    "files": "sha",
+    "clock_s": 50.0,
+}
 
 
 @pytest.mark.parametrize(
     ("field", "value", "code"),
     [
+        ("format", None, "other-keeper"),
         ("machine", "aarch64", "other-kernel"),
         ("kernel", "6.12", "other-kernel"),
         ("files", "other", "other-image"),

@@ -13,7 +13,7 @@ from tests.harness.scenarios.folded_pool import FoldedPool, migration, placement
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode, CheckpointRef, KeeperFacts, Resources
 from steepest.events.requests import Role
-from steepest.keeper.places import refuse_other_place
+from steepest.keeper.places import FORMAT, refuse_other_place
 from steepest.keeper.processes import CannotBeSaved
 from steepest.view.cluster_view import ClusterView
 from steepest.view.movable import immovable_sentence
@@ -54,7 +54,7 @@ def _refused(there: KeeperFacts, here: KeeperFacts) -> str:
 def _place(facts: KeeperFacts) -> dict[str, Any]:
     """The same facts as a keeper notes them with an image."""
     known = {"machine": facts.machine, "kernel": facts.kernel, "criu": list(facts.criu), "cpu": facts.cpu.split()}
-    return {**known, "files": dict(facts.images)[""], "clock_s": 0.0}
+    return {**known, "format": FORMAT, "files": dict(facts.images)[""], "clock_s": 0.0}
 
 
 def pool(**keepers: KeeperFacts | None) -> FoldedPool:

@@ -20,7 +20,7 @@ from steepest.keeper.held import HeldFiles
 from steepest.keeper.images import Images
 from steepest.keeper.job_start import become_job
 from steepest.keeper.order import KeeperOrder
-from steepest.keeper.places import own_place, refuse_other_place
+from steepest.keeper.places import FORMAT, own_place, refuse_other_place
 from steepest.keeper.processes import CannotBeSaved, JobLostError
 
 LEFT = 85
@@ -340,7 +340,7 @@ class Keeper:
     def _place(self) -> dict[str, Any]:
         # On a machine, CRIU gives the job a clock of its own.
         clock_s = time.monotonic() if self._contained else 0.0
-        return {**own_place(self._criu), "files": self._order.files, "clock_s": clock_s}
+        return {**own_place(self._criu), "format": FORMAT, "files": self._order.files, "clock_s": clock_s}
 
     def _continue_after(self, hold: HeldImage) -> None:
         """The stop did not come. An image whose files change from now on would be restored onto other ones."""
@@ -410,12 +410,12 @@ class Keeper:
 
     def _restore(self, name: str, digest: str | None, meeting: Meeting) -> dict[str, Any]:
         facts = self._images.facts(name, digest)
+        refuse_other_place(facts["place"], self._place())
         if len(facts["gang"]) != len(self._order.gang[1:]):
             raise CannotBeSaved("damaged", f"{name} is of {len(facts['gang']) + 1} replicas")
         if self._order.rank:
             own = facts["gang"][self._order.rank - 1]
             facts = {**facts, **own, "rewritten": facts["rewritten"]}
-        refuse_other_place(facts["place"], self._place())
         scratch = Path(self._order.scratch)
         shutil.rmtree(scratch, ignore_errors=True)
         for folder in (scratch / "raw", scratch / "work"):

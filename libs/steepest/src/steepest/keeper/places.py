@@ -9,6 +9,9 @@ from typing import Any
 from steepest.keeper.criu import Criu
 from steepest.keeper.processes import CannotBeSaved, fields
 
+FORMAT = 2
+"""Of an image. Raise it when a keeper reads other facts or files than those that earlier ones have written."""
+
 
 @functools.lru_cache(maxsize=1)
 def own_place(criu: Criu) -> dict[str, Any]:
@@ -30,8 +33,10 @@ def refuse_other_place(there: dict[str, Any], here: dict[str, Any]) -> None:
         here: Where it would be restored.
 
     Raises:
-        CannotBeSaved: ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``other-criu``.
+        CannotBeSaved: ``other-keeper``, ``other-kernel``, ``other-image``, ``other-cpu``, ``other-clock`` or ``other-criu``.
     """
+    if there.get("format") != here["format"]:
+        raise CannotBeSaved("other-keeper", "it was saved by another version of Steepest")
     if (there["machine"], there["kernel"]) != (here["machine"], here["kernel"]):
         raise CannotBeSaved("other-kernel", f"it was saved on {there['machine']}, Linux {there['kernel']}")
     if there["files"] != here["files"]:
