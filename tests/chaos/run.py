@@ -88,7 +88,8 @@ async def chaos(
     twice = services if replicated is None else replicated
     scales = [option for service in twice for option in ("--scale", f"{service}={REPLICAS}")]
     ports = free_ports(1 + REPLICAS * len(services))
-    system = KafkaSystem(folder / "state", kafka, "--interval", "1s", "--metrics", str(ports), *scales)
+    options = ("--policy", "specon+flowcon", "--interval", "1s", "--metrics", str(ports), *scales)
+    system = KafkaSystem(folder / "state", kafka, *options)
     first, *others = POOLS
     system.folder.create(Installation(pool=first.name, nodes=first.nodes, pools=tuple(others)))
     marks = folder / "marks"

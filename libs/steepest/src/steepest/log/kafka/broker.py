@@ -145,7 +145,8 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         properties = _properties(self.folder)
         is_new = not properties.exists()
-        self._process = self._still_running(properties)
+        if (runs := self._still_running(properties)) != self._process:
+            self._process = runs
         if self._process is None and (is_new or self._guarded):
             self._configure(properties)
         if is_new:
