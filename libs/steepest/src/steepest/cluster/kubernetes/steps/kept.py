@@ -22,13 +22,13 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster import observation
 from steepest.cluster.container_paths import HOME, KEEPER, KEEPS, ORDER, PROGRAM, TEMPORARY, order_to_keeper
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import CheckpointRef
 from steepest.keeper.kernel import CAPABILITIES
 from steepest.keeper.order import JOBS_ENVIRONMENT
-from steepest.untrusted import files
 
 LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LD_AUDIT", "LD_PRELOAD", "LOCPATH")
 """Variables, which an image may set, by which the keeper's loader and C library would load the image's code."""
@@ -148,7 +148,7 @@ def write_order(
     order = order_to_keeper(
         folder, spec, restore, user=(user, user), files=spec.image or image, most_bytes=keeper.most_bytes
     )
-    files.replace(folder.keeping, order._replace(programs=keeper.programs).dump(), below=folder.below)
+    observation.write_order(folder, order._replace(programs=keeper.programs).dump())
     temporary = state.temporary(folder.replica.job)
     temporary.mkdir(mode=0o700, exist_ok=True)
     if user != os.getuid():
