@@ -158,6 +158,18 @@ def test_programs_with_which_nothing_runs_are_removed(tmp_path: Path) -> None:
     assert sorted(each.name for each in (state.path / "keepers").iterdir()) == ["0a", "0c"]
 
 
+def test_programs_that_were_half_copied_are_removed(tmp_path: Path) -> None:
+    """Each takes 70 MiB. A copy of the last hour may be under way."""
+    state = AdapterFolder(tmp_path / "state")
+    state.make()
+    for name in (".new-killed", ".old-0a", ".new-now", "0a"):
+        (state.path / "keepers" / name / "criu").mkdir(parents=True)
+        if name != ".new-now":
+            os.utime(state.path / "keepers" / name, (0, 0))
+    remove_unused(state)
+    assert sorted(each.name for each in (state.path / "keepers").iterdir()) == [".new-now", "0a"]
+
+
 def test_starts_at_the_same_time_find_the_same_programs(tmp_path: Path) -> None:
     """Each copies them, the first one's copy counts, and no other is left."""
     state = AdapterFolder(tmp_path / "state")

@@ -106,9 +106,16 @@ def provide(state: AdapterFolder, home: Path) -> str:
 
 
 def remove_unused(state: AdapterFolder) -> None:
-    """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it."""
+    """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it.
+
+    What a process left half made or half removed when it was killed goes as well.
+    """
+    since_s = time.time() - _UNUSED_S
+    for path in (state.path / _FOLDER).glob(".*"):
+        if path.stat().st_mtime < since_s:
+            shutil.rmtree(path, ignore_errors=True)
     found = sorted((path.stat().st_mtime, path) for path in (state.path / _FOLDER).glob("[0-9a-f]*"))
-    old = [path for since, path in found[:-1] if time.time() - since > _UNUSED_S]
+    old = [path for made_s, path in found[:-1] if made_s < since_s]
     kept = (folder for folder in state.all() if folder.keeping.exists()) if old else ()
     running = [folder for folder in kept if not (folder.exit.exists() or folder.gone.exists())]
     used = [folder.read(folder.keeping, _Programs) for folder in running]
