@@ -252,6 +252,17 @@ def test_a_restore_that_fails_in_an_unknown_way_counts_too(rig: Rig, monkeypatch
     assert keeper._tree.root
 
 
+def test_an_image_that_is_newer_than_the_log_s_is_not_said_to_be_older(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a job whose node was lost: what the log knows of it has been replaced since."""
+    image = saved(rig)
+    monkeypatch.setattr(Criu, "restore", lambda *_, **__: rig.child())
+    rig.keeper(restore=("step-00000000-i0000", "sha256:0"), incarnation=2)
+    said = rig.said("hello.json")
+    assert (said["checkpoint_mode"], said["restored"], said["reason"]) == ("system", image[0], "")
+
+
 def test_a_full_disk_costs_no_image(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """An older image, or none, would not help: the job waits for room, and each try says so."""
     image = saved(rig)

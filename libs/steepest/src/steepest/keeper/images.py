@@ -117,9 +117,8 @@ class Images:
 
     def newest_first(self) -> list[str]:
         """The images, by their names alone: by incarnation, then by step."""
-        found = [match for name in os.listdir(self._folder) if (match := _NAME.fullmatch(name))]  # noqa: PTH208 - names
-        found.sort(key=lambda match: (int(match[2]), int(match[1])), reverse=True)
-        return [match[0] for match in found if self.is_image(match[0])]
+        found = [name for name in os.listdir(self._folder) if age(name)]  # noqa: PTH208 - names
+        return [name for name in sorted(found, key=age, reverse=True) if self.is_image(name)]
 
     def is_image(self, name: str) -> bool:
         """Whether a checkpoint is an image, and not what the job saved by itself."""
@@ -226,6 +225,12 @@ class Images:
 
 def _descriptor(pipe: IO[bytes] | None) -> int:
     return -1 if pipe is None else pipe.fileno()
+
+
+def age(name: str) -> tuple[int, ...]:
+    """Less of an older checkpoint than of a newer one; empty: it is no checkpoint's name."""
+    match = _NAME.fullmatch(name)
+    return (int(match[2]), int(match[1])) if match else ()
 
 
 def truncate(sizes: dict[str, int]) -> None:

@@ -386,7 +386,9 @@ class Keeper:
                 if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
-                reason = f"restored-older: {lost}" if lost else ""
+                # A newer one than the log knows was made by a job that nobody has heard of since.
+                is_older = images.age(name) < images.age(wanted)
+                reason = f"restored-older: {lost}" if is_older else ""
                 self._control.declare("system", reason=reason, restored=name, step=facts["step"])
                 self._wait_for_snapshot(0.0)
                 return ""
