@@ -218,16 +218,6 @@ def test_what_a_killed_keeper_has_left_is_removed(rig: Rig) -> None:
     assert [each.name for each in rig.checkpoints.iterdir()] == [image.name]
 
 
-def test_a_job_that_begins_again_has_no_images_of_its_earlier_life(rig: Rig) -> None:
-    """Its loss has diverged in them: neither a heartbeat nor a later restore may find one."""
-    image = rig.checkpoints / "step-00000900-i0001"
-    image.mkdir()
-    (image / "keeper.json").write_text("{}")
-    (rig.checkpoints / ".step-00000900-i0001.failed").write_text("1 x\n")
-    rig.keeper(incarnation=2)
-    assert list(rig.checkpoints.iterdir()) == []
-
-
 def saved(rig: Rig) -> tuple[str, str]:
     """An image of a job that has ended since."""
     keeper = rig.keeper(auto=True)

@@ -50,12 +50,10 @@ class Images:
         """The name of a checkpoint."""
         return f"step-{step:08d}-i{incarnation:04d}"
 
-    def clear(self, *, begins: bool) -> None:
-        """Remove what a keeper that was killed has left; ``begins``: and all images, from which the job does not go on."""
+    def clear(self) -> None:
+        """Remove what a keeper that was killed has left."""
         for path in self._folder.glob(".*.new"):
             shutil.rmtree(path, ignore_errors=True)
-        for name in self.newest_first() if begins else ():
-            self.drop(name)
 
     @contextlib.contextmanager
     def new(self, name: str) -> Iterator[Path]:

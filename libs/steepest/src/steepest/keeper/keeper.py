@@ -82,14 +82,14 @@ class Keeper:
         restore = self._order.restore
         if self._order.user is not None:
             self._control.tell_place(own_place(self._criu))
-        begins = restore is None or not self._is_ours(restore[0])
+        image = restore if restore is not None and self._is_ours(restore[0]) else None
         if self._order.rank == 0:
-            self._images.clear(begins=begins)
+            self._images.clear()
         shutil.rmtree(self._scratch, ignore_errors=True)
         self._held.keep(self._images.newest_first())
-        lost = "" if restore is None or begins else self._restored(*restore)
+        lost = self._restored(*image) if image is not None else ""
         if not self._tree.root:
-            if not begins:
+            if image is not None:
                 self._order = self._order._replace(restore=None)
             self._start()
             self._look_at = time.monotonic() + _TRIAL_S
@@ -386,7 +386,7 @@ class Keeper:
                 if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
-                # A newer one than the log knows was made by a job that nobody has heard of since.
+                # A newer one than the log knows is of a job whose node was lost before it was reported.
                 is_older = images.age(name) < images.age(wanted)
                 reason = f"restored-older: {lost}" if is_older else ""
                 self._control.declare("system", reason=reason, restored=name, step=facts["step"])
