@@ -242,6 +242,26 @@ def test_a_restore_that_fails_in_an_unknown_way_counts_too(rig: Rig, monkeypatch
     assert keeper._tree.root
 
 
+@pytest.mark.parametrize("name", ["manifest.json", "keeper.json"])
+def test_a_pipe_in_place_of_an_image_s_file_is_damage(rig: Rig, name: str) -> None:
+    """Nothing is waited for."""
+    image = saved(rig)
+    (rig.checkpoints / image[0] / name).unlink()
+    os.mkfifo(rig.checkpoints / image[0] / name)
+    rig.keeper(restore=image, incarnation=2)
+    assert rig.said("hello.json")["reason"].startswith("restarted-from-zero: damaged: ")
+
+
+def test_a_manifest_that_is_nested_too_deeply_does_not_end_the_keeper(rig: Rig) -> None:
+    """It is tried once more elsewhere, as what cannot be read for an unknown reason."""
+    image = saved(rig)
+    (rig.checkpoints / image[0] / "manifest.json").write_text("[" * 60_000)
+    with pytest.raises(JobLostError, match="its image was not restored: other: RecursionError"):
+        rig.keeper(restore=image, incarnation=2)
+    rig.keeper(restore=image, incarnation=3)
+    assert rig.said("hello.json")["reason"].startswith("restarted-from-zero: other: RecursionError")
+
+
 def test_an_image_that_is_newer_than_the_log_s_is_not_said_to_be_older(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,10 @@ class Images:
             CannotBeSaved: ``damaged``.
         """
         folder = self._folder / name
+        if lacking := [each for each in (_MANIFEST, self._file, FACTS) if not (folder / each).is_file()]:
+            raise CannotBeSaved(
+                "damaged", f"{lacking[0]} of {name} is missing, or no file"
+            )  # a pipe would be waited for
         try:
             manifest = json.loads((folder / _MANIFEST).read_bytes())
             for path in (self._file, FACTS):
