@@ -210,6 +210,23 @@ async def test_an_adapter_that_dies_while_a_job_is_held_costs_a_hold(tmp_path: P
         assert job.output == unmoved(training(STEPS, 0.0))
 
 
+@pytest.mark.end_to_end
+async def test_a_stop_that_comes_after_the_hold_loses_nothing(tmp_path: Path) -> None:
+    """As from a service that takes over the move of one that was killed: the job has trained on, and is saved again."""
+    async with kept(tmp_path / "state", training(STEPS), CheckpointMode.AUTO) as job:
+        await job.printed(50)
+        first = await job.save("held", hold_s=0.5)
+        await job.printed(job.output.count("\n") + 100)
+        assert await job.save("held") == first
+        ended = await job.cluster.stop(JOB, 1, grace_s=60.0)
+        assert ended.exit_status == 85
+        job.saved = ended.checkpoint
+        assert job.saved not in {None, first}
+        await job.start()
+        assert await job.end() == 0
+        assert job.output == unmoved(training(STEPS, 0.0))
+
+
 Change = Callable[[Path], None]
 
 

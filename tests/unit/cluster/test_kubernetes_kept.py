@@ -101,7 +101,7 @@ def test_an_order_names_the_image_and_what_to_restore(tmp_path: Path) -> None:
     """The image's name stands for its files; the digest is the log's; the temporary files' folder is there."""
     state = AdapterFolder(tmp_path)
     folder = state.incarnation(MNIST, 2)
-    folder.path.mkdir(parents=True)
+    folder.control.mkdir(parents=True)
     spec = ReplicaSpec(command=("python3", "train.py"))
     write_order(state, folder, spec, SAVED, KEEPER, user=65_534, image="trainer:1")
     order = KeeperOrder.load(folder.keeping)
@@ -144,7 +144,7 @@ def test_programs_with_which_nothing_runs_are_removed(tmp_path: Path) -> None:
         os.utime(state.path / "keepers" / name, (since_s, since_s))
     for job, name in (("runs", "0a"), ("ended", "0b")):
         folder = state.incarnation(ReplicaId(job), 1)
-        folder.path.mkdir(parents=True)
+        folder.control.mkdir(parents=True)
         (state.job(job) / "checkpoints").mkdir()
         write_order(
             state, folder, ReplicaSpec(command=("a",)), None, PodKeeper(f"keepers/{name}"), user=os.getuid(), image="i"
@@ -156,6 +156,18 @@ def test_programs_with_which_nothing_runs_are_removed(tmp_path: Path) -> None:
     state.incarnation(ReplicaId("runs"), 1).exit.write_text("{}")
     remove_unused(state)
     assert sorted(each.name for each in (state.path / "keepers").iterdir()) == ["0a", "0c"]
+
+
+def test_programs_that_were_half_copied_are_removed(tmp_path: Path) -> None:
+    """Each takes 70 MiB. A copy of the last hour may be under way."""
+    state = AdapterFolder(tmp_path / "state")
+    state.make()
+    for name in (".new-killed", ".old-0a", ".new-now", "0a"):
+        (state.path / "keepers" / name / "criu").mkdir(parents=True)
+        if name != ".new-now":
+            os.utime(state.path / "keepers" / name, (0, 0))
+    remove_unused(state)
+    assert sorted(each.name for each in (state.path / "keepers").iterdir()) == [".new-now", "0a"]
 
 
 def test_starts_at_the_same_time_find_the_same_programs(tmp_path: Path) -> None:

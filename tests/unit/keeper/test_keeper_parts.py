@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from steepest.cluster.folders.adapter_folder import AdapterFolder
-from steepest.cluster.observation import recorded_end
+from steepest.cluster.folders.adapter_folder import AdapterFolder, ExitRecord
+from steepest.cluster.local.supervisor import KILLED
+from steepest.cluster.observation import NO_MEMORY, Observation, end, kept_end, record, recorded_end, write_order
 from steepest.cluster.port import ReplicaId, ReplicaPhase
 from steepest.events.common import CheckpointMode, known_mode
 from steepest.keeper import criu, processes
@@ -183,13 +184,16 @@ def test_the_word_of_a_keeper_counts_only_where_there_is_one(tmp_path: Path) -> 
     folder = AdapterFolder(tmp_path).incarnation(ReplicaId("job"), 1)
     folder.control.mkdir(parents=True)
     control = Control(str(folder.control))
-    control.lose("its keeper was killed")
     control.lose("its image was not restored")
     folder.exit.write_text('{"status": 86}')
     found = recorded_end(folder)
     assert found is not None
     assert found.exit_status == 86
-    folder.keeping.write_text("{}")
+    write_order(folder, b"{}")
+    found = recorded_end(folder)
+    assert found is not None
+    assert found.reason == "its keeper was killed; its exit status was 86"
+    control.lose("its image was not restored")
     found = recorded_end(folder)
     assert found is not None
     assert (found.phase, found.reason.split(";")[0]) == (ReplicaPhase.GONE, "its image was not restored")
@@ -197,6 +201,49 @@ def test_the_word_of_a_keeper_counts_only_where_there_is_one(tmp_path: Path) -> 
     found = recorded_end(folder)
     assert found is not None
     assert (found.phase, found.exit_status) == (ReplicaPhase.EXITED, 86)
+
+
+@pytest.mark.parametrize(
+    ("seen", "phase", "reason"),
+    [
+        (end(-9, NO_MEMORY), ReplicaPhase.EXITED, NO_MEMORY),
+        (end(86, NO_MEMORY), ReplicaPhase.GONE, "its keeper was killed; its exit status was 86"),
+        (end(-9), ReplicaPhase.GONE, "its keeper was killed; its exit status was -9"),
+        (end(-9, place="its place ended"), ReplicaPhase.GONE, "its place ended; its exit status was -9"),
+        (end(None), ReplicaPhase.GONE, "its keeper was killed"),
+        (end(0), ReplicaPhase.EXITED, ""),
+    ],
+)
+def test_an_end_has_one_reason(tmp_path: Path, seen: Observation, phase: ReplicaPhase, reason: str) -> None:
+    """A job that needs too much memory has failed, though its keeper dies with it; the end of a place is not hidden."""
+    folder = AdapterFolder(tmp_path).incarnation(ReplicaId("job"), 1)
+    folder.control.mkdir(parents=True)
+    write_order(folder, b"{}")
+    found = kept_end(folder, seen)
+    assert (found.phase, found.reason) == (phase, reason)
+    assert record(folder, found) == recorded_end(folder) == found
+
+
+def test_a_job_that_is_killed_after_its_grace_is_not_said_to_have_lost_its_keeper(tmp_path: Path) -> None:
+    """Its supervisor has killed both."""
+    folder = AdapterFolder(tmp_path).incarnation(ReplicaId("job"), 1)
+    folder.control.mkdir(parents=True)
+    write_order(folder, b"{}")
+    folder.write(folder.exit, ExitRecord(status=-9, reason=KILLED))
+    assert recorded_end(folder) == end(-9, KILLED)
+
+
+def test_an_ended_job_leaves_its_images_and_nothing_half_done(tmp_path: Path) -> None:
+    """What a killed keeper has left is as large as the job's memory. A checkpoint that was about to be replaced is one."""
+    state = AdapterFolder(tmp_path)
+    state.make()
+    kept = state.checkpoints("job")
+    for name in ("step-00000001-i0001", ".step-00000002-i0001.new", ".scratch-0", ".step-00000003-i0001.old"):
+        (kept / name / "raw").mkdir(parents=True)
+    (kept / ".step-00000001-i0001.failed").touch()
+    state.retire("job")
+    left = sorted(each.name for each in (state.ended / "job.1/checkpoints").iterdir())
+    assert left == [".step-00000003-i0001.old", "step-00000001-i0001"]
 
 
 def test_a_job_cannot_mislead_its_keeper_by_what_it_puts_into_the_folder(tmp_path: Path) -> None:
@@ -241,7 +288,7 @@ def test_a_job_without_room_for_its_image_is_not_stopped(tmp_path: Path) -> None
 
 def test_an_order_is_read_as_it_was_written(tmp_path: Path) -> None:
     """All fields survive the file."""
-    fields: dict[str, Any] = dict.fromkeys(("program", "working_dir", "job", "control", "checkpoints", "scratch"), "x")
+    fields: dict[str, Any] = dict.fromkeys(("program", "working_dir", "job", "control", "checkpoints"), "x")
     order = KeeperOrder(**fields, command=["a"], incarnation=2, criu=["c"], zstd=["z"], auto=True, cgroup="/g")
     (tmp_path / "order").write_bytes(order.dump())
     assert KeeperOrder.load(tmp_path / "order") == order

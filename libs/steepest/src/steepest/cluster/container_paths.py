@@ -57,7 +57,6 @@ def order_to_keeper(
         incarnation=folder.incarnation,
         control=CONTROL,
         checkpoints=CHECKPOINTS,
-        scratch=f"{CONTROL}/.scratch",
         criu=called("usr/sbin/criu"),
         zstd=called("usr/bin/zstd"),
         restore=(restore.name, restore.digest) if restore is not None else None,

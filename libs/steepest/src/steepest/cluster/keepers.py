@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 import steepest.keeper
+from steepest.cluster import observation
 from steepest.cluster.folders.adapter_folder import AdapterFolder, Hello, IncarnationFolder
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaSpec
 from steepest.errors import RefusedError
@@ -25,7 +26,6 @@ from steepest.keeper.criu import Criu
 from steepest.keeper.images import FACTS
 from steepest.keeper.order import KeeperOrder
 from steepest.keeper.places import own_place
-from steepest.untrusted import files
 
 HOME = "STEEPEST_CRIU_HOME"
 _OLDEST = (4, 1)
@@ -177,7 +177,6 @@ def write_order(
         incarnation=folder.incarnation,
         control=str(folder.control),
         checkpoints=str(state.checkpoints(job)),
-        scratch=str(folder.scratch),
         criu=list(place.programs.criu),
         zstd=list(place.programs.zstd),
         auto=mode is CheckpointMode.AUTO,
@@ -189,5 +188,5 @@ def write_order(
         gang=tuple(str(state.incarnation(ReplicaId(job, rank), folder.incarnation).path) for rank in range(replicas)),
         rank=folder.replica.index,
     )
-    files.replace(folder.keeping, order.dump(), below=folder.below)
+    observation.write_order(folder, order.dump())
     return command(folder.keeping), own

@@ -14,6 +14,7 @@ import msgspec
 from steepest.cluster.folders.adapter_folder import ExitRecord, GoneRecord, IncarnationFolder
 from steepest.cluster.port import ReplicaPhase
 from steepest.logger import Logger
+from steepest.untrusted import files
 
 _log = Logger()
 _REASON_MOST = 400
@@ -57,16 +58,37 @@ def end(status: int | None, why: str = "", *, place: str = "") -> Observation:
     return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=why[:_REASON_MOST])
 
 
-def lost(folder: IncarnationFolder) -> str:
-    """Why its end is not the job's own, by its keeper; empty: it is, or it has none."""
-    said = folder.read(folder.lost, GoneRecord) if folder.keeping.exists() else None
-    return said.reason if said is not None else ""
+NO_MEMORY = "it ran out of memory"
+
+
+def write_order(folder: IncarnationFolder, order: bytes) -> None:
+    """Write the order to its keeper. From here on an end is not the job's own, until its keeper says that it is.
+
+    Raises:
+        OSError: It has none.
+    """
+    folder.write(folder.lost, GoneRecord(reason="its keeper was killed"))
+    files.replace(folder.keeping, order, below=folder.below)
+
+
+def kept_end(folder: IncarnationFolder, seen: Observation) -> Observation:
+    """An end with what its keeper says of it: why it is not the job's own.
+
+    That it was killed is said before it begins. Where its memory had run out, that was by its job's limit.
+    """
+    said = folder.read(folder.lost, GoneRecord) if seen.ended and folder.keeping.exists() else None
+    is_memory = seen.reason == NO_MEMORY and seen.exit_status == -signal.SIGKILL
+    is_place = seen.exit_status is None and seen.reason != ""
+    if said is None or seen.exit_status == 0 or is_memory or is_place:
+        return seen
+    return end(seen.exit_status, said.reason, place=said.reason)
 
 
 def recorded_end(folder: IncarnationFolder) -> Observation | None:
     """How it ended; None if that is not recorded."""
     if (exited := folder.read(folder.exit, ExitRecord)) is not None:
-        return end(exited.status, exited.reason, place=exited.place or lost(folder))
+        seen = end(exited.status, exited.reason, place=exited.place)
+        return seen if exited.reason else kept_end(folder, seen)
     if (gone := folder.read(folder.gone, GoneRecord)) is not None:
         return end(None, gone.reason)
     return None

@@ -6,8 +6,8 @@ like any other. It must never know plans, nodes or policies, and imports nothing
 its path with ``-I -S``.
 
 Read it in this order: ``__main__`` makes the namespaces; ``keeper`` holds the order of a save and of a restore; ``images``
-is the checkpoint's folder; ``criu`` the program's two commands; ``processes`` what ``/proc`` says; ``kernel`` the calls;
-``gang`` how several keepers do all of that together.
+is the checkpoint's folder; ``criu`` the program's two commands; ``processes`` what ``/proc`` says; ``tree`` the job's
+processes; ``kernel`` the calls; ``gang`` how several keepers do all of that together.
 
 The order of a save loses nothing, whichever process dies: the job is stopped by CRIU and left so; its image is compressed,
 hashed, synced, and renamed into place; then the request is answered, and the adapter verifies what it got. Only after that

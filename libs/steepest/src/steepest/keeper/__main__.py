@@ -37,7 +37,6 @@ def main() -> NoReturn:
     if sys.argv[2:]:
         order = order._replace(program=sys.argv[2], command=sys.argv[2:])
     control = Control(order.control)
-    control.lose("its keeper was killed")  # it has no moment to say so later
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # one that comes too early waits until it can be passed on
     if order.user is not None:
         kernel.close_to_job(Path(order.control).parent)

@@ -1,6 +1,7 @@
 """The SDK's side of the control folder, as a keeper speaks it (``docs/control-folder.md``).
 
-A job may write anything there, so a file is opened without following a link and without waiting, and is read up to a bound.
+A job may write anything there. So a file is read without following a link and without waiting, up to a bound; and one that
+is written is a new file.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Control:
         name, hold_s = found.get("request"), found.get("hold_s")
         if not isinstance(name, str) or isinstance(hold_s, bool) or not isinstance(hold_s, int | float):
             return None
-        return (name, min(float(hold_s), 600.0)) if hold_s >= 0 else None
+        return (name, float(min(hold_s, 600.0))) if hold_s >= 0 else None
 
     def is_released(self, request: str) -> bool:
         """Whether a request was taken back."""
@@ -82,7 +83,7 @@ class Control:
             os.unlink(f"{self._folder}/lost.json")  # noqa: PTH108 - one call
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, RecursionError):
             descriptor = os.open(f"{self._folder}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -95,5 +96,7 @@ class Control:
     def _write(self, name: str, content: object) -> None:
         with contextlib.suppress(OSError):  # a full disk: the request is not answered in time, and the job runs on
             new = Path(self._folder, f".{name}.keeper")
-            new.write_text(json.dumps(content), encoding="utf-8")
+            new.unlink(missing_ok=True)
+            with new.open("x", encoding="utf-8") as file:
+                file.write(json.dumps(content))
             new.replace(f"{self._folder}/{name}")

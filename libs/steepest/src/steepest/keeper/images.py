@@ -13,12 +13,12 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from steepest.keeper import repeats
-from steepest.keeper.processes import CannotBeSaved
+from steepest.keeper.processes import CannotBeSaved, because_of
 from steepest.keeper.repeats import Extent
 
 FACTS = "keeper.json"
@@ -50,12 +50,27 @@ class Images:
         """The name of a checkpoint."""
         return f"step-{step:08d}-i{incarnation:04d}"
 
-    def new(self, name: str) -> Path:
-        """An empty folder for CRIU's files, next to their later place."""
+    def clear(self) -> None:
+        """Remove what a keeper that was killed has left."""
+        for path in self._folder.glob(".*.new"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def new(self, name: str) -> Iterator[Path]:
+        """An empty folder for CRIU's files, next to their later place; what is still there after the block is removed.
+
+        Raises:
+            CannotBeSaved: In place of OSError.
+        """
         new = self._folder / f".{name}.new"
         shutil.rmtree(new, ignore_errors=True)
-        (new / "raw").mkdir(parents=True)
-        return new / "raw"
+        try:
+            (new / "raw").mkdir(parents=True)
+            yield new / "raw"
+        except OSError as error:
+            raise because_of(error) from error
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
 
     def refuse_without_room(self, needed: int, most: int | None) -> None:
         """Called before a job is stopped.
@@ -73,7 +88,7 @@ class Images:
         """Compress, hash, sync and rename what CRIU has written; return the checkpoint's name and digest.
 
         Raises:
-            OSError: There is no such checkpoint.
+            OSError, CannotBeSaved: There is no such checkpoint.
         """
         new = raw.parent
         (new / FACTS).write_text(json.dumps({**facts, "extents": self.pack(raw)}), encoding="utf-8")
@@ -92,16 +107,16 @@ class Images:
         return name, digest
 
     def drop(self, name: str) -> None:
-        """Remove an image, or what a save left unfinished."""
+        """Remove an image, and what is noted of it."""
         with contextlib.suppress(OSError):
             (self._folder / name).rename(self._folder / f".{name}.new")
         shutil.rmtree(self._folder / f".{name}.new", ignore_errors=True)
+        self._failed(name).unlink(missing_ok=True)
 
     def newest_first(self) -> list[str]:
         """The images, by their names alone: by incarnation, then by step."""
-        found = [match for name in os.listdir(self._folder) if (match := _NAME.fullmatch(name))]  # noqa: PTH208 - names
-        found.sort(key=lambda match: (int(match[2]), int(match[1])), reverse=True)
-        return [match[0] for match in found if self.is_image(match[0])]
+        found = [name for name in os.listdir(self._folder) if age(name)]  # noqa: PTH208 - names
+        return [name for name in sorted(found, key=age, reverse=True) if self.is_image(name)]
 
     def is_image(self, name: str) -> bool:
         """Whether a checkpoint is an image, and not what the job saved by itself."""
@@ -118,6 +133,10 @@ class Images:
             CannotBeSaved: ``damaged``.
         """
         folder = self._folder / name
+        if lacking := [each for each in (_MANIFEST, self._file, FACTS) if not (folder / each).is_file()]:
+            raise CannotBeSaved(
+                "damaged", f"{lacking[0]} of {name} is missing, or no file"
+            )  # a pipe would be waited for
         try:
             manifest = json.loads((folder / _MANIFEST).read_bytes())
             for path in (self._file, FACTS):
@@ -137,7 +156,8 @@ class Images:
         """Write the files of a verified image for CRIU; ``extents``: what ``pack`` has returned.
 
         Raises:
-            CannotBeSaved: It cannot be unpacked here.
+            CannotBeSaved: ``damaged``.
+            OSError: It cannot be unpacked here.
         """
         sources = [extent[1] for of_file in extents.values() for extent in of_file]
         if wrong := [each for each in (*extents, *sources) if os.sep in each]:
@@ -145,49 +165,49 @@ class Images:
         with (self._folder / name / self._file).open("rb") as packed:
             command = [*self._zstd, "-q", "-d", "-c"]
             with subprocess.Popen(command, stdin=packed, stdout=subprocess.PIPE) as zstd:
-                try:
-                    repeats.receive(extents, _descriptor(zstd.stdout), into)
-                except OSError as error:
-                    raise CannotBeSaved("disk-full", f"{name} cannot be unpacked: {error}") from error
+                repeats.receive(extents, _descriptor(zstd.stdout), into)
 
     def add_files(self, folder: Path, raw: Path) -> None:
         """Put the regular files of a folder into an image; processes that could change them stand still.
 
         Raises:
-            CannotBeSaved: ``disk-full``.
+            OSError: They were not copied.
         """
-        try:
-            for path in folder.iterdir():
-                if path.is_file() and not path.is_symlink():
-                    shutil.copyfile(path, raw / f"{_ADDED}{path.name}")
-        except OSError as error:
-            raise CannotBeSaved("disk-full", f"{folder} was not copied: {error}") from error
+        for path in folder.iterdir():
+            if path.is_file() and not path.is_symlink():
+                shutil.copyfile(path, raw / f"{_ADDED}{path.name}")
 
     def take_files(self, raw: Path, folder: Path) -> None:
         """Put the files that ``add_files`` has added back into their folder.
 
         Raises:
-            CannotBeSaved: ``disk-full``.
+            OSError: They were not copied.
         """
-        try:
-            for path in raw.glob(f"{_ADDED}*"):
-                shutil.copyfile(path, folder / path.name.removeprefix(_ADDED))
-        except OSError as error:
-            raise CannotBeSaved("disk-full", f"{folder} was not filled: {error}") from error
+        for path in raw.glob(f"{_ADDED}*"):
+            shutil.copyfile(path, folder / path.name.removeprefix(_ADDED))
 
     def failures(self, name: str, incarnation: int, why: str) -> int:
-        """Note that an incarnation could not restore an image; return how many could not."""
-        path = self._folder / f".{name}.failed"
+        """Note that an incarnation could not restore an image; return how many could not.
+
+        Raises:
+            OSError: It was not noted.
+        """
+        path = self._failed(name)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"{incarnation} {json.dumps(why)}\n")
-        return len({line.split()[0] for line in path.read_text(encoding="utf-8").splitlines()})
+        return len({line.partition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines()})
+
+    def _failed(self, name: str) -> Path:
+        return self._folder / f".{name}.failed"
 
     def pack(self, raw: Path) -> dict[str, list[Extent]]:
         """Compress what CRIU has written of the replica, and remove it; return the extents of each file.
 
         Raises:
             OSError: It is not compressed.
+            CannotBeSaved: Likewise; ``disk-full``, or ``killed``.
         """
+        extents: dict[str, list[Extent]] = {}
         files = sorted(path for path in raw.iterdir() if path.is_file() and not path.is_symlink())
         command = [*self._zstd, "-q", "--fast=1", "-T0", "-c"]
         with (
@@ -196,15 +216,23 @@ class Images:
         ):
             with contextlib.suppress(OSError):  # where memory gets short, it is killed, and not the job
                 Path(f"/proc/{zstd.pid}/oom_score_adj").write_text("1000", encoding="ascii")
-            extents = repeats.send(files, _descriptor(zstd.stdin))
+            with contextlib.suppress(BrokenPipeError):
+                extents = repeats.send(files, _descriptor(zstd.stdin))
         if zstd.returncode:
-            raise OSError(f"the compressor ended with {zstd.returncode}")
+            code = "killed" if zstd.returncode < 0 else "disk-full"
+            raise CannotBeSaved(code, f"the compressor ended with {zstd.returncode}")
         shutil.rmtree(raw)
         return extents
 
 
 def _descriptor(pipe: IO[bytes] | None) -> int:
     return -1 if pipe is None else pipe.fileno()
+
+
+def age(name: str) -> tuple[int, ...]:
+    """Less of an older checkpoint than of a newer one; empty: it is no checkpoint's name."""
+    match = _NAME.fullmatch(name)
+    return (int(match[2]), int(match[1])) if match else ()
 
 
 def truncate(sizes: dict[str, int]) -> None:

@@ -48,6 +48,8 @@ def _environment(order: KeeperOrder) -> dict[str, str]:
         env = {**of_image, **own, **json.loads(env[JOBS_ENVIRONMENT])}
     if order.gang:
         env.setdefault("USE_LIBUV", "0")  # PyTorch's store of rank 0 opens an io_uring otherwise: CRIU cannot save it
+    if order.restore is None:
+        env.pop("STEEPEST_RESTORE", None)  # of an image that was not restored: the SDK could not read it
     return {name: value for name, value in env.items() if order.auto or not name.startswith("STEEPEST_")}
 
 

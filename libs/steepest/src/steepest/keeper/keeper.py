@@ -21,7 +21,8 @@ from steepest.keeper.images import Images
 from steepest.keeper.job_start import become_job
 from steepest.keeper.order import KeeperOrder
 from steepest.keeper.places import FORMAT, own_place, refuse_other_place
-from steepest.keeper.processes import CannotBeSaved, JobLostError
+from steepest.keeper.processes import CannotBeSaved, JobLostError, because_of
+from steepest.keeper.tree import Tree
 
 LEFT = 85
 """Exit status of a job that was saved and then stopped, as the SDK has it."""
@@ -33,7 +34,6 @@ _SNAPSHOTS_EVERY = 100  # times as long as one takes
 _TRIES = {"gang": 20}  # of a passing reason, else 3: a replica may be started long after the first one
 _IN_PLACE = "in-place"
 _PLACES = 5  # that may differ from an image's own before an older one is restored
-_DEATH_S, _KILL_LOOK_S = 10.0, 0.005
 _HURT = frozenset({signal.SIGTRAP, signal.SIGSEGV, signal.SIGILL, signal.SIGBUS})
 _HURT_S = 10.0  # after a save that was killed, a death by one of these signals is not the job's own
 
@@ -58,15 +58,16 @@ class Keeper:
         self._leader = Leader(order.gang[order.rank] if order.rank else None)
         self._contained = order.user is not None
         self._criu = Criu(order.criu, contained=self._contained)
-        self._root = 0
-        self._stopped: list[int] = []
-        self._ran_s, self._since = 0.0, time.monotonic()
+        self._tree = Tree()
         self._step = -1
         self._began_s = time.time()
         self._hold: HeldImage | None = None
+        self._scratch = Path(order.checkpoints, f".scratch-{order.rank}")
         self._answered = ""
+        self._late = ""  # the request whose hold is over, and whose stop may still come
         self._look_at: float | None = None  # when to try, or to declare again, whether it can be saved
         self._failed = 0
+        self._has_to_try = not order.auto
         self._hurt_until = 0.0
         self._snapshot_at = math.inf
 
@@ -81,8 +82,15 @@ class Keeper:
         restore = self._order.restore
         if self._order.user is not None:
             self._control.tell_place(own_place(self._criu))
-        lost = self._restored(*restore) if restore is not None and self._is_ours(restore[0]) else ""
-        if not self._root:
+        image = restore if restore is not None and self._is_ours(restore[0]) else None
+        if self._order.rank == 0:
+            self._images.clear()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._held.keep(self._images.newest_first())
+        lost = self._restored(*image) if image is not None else ""
+        if not self._tree.root:
+            if image is not None:
+                self._order = self._order._replace(restore=None)
             self._start()
             self._look_at = time.monotonic() + _TRIAL_S
             if lost:
@@ -94,7 +102,7 @@ class Keeper:
         Raises:
             JobLostError: A save that was killed has ended it, or replica 0 of its gang is gone.
         """
-        while (status := self._reap()) is None:
+        while (status := self._tree.reap()) is None:
             in_save = self._leader.stands and not self._leader.has_image  # a stop waits until it is known how it ends
             heard = [*self._leader.heard, *self._asked, *([] if in_save else [self._wake])]
             ready, _, _ = select.select(heard, [], [], _LOOK_S)
@@ -102,11 +110,11 @@ class Keeper:
                 time.sleep(_LEAST_LOOK_S)  # the job may write there without end
                 os.read(self._asked[0], 1 << 16)
             if self._wake in ready and bytes([signal.SIGTERM]) in os.read(self._wake, 4096):
-                if self._hold is not None or self._leader.has_image:
-                    self._kill_all()
+                if self._is_saved():
+                    self._tree.kill()
                     return LEFT << 8
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._root, signal.SIGTERM)
+                    os.kill(self._tree.root, signal.SIGTERM)
             if self._order.rank == 0:
                 self._look()
             elif self._leader.is_gone:
@@ -119,20 +127,20 @@ class Keeper:
 
     def _start(self) -> None:
         kernel.begin_pids_at(kernel.FIRST_PID)
-        self._root = os.fork()
-        if self._root == 0:
+        self._tree.root = os.fork()
+        if self._tree.root == 0:
             become_job(self._order, self._umask)
 
-    def _reap(self) -> int | None:
-        while True:
+    def _is_saved(self) -> bool:
+        """Whether a stop finds the job saved. One that was asked for, but comes after the hold, has it saved again."""
+        if self._hold is None and self._late and not self._control.is_released(self._late) and not self._order.gang:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return 1 << 8
-            if pid == 0:
-                return None
-            if pid == self._root:
-                return status
+                self._save()
+            except CannotBeSaved:
+                self._continue()
+                return False
+            return True
+        return self._hold is not None or self._leader.has_image
 
     # --- the control folder -------------------------------------------------------------------------------------------
 
@@ -155,25 +163,26 @@ class Keeper:
         """Say whether the job can be saved: by what is seen from outside; where its user demands it, by a trial."""
         self._look_at = None
         try:
-            if self._order.auto or self._failed:
-                processes.are_connected(self._connections(), contained=self._contained)
-            else:
+            if self._has_to_try:
                 self._try()
+            else:
+                processes.are_connected(self._connections(), contained=self._contained)
         except CannotBeSaved as why:
             self._refuse(why)
         else:
+            self._has_to_try, self._failed = False, 0
             self._control.declare("system")
-            self._wait_for_snapshot(0.0)
+            if math.isinf(self._snapshot_at):
+                self._wait_for_snapshot(0.0)
         finally:
             self._followers.release()
 
     def _try(self) -> None:
-        raw = self._images.new("trial")
         try:
-            self._dump(raw)
+            with self._images.new("trial") as raw:
+                self._dump(raw)
         finally:
             self._continue()
-            shutil.rmtree(raw.parent, ignore_errors=True)
 
     def _refuse(self, why: CannotBeSaved) -> None:
         """The job runs on; it counts as unmovable for a while, unless another try may succeed."""
@@ -181,18 +190,20 @@ class Keeper:
         passing = why.code in PASSING and self._failed < _TRIES.get(why.code, 3)
         self._look_at = time.monotonic() + (_TRIAL_S if passing else _AGAIN_S)
         if not passing:
+            self._snapshot_at = math.inf
             self._control.declare("none", reason=str(why))
 
     def _snapshot(self) -> None:
         """Make an image of a job, which trains on, unless a file is changed in place, which would not match it."""
-        began = time.monotonic()
+        began, refused = time.monotonic(), None
         try:
             self._save(trains_on=True)
         except CannotBeSaved as why:
             self._continue()
-            if why.code != _IN_PLACE:
-                self._refuse(why)
+            refused = why
         self._wait_for_snapshot(time.monotonic() - began)
+        if refused is not None and refused.code != _IN_PLACE:
+            self._refuse(refused)
 
     def _wait_for_snapshot(self, took_s: float) -> None:
         """At most one per cent of the time is for snapshots, their compression included."""
@@ -208,7 +219,6 @@ class Keeper:
                 self._control.answer(request, refused=str(why))
                 self._refuse(why)
                 return
-            self._failed = 0
         else:
             saved = self._hold[2:]
         with contextlib.suppress(CannotBeSaved), self._followers.asked("hold"):
@@ -226,26 +236,29 @@ class Keeper:
         Raises:
             CannotBeSaved: There is no image; the job may be stopped.
         """
-        self._step = step = max(self._step + 1, int(self._ran_s + time.monotonic() - self._since))
-        raw = self._images.new(self._images.name(step, self._order.incarnation))
+        self._step = step = max(self._step + 1, int(self._tree.now_s()))
+        name, self._has_to_try = self._images.name(step, self._order.incarnation), True
         try:
-            facts = self._dump(raw)
-            if trains_on:
-                if facts["rewritten"]:
-                    raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
-                self._continue()
-            if not self._contained:
-                self._held.hold(self._pids(), self._images.name(step, self._order.incarnation))
-            name, digest = self._images.finish(raw, step, self._order.incarnation, {**facts, "ran_s": self._ran_s})
-        except OSError as error:
-            raise CannotBeSaved("disk-full", str(error)) from error
+            with self._images.new(name) as raw:
+                facts = self._dump(raw)
+                if trains_on:
+                    if facts["rewritten"]:
+                        raise CannotBeSaved(_IN_PLACE, "a file is open for changes in place")
+                    self._continue()
+                if not self._contained:
+                    self._held.hold(self._tree.pids(), name)
+                _, digest = self._images.finish(
+                    raw, step, self._order.incarnation, {**facts, "ran_s": self._tree.ran_s}
+                )
         finally:
-            shutil.rmtree(raw.parent, ignore_errors=True)
-            self._held.keep(self._images.newest_first())
+            with contextlib.suppress(OSError):
+                self._held.keep(self._images.newest_first())
+        self._has_to_try, self._failed = False, 0
         return name, step, digest, facts["rewritten"]
 
     def _dump(self, raw: Path) -> dict[str, Any]:
         """Let CRIU write the processes, and give what a restore must know; they are left stopped."""
+        self._tree.note()
         place = self._place()
         with self._followers.asked("stop"):
             self._stand()
@@ -261,24 +274,22 @@ class Keeper:
     def _stand(self) -> None:
         """See what must be before a save. A replica of a gang stands still from here on."""
         found = processes.others()
-        if outside := processes.left_tree(self._root, found):
+        if outside := processes.left_tree(self._tree.root, found):
             raise CannotBeSaved("left-tree", f"{processes.names(outside)} left the job's tree")
         self._own_connections()
-        self._images.refuse_without_room(processes.memory_bytes(self._pids()), self._order.most_bytes)
-        self._stopped = processes.stopped(found)
-        self._ran_s, self._since = self._ran_s + time.monotonic() - self._since, time.monotonic()
+        self._images.refuse_without_room(processes.memory_bytes(self._tree.pids()), self._order.most_bytes)
         if self._order.gang:
             processes.stand_still(FREEZE_S)
 
     def _write(self, raw: Path) -> dict[str, Any]:
         """Save this replica's processes; give what is its own of what a restore must know."""
         try:
-            self._criu.dump(self._root, raw)
+            self._criu.dump(self._tree.root, raw)
         except CannotBeSaved as why:
             if why.code == "killed":
                 self._hurt_until = time.monotonic() + _HURT_S
             raise
-        pids = self._pids()
+        pids = self._tree.pids()
         processes.refuse_dead_timer(pids)
         if self._contained:
             self._images.add_files(Path(processes.SHARED_MEMORY), raw)
@@ -287,7 +298,7 @@ class Keeper:
         used = {link for pid in pids for _, link in processes.links(pid)}
         return {
             "pipes": {link: descriptor for link, descriptor in printing.items() if link in used},
-            "stopped": self._stopped,
+            "stopped": self._tree.stopped,
             "sizes": written.sizes,
             "rewritten": written.rewritten,
             "last_pid": max(each.pid for each in processes.others()),
@@ -301,13 +312,14 @@ class Keeper:
                     return {"connections": self._own_connections()}
                 case "stop":
                     self._leader.stands = True
+                    self._tree.note()
                     self._stand()
                 case "save":
                     raw = Path(into, f"raw-{self._order.rank}")
                     raw.mkdir()
                     facts = self._write(raw)
                     image = Path(into).name.removeprefix(".").removesuffix(".new")
-                    self._held.hold(self._pids(), image)
+                    self._held.hold(self._tree.pids(), image)
                     self._held.keep([image, *self._images.newest_first()])
                     return {**facts, "extents": self._images.pack(raw)}
                 case "hold":
@@ -318,12 +330,12 @@ class Keeper:
         except CannotBeSaved as why:
             return {"refused": str(why)}
         except OSError as error:
-            return {"refused": f"disk-full: {error}"}
+            return {"refused": str(because_of(error))}
         return {}
 
     def _own_connections(self) -> dict[str, str]:
         """Those of this replica, if it has nothing that cannot be saved."""
-        pids = self._pids()
+        pids = self._tree.pids()
         processes.refuse_unsavable(pids)
         if self._contained:
             processes.refuse_own_files(pids, self._began_s)
@@ -344,37 +356,15 @@ class Keeper:
 
     def _continue_after(self, hold: HeldImage) -> None:
         """The stop did not come. An image whose files change from now on would be restored onto other ones."""
-        self._hold = None
+        self._hold, self._late = None, hold.request
         if hold.rewritten:
             self._images.drop(hold.name)
         self._continue()
 
     def _continue(self) -> None:
-        """Continue all processes but those that stood still before: also the ones that CRIU gave to process 1."""
-        found = processes.others()
-        for each in found:
-            sockets = [descriptor for descriptor, link in processes.links(each.pid) if link.startswith("socket:")]
-            with contextlib.suppress(OSError):
-                kernel.leave_repair(each.pid, sockets)
+        self._tree.open_connections()
         self._followers.release()
-        for each in found:
-            if each.pid not in self._stopped:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each.pid, signal.SIGCONT)
-        self._since = time.monotonic()
-
-    def _kill_all(self) -> None:
-        deadline = time.monotonic() + _DEATH_S
-        # Until none is a zombie either: another image of the job needs the same process ids.
-        while (left := processes.others()) and time.monotonic() < deadline:
-            for each in left:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(each.pid, signal.SIGKILL)
-            self._reap()
-            time.sleep(_KILL_LOOK_S)
-
-    def _pids(self) -> list[int]:
-        return [each.pid for each in processes.others() if each.state != "Z"]
+        self._tree.go_on()
 
     # --- restore ------------------------------------------------------------------------------------------------------
 
@@ -389,24 +379,32 @@ class Keeper:
             meeting = Meeting(self._order.gang, self._order.rank, name)
             try:
                 facts = self._restore(name, digest if name == wanted else None, meeting)
-            except CannotBeSaved as failure:
-                why = meeting.fail(failure)
-                self._kill_all()
-                self._root = 0
+            except Exception as error:  # noqa: BLE001 - else what is wrong with an image would be met at each start, for ever
+                why = meeting.fail(error if isinstance(error, CannotBeSaved) else because_of(error))
+                self._tree.kill()
                 lost = lost or str(why)
                 if name == wanted and self._may_go_elsewhere(name, why):
                     raise JobLostError(f"its image was not restored: {why}") from why
             else:
-                reason = f"restored-older: {lost}" if lost else ""
+                # A newer one than the log knows is of a job whose node was lost before it was reported.
+                is_older = images.age(name) < images.age(wanted)
+                reason = f"restored-older: {lost}" if is_older else ""
                 self._control.declare("system", reason=reason, restored=name, step=facts["step"])
                 self._wait_for_snapshot(0.0)
                 return ""
         return lost
 
     def _may_go_elsewhere(self, name: str, why: CannotBeSaved) -> bool:
-        """Whether another place may have what this one lacks: the image is whole, and was not refused too often."""
+        """Whether another place may have what this one lacks: the image is whole, and was not refused too often.
+
+        Where a disk is full, an older image would not help either: this one is tried until there is room.
+        """
+        if why.code in {"damaged", "disk-full"}:
+            return why.code == "disk-full"
         most = _PLACES if why.code.startswith("other-") else 1
-        return why.code != "damaged" and self._images.failures(name, self._order.incarnation, str(why)) <= most
+        with contextlib.suppress(OSError):
+            return self._images.failures(name, self._order.incarnation, str(why)) <= most
+        return True
 
     def _restore(self, name: str, digest: str | None, meeting: Meeting) -> dict[str, Any]:
         facts = self._images.facts(name, digest)
@@ -416,7 +414,7 @@ class Keeper:
         if self._order.rank:
             own = facts["gang"][self._order.rank - 1]
             facts = {**facts, **own, "rewritten": facts["rewritten"]}
-        scratch = Path(self._order.scratch)
+        scratch = self._scratch
         shutil.rmtree(scratch, ignore_errors=True)
         for folder in (scratch / "raw", scratch / "work"):
             folder.mkdir(parents=True)
@@ -428,12 +426,12 @@ class Keeper:
                 images.truncate(facts["sizes"])
             self._held.show(name)
             connected, script = facts["connected"], meeting.script(scratch)
-            self._root = self._criu.restore(
+            self._tree.root = self._criu.restore(
                 scratch / "raw", scratch / "work", facts["pipes"], connected=connected, script=script
             )
-            self._stopped, self._ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
+            self._tree.stopped, self._tree.ran_s, self._step = facts["stopped"], facts["ran_s"], facts["step"]
             kernel.begin_pids_at(max(kernel.FIRST_PID, facts["last_pid"] + 1))
-            for pid in self._pids():
+            for pid in self._tree.pids():
                 if self._order.cgroup is not None:
                     Path(self._order.cgroup, "cgroup.procs").write_text(str(pid), encoding="ascii")
             meeting.wait()

@@ -21,7 +21,6 @@ class KeeperOrder(NamedTuple):
         incarnation: The incarnation.
         control: The control folder of this incarnation.
         checkpoints: The job's checkpoint folder.
-        scratch: A folder of this incarnation, for what CRIU reads while it restores.
         criu: How CRIU is called.
         zstd: How the compressor is called.
         auto: Whether the job may save by itself: then it gets the control folder's variables, and what it declares counts.
@@ -46,7 +45,6 @@ class KeeperOrder(NamedTuple):
     incarnation: int
     control: str
     checkpoints: str
-    scratch: str
     criu: list[str]
     zstd: list[str]
     auto: bool = False

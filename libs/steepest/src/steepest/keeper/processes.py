@@ -6,6 +6,7 @@ It finds what CRIU cannot save, and what it would restore wrongly, so that no jo
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import stat
@@ -17,6 +18,8 @@ from typing import NamedTuple
 _OPEN_FOR_WRITING = os.O_WRONLY | os.O_RDWR
 _MEMORY = ("RssAnon:", "RssShmem:")
 _KIB = 1024
+_WORDS_MOST = 400
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class CannotBeSaved(Exception):  # noqa: N818 - it is no fault of anybody
@@ -27,8 +30,14 @@ class CannotBeSaved(Exception):  # noqa: N818 - it is no fault of anybody
     """
 
     def __init__(self, code: str, why: str) -> None:
-        super().__init__(f"{code}: {why}")
+        super().__init__(f"{code}: {why}"[:_WORDS_MOST])
         self.code = code
+
+
+def because_of(error: Exception) -> CannotBeSaved:
+    """The refusal that an error which is none yet stands for."""
+    is_full = isinstance(error, OSError) and error.errno in _NO_ROOM
+    return CannotBeSaved("disk-full" if is_full else "other", str(error) if isinstance(error, OSError) else repr(error))
 
 
 class JobLostError(Exception):

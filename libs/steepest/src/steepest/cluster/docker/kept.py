@@ -20,12 +20,12 @@ from docker.types import Mount
 from steepest.cluster.container_paths import HOME, KEEPER, KEEPS, ORDER, PROGRAM, TEMPORARY, order_to_keeper
 from steepest.cluster.docker.host import layers_of
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
+from steepest.cluster.observation import write_order
 from steepest.cluster.port import ReplicaSpec
 from steepest.errors import ClusterError
 from steepest.events.common import CheckpointRef
 from steepest.keeper.kernel import CAPABILITIES, GROUP
 from steepest.keeper.order import JOBS_ENVIRONMENT
-from steepest.untrusted import files
 
 _FIRST_WITH_CHECKPOINT_RESTORE = 23
 _WRITABLE = 0o770
@@ -106,7 +106,7 @@ def kept(
         files=layers_of(image),
         most_bytes=keeper.most_bytes,
     )
-    files.replace(folder.keeping, order.dump(), below=folder.below)
+    write_order(folder, order.dump())
     keeper.temporary.mkdir(mode=0o700, exist_ok=True)
     os.chown(keeper.temporary, uid, gid, follow_symlinks=False)
     of_image = dict(each.partition("=")[::2] for each in image["Config"].get("Env") or ())

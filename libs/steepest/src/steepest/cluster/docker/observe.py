@@ -26,7 +26,7 @@ from docker.errors import NotFound
 from steepest.cluster.docker.container import LABEL, ContainerRecord, name_of, observed, ours, record_of
 from steepest.cluster.docker.host import LOOK_S, Host
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
-from steepest.cluster.observation import Observation, end, lost, recorded_end
+from steepest.cluster.observation import Observation, end, kept_end, recorded_end
 from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 from steepest.errors import UncertainError
@@ -43,8 +43,7 @@ def observe(host: Host, folder: IncarnationFolder, label: str) -> Observation:
     try:
         with host.looking():
             container = ours(host.client(LOOK_S), name_of(label, folder), label)
-            seen = observed(container["State"], lambda: host.outlived(container["Id"]))
-            return end(seen.exit_status, place=why) if seen.ended and (why := lost(folder)) else seen
+            return kept_end(folder, observed(container["State"], lambda: host.outlived(container["Id"])))
     except NotFound:
         return _without_container(host, folder)
 

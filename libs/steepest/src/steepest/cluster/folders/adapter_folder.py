@@ -120,7 +120,6 @@ class IncarnationFolder:
         self.copied = path / "copied.json"  # where copying its output goes on; who copies holds its lock
         self.supervisor_log = path / "supervisor.log"
         self.keeping = path / "keeping.json"  # the order to its keeper
-        self.scratch = path / "scratch"  # its keeper's
         self.traffic = path / "traffic"  # its relay counts in it what it reads from the storage
         self.work = path / "work"
         self.control = path / "control"
@@ -308,6 +307,10 @@ class AdapterFolder:
             self.job(job).rename(target)
             _remove(target / self.temporary(job).name)
             os.utime(target)  # the retention sweep sorts by this time
+            kept = target / self.checkpoints(job).name
+            for path in kept.glob(".*") if not kept.is_symlink() else ():
+                if path.suffix != ".old":  # a whole checkpoint, which its process was about to replace
+                    _remove(path)
             for path in target.glob("*/*/*"):
                 is_kept = path.parent.parent.name == "checkpoints" or path.name.startswith("output.log")
                 is_elsewhere = path.parent.is_symlink() or path.parent.parent.is_symlink()

@@ -32,7 +32,7 @@ from steepest.cluster.folders.replica_roster import Tracked
 from steepest.cluster.kubernetes.api import NOT_FOUND, AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.objects import Pod, observed
-from steepest.cluster.observation import Observation, end, lost, recorded_end
+from steepest.cluster.observation import Observation, end, kept_end, recorded_end
 from steepest.cluster.observation import record as record_end
 from steepest.cluster.port import ReplicaPhase
 
@@ -151,6 +151,4 @@ def _records(folder: IncarnationFolder) -> tuple[Observation | None, PodRecord |
 def _recorded(folder: IncarnationFolder, seen: Observation, pod: Pod | None) -> Observation:
     if pod is not None and stop_of(folder).exists():
         seen = observed(pod, was_stopped=True)
-    if why := lost(folder):
-        seen = end(seen.exit_status, place=why)
-    return record_end(folder, seen)
+    return record_end(folder, kept_end(folder, seen))

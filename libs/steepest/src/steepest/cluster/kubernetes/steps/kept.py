@@ -22,13 +22,13 @@ from typing import Any
 
 import msgspec
 
+from steepest.cluster import observation
 from steepest.cluster.container_paths import HOME, KEEPER, KEEPS, ORDER, PROGRAM, TEMPORARY, order_to_keeper
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.port import ReplicaId, ReplicaSpec
 from steepest.events.common import CheckpointRef
 from steepest.keeper.kernel import CAPABILITIES
 from steepest.keeper.order import JOBS_ENVIRONMENT
-from steepest.untrusted import files
 
 LOADERS = ("GCONV_PATH", "GLIBC_TUNABLES", "LD_AUDIT", "LD_PRELOAD", "LOCPATH")
 """Variables, which an image may set, by which the keeper's loader and C library would load the image's code."""
@@ -106,9 +106,16 @@ def provide(state: AdapterFolder, home: Path) -> str:
 
 
 def remove_unused(state: AdapterFolder) -> None:
-    """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it."""
+    """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it.
+
+    What a process left half made or half removed when it was killed goes as well.
+    """
+    since_s = time.time() - _UNUSED_S
+    for path in (state.path / _FOLDER).glob(".*"):
+        if path.stat().st_mtime < since_s:
+            shutil.rmtree(path, ignore_errors=True)
     found = sorted((path.stat().st_mtime, path) for path in (state.path / _FOLDER).glob("[0-9a-f]*"))
-    old = [path for since, path in found[:-1] if time.time() - since > _UNUSED_S]
+    old = [path for made_s, path in found[:-1] if made_s < since_s]
     kept = (folder for folder in state.all() if folder.keeping.exists()) if old else ()
     running = [folder for folder in kept if not (folder.exit.exists() or folder.gone.exists())]
     used = [folder.read(folder.keeping, _Programs) for folder in running]
@@ -148,7 +155,7 @@ def write_order(
     order = order_to_keeper(
         folder, spec, restore, user=(user, user), files=spec.image or image, most_bytes=keeper.most_bytes
     )
-    files.replace(folder.keeping, order._replace(programs=keeper.programs).dump(), below=folder.below)
+    observation.write_order(folder, order._replace(programs=keeper.programs).dump())
     temporary = state.temporary(folder.replica.job)
     temporary.mkdir(mode=0o700, exist_ok=True)
     if user != os.getuid():
