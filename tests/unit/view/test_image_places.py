@@ -24,6 +24,7 @@ from steepest.view.validity import NoRoom
 HERE = KeeperFacts(machine="x86_64", kernel="6.18", criu=(4, 2), cpu="avx sse")
 LESS = msgspec.structs.replace(HERE, cpu="sse")
 MORE = msgspec.structs.replace(HERE, cpu="avx avx512f sse")
+NEWER = msgspec.structs.replace(HERE, kernel="6.19")
 NONE = KeeperFacts(unable="CRIU needs root here")
 KEEPERS = st.builds(
     KeeperFacts,
@@ -128,6 +129,29 @@ def test_a_job_that_does_not_run_has_the_nodes_of_its_image() -> None:
     assert allowed(made.view) == ["w1"]  # it would be saved there first
     made.fold(made.stopped("a", None))
     assert allowed(made.view) == allowed(ClusterView.restore(made.view.snapshot())) == ["w1", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("keepers", "may"),
+    [
+        ((NEWER, NEWER), ["w1", "w2"]),
+        ((NEWER, NONE), ["w1"]),
+        ((NEWER, None), ["w2"]),
+        ((NEWER, HERE), ["w2"]),
+        ((NONE, NONE), []),
+    ],
+)
+def test_a_job_waits_for_no_node_where_none_may_ever_restore_it(
+    keepers: tuple[KeeperFacts | None, ...], may: list[str]
+) -> None:
+    """All machines were upgraded: a keeper begins it again. Without rights, or with an unknown node, it waits."""
+    made = pool(w1=HERE, w2=HERE)
+    image = CheckpointRef("step-00000009-i0001", 9, "sha256:9", is_image=True)
+    made.fold(c.CheckpointVerified(job="a", incarnation=1, node="w1", checkpoint=image))
+    made.fold(made.stopped("a", None))
+    for name, keeper in zip(("w1", "w2"), keepers, strict=True):
+        join(made, name, keeper)
+    assert allowed(made.view) == may
 
 
 def allowed(view: ClusterView) -> list[str]:

@@ -108,15 +108,29 @@ def narrow(job: Job, nodes: Nodes) -> bool:
         job.image = None
     elif job.image is None or job.image[0] != saved.name:
         job.image = (saved.name, here)
-    facts = job.image[1] if job.image is not None else None
     if job.phase is Phase.RUNNING:
         facts = here if job.mode is CheckpointMode.SYSTEM else None
+    else:
+        image = job.image[1] if job.image is not None else None
+        facts = None if image is None else _for_image(job.spec.image, _demanded(image, nodes))
     if facts is not None and not any(why_not_restored(facts, node) for node in nodes.by_keeper()):
         facts = None
     avoids = job.avoids[0] if job.avoids is not None else ""
     narrowed = msgspec.structs.replace(job.spec.node_rule or NodeRule(), image=facts, avoids=avoids)
     job.narrowed = narrowed if facts is not None or avoids else None
     return job.narrowed != before
+
+
+def _demanded(image: KeeperFacts, nodes: Nodes) -> KeeperFacts:
+    """What a place must have for a job that does not run, and has an image of a node with these facts.
+
+    Where no node could ever restore it, as after an upgrade of all machines, a keeper of another kind refuses it, and begins
+    the job again in the end: else it would wait for ever.
+    """
+    kinds = nodes.by_keeper()
+    if not all(why_not_restored(image, node) for node in kinds) or any(node.keeper is None for node in nodes):
+        return image
+    return next((node.keeper for node in kinds if node.keeper is not None and not node.keeper.unable), image)
 
 
 def requires_labels(rule: NodeRule | None) -> bool:
