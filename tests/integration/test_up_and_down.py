@@ -257,7 +257,7 @@ def test_a_system_can_be_stopped_while_the_disk_is_full(system: RunningSystem) -
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 def test_a_system_whose_own_output_finds_no_room_goes_on(system: RunningSystem) -> None:
     """``nohup steepest up > up.log`` on the disk that is full: no line of it ends the system."""
-    call = [sys.executable, "-m", "steepest", "up", "--state", system.state, *OPTIONS]
+    call = [sys.executable, "-m", "steepest", "up", "--state", str(system.state), *OPTIONS]
     with Path("/dev/full").open("w") as full:
         process = subprocess.Popen(call, stdout=full, stderr=full)
     try:
