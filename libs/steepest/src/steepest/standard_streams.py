@@ -1,7 +1,7 @@
 """Standard output and standard error where they are closed, full, or in an encoding that lacks a letter.
 
-It owns that a process has all three streams, and that a system goes on while nobody takes what it prints. It must never know
-what is printed.
+It owns that a process has all three streams, and that a system goes on while its output is full. It must never know what is
+printed.
 """
 
 from __future__ import annotations
