@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -251,6 +252,22 @@ def test_a_system_can_be_stopped_while_the_disk_is_full(system: RunningSystem) -
 
     assert system.call("down").returncode == 0
     system.wait()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+def test_a_system_whose_own_output_finds_no_room_goes_on(system: RunningSystem) -> None:
+    """``nohup steepest up > up.log`` on the disk that is full: no line of it ends the system."""
+    call = [sys.executable, "-m", "steepest", "up", "--state", str(system.state), *OPTIONS]
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.Popen(call, stdout=full, stderr=full)
+    try:
+        asyncio.run(until(system.state.joinpath("steepest.json").exists))
+        system.submit("job", "true")
+        assert system.await_end("job").outcome is c.Outcome.FINISHED
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _runs(found: Received[c.ClusterEvent], job: str, incarnation: int) -> bool | None:

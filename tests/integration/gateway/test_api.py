@@ -93,7 +93,7 @@ def test_many_jobs_are_changed_through_a_gateway(served: ServedFolder) -> None:
     later = "as soon as a system runs on the pool\n"
     assert said("hold", "s-*") == (0, f"s-1 is held {later}s-2 is held {later}")
     assert said("release", "s-1", "t") == (1, f"s-1 is released {later}Error: t: nothing holds it\n")
-    assert said("release", "t") == (2, "Error: t: nothing holds it\n")
+    assert said("release", "t") == (2, "Error: t: nothing holds it; see `steepest explain t`\n")
     assert said("priority", "--queue", "paper", "--to", "-5")[1].startswith("t has the priority -5")
     assert said("nodes", "drain", "n1") == (0, f"n1 gets no more jobs {later}")
     assert said("nodes", "drain", "n9")[0] == 2

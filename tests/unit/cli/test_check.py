@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.harness.scenarios.log_builder import LogBuilder
 
-from steepest.cli.commands.check import check
+from steepest.cli.main import main
 from steepest.events import cluster as c
 from steepest.events.registry import encode
 from steepest.invariants import ALL
@@ -52,7 +52,7 @@ def unsound() -> LogBuilder:
 
 def run(*arguments: object) -> Result:
     """The command's output and exit status."""
-    return CliRunner().invoke(check, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    return CliRunner().invoke(main, ["check", *[str(argument) for argument in arguments]], env={"COLUMNS": "200"})
 
 
 def verdicts(result: Result, pool: int = 0) -> dict[str, Any]:

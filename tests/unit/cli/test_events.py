@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from click.testing import CliRunner
+from tests.harness.scenarios.folded_pool import submitted
+from tests.unit.cli.conftest import Holding
 
 from steepest.cli.commands.events import chooser
+from steepest.cli.main import main
 from steepest.events import cluster as c
 from steepest.events.common import Resources
 from steepest.read_models.run_timeline import is_news
@@ -54,3 +58,12 @@ def test_a_limit_for_a_job_that_has_stopped_is_no_news() -> None:
     )
     assert not is_news({}, late)
     assert is_news({}, msgspec.structs.replace(late, code="timeout"))
+
+
+def test_a_job_without_events_is_told(holding: Holding) -> None:
+    """A misspelt name is no empty answer without a word."""
+    state = ["--state", str(holding(submitted("a")).root)]
+    done = CliRunner().invoke(main, ["events", "--job", "b", "--json", *state])
+
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "no event matches\n")
+    assert CliRunner().invoke(main, ["events", "--job", "a", *state]).stderr == ""

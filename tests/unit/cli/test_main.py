@@ -45,6 +45,19 @@ def test_every_command_helps_with_examples(name: str) -> None:
         assert any(f"steepest {' '.join(call)}" in done.stdout.partition("Examples:")[2] for done in helps)
 
 
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"demo", "up", "top", "record", "schema"}))
+def test_every_command_that_answers_has_json(name: str) -> None:
+    """``--json`` is there for each command that prints more than what it does, and for each of a group."""
+    package = "steepest_lab" if name in OF_THE_LAB else "steepest.cli"
+    function = name.replace("-", "_")
+    command = getattr(importlib.import_module(f"{package}.commands.{HOMES.get(name, function)}"), function)
+    leaves = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+
+    without = [one.name for one in leaves if not any("--json" in option.opts for option in one.params)]
+
+    assert without == (["example"] if name == "config" else [])
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [

@@ -114,7 +114,7 @@ def test_of_a_pattern_those_are_left_out_that_do_not_apply(holding: Holding) -> 
     assert (done.exit_code, done.stderr) == (0, "")
     assert "a-2" not in done.stdout
     again = call(folder, "release", "a-*")
-    assert (again.exit_code, again.stderr) == (2, "Error: a-1: nothing holds it\n")
+    assert (again.exit_code, again.stderr) == (2, "Error: a-1: nothing holds it; see `steepest explain a-1`\n")
 
 
 def test_a_job_that_waits_for_others_is_not_released(holding: Holding) -> None:

@@ -138,6 +138,22 @@ async def test_who_waits_under_a_name_that_is_taken_gets_an_answer(folder: State
     assert answer == RequestOutcome(state="rejected", reason="the name of second is taken")
 
 
+async def test_who_waits_for_several_jobs_learns_of_one_that_ended_before_another(folder: StateFolder) -> None:
+    """``submit --wait --array 2``: the second job ends first, and the log is read once."""
+    async with asking(read_settings({"state_dir": folder.root})) as (log, pool):
+        first, second = [await append(log, pool, submitted(name, request=name)) for name in ("other", "job")]
+        for name in ("job", "other"):
+            ended = c.JobEnded(job=name, outcome=c.Outcome.CANCELLED, reason="enough")
+            await log.append([new_record(pool.at, "default", ended, 1)])
+        async with asyncio.timeout(30):
+            async for news in end_of(log, pool, first, "other"):
+                if isinstance(news, RequestOutcome):
+                    break
+            answer = await answered(log, pool, second)
+
+    assert answer == RequestOutcome(state="ended", outcome=c.Outcome.CANCELLED, reason="enough")
+
+
 async def test_a_submission_to_a_new_system_waits_until_it_is_configured(opened: StateFolder) -> None:
     """It counts by the flags in force where it stands."""
     settings = read_settings({"state_dir": opened.root})

@@ -321,7 +321,7 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
     ),
     (
         c.JobSuspended(plan="p", job="a", took_ms=2_000),
-        "a is suspended before its first checkpoint, no step lost, 2.0 s in all",
+        "a is suspended, no step lost, 2.0 s in all",
     ),
     (
         c.TransitionFinished(plan="p", job="a", nodes=("n1", "n2", "n1"), took_ms=4_000, paused_ms=3_000),

@@ -40,3 +40,13 @@ def test_gpus_that_no_node_has_are_named_as_such() -> None:
     with pytest.raises(InputError, match=r"^the job asks for GPUs, and no node has any$") as caught:
         refuse_what_never_fits(spec, nodes, isolated=False)
     assert "nvidia-smi" in caught.value.hint
+
+
+def test_the_largest_node_is_the_one_with_most_of_what_is_short() -> None:
+    """Of memory, the node with most memory, though another one has more CPU."""
+    spec = JobSpec(command=("true",), requests=Resources(cpu_m=1_000, memory_mib=8_192))
+    nodes = {"fast": Resources(2_000, 1_024), "wide": Resources(1_000, 4_096)}
+
+    with pytest.raises(InputError, match="more than any node has") as caught:
+        refuse_what_never_fits(spec, nodes, isolated=False)
+    assert caught.value.hint == "ask for less memory: the largest, wide, has 1000m CPU, 4096 MiB"

@@ -105,6 +105,12 @@ def test_what_is_not_understood_gets_a_pattern_that_settles_it() -> None:
     ] == [1, 2, 3, 4]
 
 
+def test_the_reason_fits_what_was_asked_for() -> None:
+    """A line of another metric does not repeat a step, and a pattern looks for no word."""
+    assert "of another metric than the one asked for" in run("-", "--metric", "bleu", input=LOG).stdout
+    assert "no number in the pattern's group" in run("-", "--pattern", "(?P<value>.*)", input=LOG).stdout
+
+
 def test_a_curve_holds_few_values_of_many() -> None:
     """However many values come, a sparkline stays as long as its bound, and keeps the shape."""
     curve = LossCurve()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 from click.core import ParameterSource
 
-from steepest.cli.options import json_option, policy_option
+from steepest.cli.options import FolderPath, json_option, policy_option
 from steepest.cli.printing.output import console, give, tell
 from steepest.cli.system.node_selection import DOCKER, LOCAL, cluster_option
 from steepest.cli.system.node_selection import engines as engines_asked
@@ -62,7 +62,7 @@ if it was interrupted.
 @click.command(epilog=EPILOG)
 @click.option(
     "--state",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(),
     help="Keep the recording and the jobs' files in this empty or new folder. [default: the next .steepest/demo-<n>]",
 )
 @click.option(

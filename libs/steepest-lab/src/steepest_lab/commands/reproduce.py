@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import OneOf, json_option
+from steepest.cli.options import FolderPath, OneOf, json_option
 from steepest.cli.printing.output import give_raw, tell
 from steepest_lab.commands.reproduction.gangs import real_gangs, simulated_gangs
 from steepest_lab.commands.reproduction.output import RECORDINGS, folder_of, tracked, unwritable
@@ -79,13 +79,13 @@ Which experiments there are, and what had to be assumed: docs/reproduction.md, d
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(),
     help=f"Write the report to this folder; files there are replaced.  [default: {OUT}/PAPER]",
 )
 @click.option("--jobs", "workers", type=click.IntRange(min=1), help="Use so many processes; default: one per core.")
 @click.option(
     "--data",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(),
     envvar="STEEPEST_DATA",
     help="Read the traces of pickyman's workloads from this folder.",
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from steepest.cli.options import FolderPath
 from steepest.cli.printing.output import console, give
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _list_policies(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(),
     help="Write jobs.csv, summary.json and changes.json there.",
 )
 @click.option("--jobs", "workers", type=click.IntRange(min=1), help="Use so many processes; default: one per core.")

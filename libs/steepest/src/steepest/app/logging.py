@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import TextIO, cast
+
+from steepest.standard_streams import LossyStream
 
 
 def configure_logging(level: int = logging.INFO, *, for_people: bool = False) -> None:
@@ -22,5 +25,5 @@ def configure_logging(level: int = logging.INFO, *, for_people: bool = False) ->
             structlog.processors.format_exc_info,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast("TextIO", LossyStream(sys.stderr))),
     )

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from steepest.standard_streams import give_up_output
+
 COMMANDS: Mapping[str, str] = {
     "demo": "Run real training jobs on an emulated cluster, and report what happened.",
     "up": "Run the system on this machine until SIGTERM or SIGINT.",
@@ -111,9 +113,12 @@ class Commands(click.Group):
             raise UsageRefusal(_one_line(f"{error.format_message().rstrip('.')} (see `{where} --help`)")) from error
         except SteepestError as error:
             raise UsageRefusal(error_line(str(error), error.hint)) from error
+        except FileNotFoundError as error:
+            if _is_somewhere():
+                raise
+            raise UsageRefusal("the current folder is not there any more; change to another one") from error
         except BrokenPipeError:
-            # Who reads us has seen enough. Python would complain when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            give_up_output()  # who reads us has seen enough
             return None
         return result
 
@@ -142,6 +147,15 @@ def error_line(message: str, hint: str) -> str:
     """An error and its first step on one line."""
     first_step = f"; {hint[:1].lower()}{hint[1:]}" if hint else ""
     return _one_line(f"{message.rstrip('.')}{first_step}")
+
+
+def _is_somewhere() -> bool:
+    """Whether the current folder is there."""
+    try:
+        os.getcwd()  # noqa: PTH109 - spares each start pathlib
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _one_line(text: str) -> str:

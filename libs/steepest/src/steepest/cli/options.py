@@ -28,11 +28,24 @@ class OneOf(click.Choice[str]):
         return f"{refusal.rstrip('.')}; did you mean {close[0]!r}?" if close else refusal
 
 
+class FolderPath(click.Path):
+    """A folder. An empty value, of a variable that is not set, is none: it would be the current folder."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if value == "":
+            self.fail("it is empty; name a folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def state_option(command: F) -> F:
     """``--state DIR``: which installation is meant."""
     return click.option(
         "--state",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=FolderPath(),
         help="Use this state folder (.steepest); also STEEPEST_STATE_DIR.",
     )(command)
 

@@ -361,8 +361,8 @@ def _why_and_where(event: c.MigrationFailed | c.TransitionFailed, where: str) ->
 
 
 def _suspended(event: c.JobSuspended) -> str:
-    since = f"at step {event.step}" if event.step else "before its first checkpoint"
-    return f"{event.job} is suspended {since}, {count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
+    since = f" at step {event.step}" if event.step else ""
+    return f"{event.job} is suspended{since}, {count(event.steps_lost, 'step')} lost, {span(event.took_ms)} in all"
 
 
 def _transition_finished(event: c.TransitionFinished) -> str:

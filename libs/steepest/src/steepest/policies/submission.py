@@ -16,6 +16,9 @@ from steepest.events.parameters import PoolParameters
 from steepest.events.requests import JobSpec
 from steepest.view.nodes import format_resources
 
+AMOUNTS = {"CPU": "cpu_m", "memory": "memory_mib", "GPUs": "all_gpus_m"}
+"""What a node may have too little of, in words, and its field."""
+
 ARRAY_INDEX = "STEEPEST_ARRAY_INDEX"
 """The variable by which the jobs of an array tell themselves apart."""
 
@@ -68,7 +71,6 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
         InputError: It has not.
     """
     spec, nodes = spec.counted, {name: capacity.of_a_node for name, capacity in nodes.items()}
-    largest = max(nodes, key=lambda name: nodes[name].cpu_m)
     for role in spec.all_roles:
         if not any(role.requests.fits(capacity) for capacity in nodes.values()):
             who = f"each {role.name} of the job" if spec.roles else "the job"
@@ -77,9 +79,11 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
                     f"{who} asks for GPUs, and no node has any",
                     hint="submit it without --gpus, or begin a new folder where `nvidia-smi` lists them",
                 )
+            short = _what_is_short(role.requests, nodes)
+            largest = max(nodes, key=lambda name: [getattr(nodes[name], AMOUNTS[one]) for one in (*short, "CPU")])
             raise InputError(
                 f"{who} asks for {format_resources(role.requests)}, more than any node has",
-                hint=f"ask for less{_what_is_short(role.requests, nodes)}: the largest, {largest}, has "
+                hint=f"ask for less{' ' * bool(short)}{' and '.join(short)}: the largest, {largest}, has "
                 f"{format_resources(nodes[largest])}",
             )
     if spec.is_gang and isolated:
@@ -91,12 +95,10 @@ def refuse_what_never_fits(spec: JobSpec, nodes: Mapping[str, Resources], *, iso
         raise InputError(f"the job has no room even if all nodes were empty: {why}", hint="ask for fewer replicas")
 
 
-def _what_is_short(wanted: Resources, nodes: Mapping[str, Resources]) -> str:
-    """The resources of which no node has as much, in words; empty where each is there by itself."""
-    fields = {"CPU": "cpu_m", "memory": "memory_mib", "GPUs": "all_gpus_m"}
-    most = {name: max(getattr(capacity, field) for capacity in nodes.values()) for name, field in fields.items()}
-    short = [name for name, field in fields.items() if getattr(wanted, field) > most[name]]
-    return f" {' and '.join(short)}" if short else ""
+def _what_is_short(wanted: Resources, nodes: Mapping[str, Resources]) -> list[str]:
+    """The resources of which no node has as much; none where each is there by itself."""
+    most = {what: max(getattr(capacity, field) for capacity in nodes.values()) for what, field in AMOUNTS.items()}
+    return [what for what, field in AMOUNTS.items() if getattr(wanted, field) > most[what]]
 
 
 def _why_too_large(spec: JobSpec, nodes: Mapping[str, Resources]) -> str:

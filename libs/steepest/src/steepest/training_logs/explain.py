@@ -31,6 +31,8 @@ _REASONS = (
 )
 REPEATED = "repeats a step that was read already"
 OTHER = "no number that a word names as a loss"
+NOT_ASKED_FOR = "of another metric than the one asked for, or of a step that was read already"
+NO_MATCH = "no number in the pattern's group"
 
 
 class Skipped(NamedTuple):
@@ -57,7 +59,10 @@ class Explanation:
         skipped: the first of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metric: str | None = None, pattern: str | None = None) -> None:
+        """What the reader was asked for: see :class:`~steepest.training_logs.reader.LogReader`."""
+        self._repeated = REPEATED if metric is None else NOT_ASKED_FOR
+        self._other = OTHER if pattern is None else NO_MATCH
         self.reasons: dict[str, int] = {}
         self.skipped: list[Skipped] = []
         self._waiting: dict[int, tuple[str, bool]] = {}
@@ -101,8 +106,8 @@ class Explanation:
 
     def _pass_over(self, line: int) -> None:
         text, has_readings = self._waiting.pop(line)
-        says = next((reason for pattern, reason in _REASONS if pattern.search(text)), OTHER)
-        reason = REPEATED if has_readings else says if _NUMBER.search(text) else "no number beside the word"
+        says = next((reason for pattern, reason in _REASONS if pattern.search(text)), self._other)
+        reason = self._repeated if has_readings else says if _NUMBER.search(text) else "no number beside the word"
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         if len(self.skipped) < MOST_EXAMPLES:
             self.skipped.append(Skipped(line, text, reason))

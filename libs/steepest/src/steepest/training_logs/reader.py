@@ -131,7 +131,7 @@ class LogReader:
         self._guise = Guise()
         self._dead: set[bytes] = set()
         self._silent: dict[bytes, int] = {}
-        self.explanation = Explanation() if explain else None
+        self.explanation = Explanation(metric, pattern) if explain else None
 
     @property
     def cut_lines(self) -> int:

@@ -93,9 +93,6 @@ async def _end(log: Log, pool: StoredPool, place: RequestCursor, job: str, deadl
 
     if not pool.folder.is_up:
         return RequestOutcome(state="queued", reason=f"as soon as a system runs on {pool.folder.root}")
-    found = pool.view.jobs[job]
-    if found.outcome is not None:  # while another job was waited for
-        return RequestOutcome(state="ended", outcome=found.outcome, exit_status=found.exit_status)
     try:
         async with asyncio.timeout_at(deadline):
             async for news in end_of(log, pool, place, job):

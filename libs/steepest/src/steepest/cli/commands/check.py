@@ -40,13 +40,9 @@ def check(recording: Path, *, as_json: bool) -> None:
     import asyncio
 
     from steepest.cli.pool.checked_pool import check_pools
-    from steepest.errors import SteepestError
     from steepest.invariants.verdict import Status
 
-    try:
-        pools = asyncio.run(check_pools(recording))
-    except SteepestError as error:
-        raise click.UsageError(f"{error}{f' ({error.hint})' if error.hint else ''}") from None
+    pools = asyncio.run(check_pools(recording))
     if as_json:
         give({"recording": str(recording), "pools": pools})
     else:

@@ -57,8 +57,13 @@ def events(settings: Settings, *, topic: str, since: int | None, follow: bool, a
     shows = chooser(topic, **wanted)
     spelled = as_json_line if as_json else as_words
 
+    matches = False
+
     def line(record: Record) -> str | None:
-        return spelled(record, shows)
+        nonlocal matches
+        text = spelled(record, shows)
+        matches = matches or text is not None
+        return text
 
     if settings.client.server:
         if topic != "cluster":
@@ -66,6 +71,8 @@ def events(settings: Settings, *, topic: str, since: int | None, follow: bool, a
         _print_of_gateway(settings, since, follow=follow, line=line)
     else:
         run_until_stopped(_print(settings, topic, since, follow=follow, line=line))
+    if not matches and not follow:
+        tell("no event matches", err=True)
 
 
 Shows = Callable[[Any], bool]

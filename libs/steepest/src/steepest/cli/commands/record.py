@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from steepest.cli.options import installation_options
+from steepest.cli.options import FolderPath, installation_options
 from steepest.cli.printing.output import tell
 
 if TYPE_CHECKING:
@@ -32,9 +32,7 @@ With --from-beginning the earlier recording stays until the new one is complete,
 
 @click.command(epilog=EPILOG)
 @installation_options
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Write the recording to this folder."
-)
+@click.option("--out", type=FolderPath(), required=True, help="Write the recording to this folder.")
 @click.option("--from-beginning", is_flag=True, help="Begin with the first record, even if DIR holds a recording.")
 @click.option("--follow/--no-follow", default=False, help="Record new events as they come, until interrupted.")
 def record(settings: Settings, *, out: Path, from_beginning: bool, follow: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, GPUS, MEMORY, REACTIONS, SPAN, OneOf, json_option, remote_options
+from steepest.cli.options import CPU, GPUS, MEMORY, REACTIONS, SPAN, FolderPath, OneOf, json_option, remote_options
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--pattern", default="", help="Read its lines by this RE2 expression, as in `steepest parse`.")
 @click.option(
     "--metrics-folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FolderPath(),
     help="Read its losses from TensorBoard event files or an MLflow store below this folder too.",
 )
 @click.option("--model", default="", help="Say what it trains: jobs of one model are predicted by each other.")
@@ -124,9 +124,7 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--on-diverged", type=OneOf(REACTIONS), help="Do this once its loss diverges; likewise.")
 @click.option("--on-idle", type=OneOf(REACTIONS), help="Do this once it uses nothing for long; likewise.")
 @click.option("--env", multiple=True, metavar="K=V", help="Set a variable of its environment. Repeat it.")
-@click.option(
-    "--workdir", type=click.Path(file_okay=False, path_type=Path), help="Run it in this folder; default: here."
-)
+@click.option("--workdir", type=FolderPath(), help="Run it in this folder; default: here.")
 @click.option(
     "--python",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -148,7 +148,11 @@ async def fold(
             hint="look at a recording that was made before, or at `steepest events`, which begins with what is left",
         )
     if until is not None and until > await log.end(at):
-        raise InputError(f"{at} ends at {await log.end(at)}, before {until}", code="offset-missing")
+        raise InputError(
+            f"{at} ends at {await log.end(at)}, before {until}",
+            code="offset-missing",
+            hint="name a record that `steepest events` shows",
+        )
     at_ms = 0
     async for record in records_to_end(log, at, max(0, view.position - 1)):
         if until is not None and record.offset >= until:

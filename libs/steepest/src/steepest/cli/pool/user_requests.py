@@ -188,6 +188,9 @@ async def end_of(
 
     That the request is rejected, or that it cannot be read, is an end as well.
     """
+    if end := _end(pool, job):  # while another job was waited for
+        yield end
+        return
     async for event in what_counts(log, pool, {DEAD_LETTERS: place.dead_letters}):
         if event is None:
             yield None
@@ -195,12 +198,16 @@ async def end_of(
         if answer := _rejection(pool, place, event.event):
             yield answer
             return
-        found = pool.view.jobs.get(job)
-        if getattr(event.event, "job", None) != job or _is_of_a_namesake(event.event, found):
+        if getattr(event.event, "job", None) != job or _is_of_a_namesake(event.event, pool.view.jobs.get(job)):
             continue
         yield event
-        if found is not None and found.outcome is not None:
-            yield RequestOutcome(
-                state="ended", outcome=found.outcome, exit_status=found.exit_status, reason=found.stop_reason
-            )
+        if end := _end(pool, job):
+            yield end
             return
+
+
+def _end(pool: StoredPool, job: str) -> RequestOutcome | None:
+    found = pool.view.jobs.get(job)
+    if found is None or found.outcome is None:
+        return None
+    return RequestOutcome(state="ended", outcome=found.outcome, exit_status=found.exit_status, reason=found.stop_reason)

@@ -34,6 +34,7 @@ from steepest.events.parameters import PoolParameters
 from steepest.log.kafka.kafka_settings import AUTO, KafkaSettings
 from steepest.runtime.monitoring.probe import Address, probes
 from steepest.runtime.service import HeldPool, Service
+from steepest.standard_streams import printing_on
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import format_resources
 
@@ -44,6 +45,7 @@ LOOK_EVERY_S = 0.1
 """How often to look whether the live page is served."""
 
 
+@printing_on()
 def run_embedded(settings: Settings, wanted: Wanted) -> None:
     """Run the system in this process until SIGTERM or SIGINT.
 
@@ -75,6 +77,7 @@ async def _run_embedded(settings: Settings, parameters: Mapping[str, PoolParamet
         say(_farewell(settings.folder, [loop.view for loop in process.runtime.pools.values()]))
 
 
+@printing_on()
 def run_on_kafka(settings: Settings, wanted: Wanted) -> None:
     """Run the system over Kafka until SIGTERM or SIGINT: a broker if asked for, the topics, and the services' processes.
 

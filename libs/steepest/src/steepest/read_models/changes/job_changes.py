@@ -84,7 +84,9 @@ def changes(
         if not found:
             raise InputError("all of these jobs have finished", code="not-changed", hint="name one to run it again")
     if not any(one.done for _, one in found):
-        raise InputError(f"{found[0][0].name}: {found[0][1].said}", code="not-changed")
+        job, offered = found[0]
+        hint = "" if "`" in offered.said else f"see `steepest explain {job.name}`"
+        raise InputError(f"{job.name}: {offered.said}", code="not-changed", hint=hint)
     return [one for one in found if one[1].done or one[0].name in selection.names]
 
 
