@@ -42,7 +42,7 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
             _join(state, node, now_s)
     for job in view.jobs:
         waits = job.is_queued and job.admitted and not _is_held_back(view, job)
-        if not has_devices(job) and (job.alive or waits):
+        if job.alive or waits:
             _come(state, job, now_s)
         if is_managed(job):
             _train(state, view, job, now_s)
@@ -87,8 +87,11 @@ def _join(state: SteepestPlannerState, node: Node, now_s: float) -> None:
 
 def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c.ClusterEvent, now_s: float) -> None:
     match event:
-        case c.JobAdmitted() | c.PlacementPlanned() if not has_devices(job):
-            _arrive(state, view, job, event, now_s)
+        case c.JobAdmitted() if not _is_held_back(view, job):
+            _come(state, job, now_s)
+        case c.PlacementPlanned() if job.plan == event.plan:
+            _come(state, job, now_s)
+            state.fair.place(job.name)
         case c.CheckpointModeDeclared():
             _train(state, view, job, now_s)
         case c.LimitsRefused() if event.definite:
@@ -103,9 +106,8 @@ def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c
                 state.running[job.name].pause(now_s)
         case c.GrowthMeasured() if event.metric:
             state.learned.leave(job.spec.model, job.name)  # judged by another metric, of which its losses say nothing
-            for work in (state.running.get(job.name), state.gangs.get(job.name)):
-                if work is not None:
-                    work.losses = LossCourse()
+            if (work := state.running.get(job.name) or state.gangs.get(job.name)) is not None:
+                work.losses = LossCourse()
         case c.JobEnded() | c.JobRejected() if view.jobs.is_over(job.name):
             _end(state, job, now_s)
 
@@ -127,20 +129,11 @@ def _is_held_back(view: ClusterView, job: Job) -> bool:
     return is_limited(view, job) or job.node_rule is not None
 
 
-def _arrive(
-    state: SteepestPlannerState, view: ClusterView, job: Job, event: c.JobAdmitted | c.PlacementPlanned, now_s: float
-) -> None:
-    """A job comes when it is admitted, or when it has a place."""
-    is_placed = isinstance(event, c.PlacementPlanned) and job.plan == event.plan
-    if is_placed or (isinstance(event, c.JobAdmitted) and not _is_held_back(view, job)):
-        _come(state, job, now_s)
-    if is_placed:
-        state.fair.place(job.name)
-
-
 def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
-    spec = job.spec
-    state.fair.come(job.name, spec.chief_requests, spec.first_node, now_s, spec.all_roles if spec.is_gang else ())
+    """A job comes when it is admitted, or when it has a place; one with devices has no copy."""
+    if not has_devices(job):
+        spec = job.spec
+        state.fair.come(job.name, spec.chief_requests, spec.first_node, now_s, spec.all_roles if spec.is_gang else ())
 
 
 def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:

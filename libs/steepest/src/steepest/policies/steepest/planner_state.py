@@ -118,9 +118,7 @@ class SteepestPlannerState(Pending):
         """
         if job.rests > 1:
             return max(job.cpu, LEAST_DEMAND)
-        count, mean = self.demands
-        known = job.demand
+        (count, mean), known = self.demands, job.demand
         if known is None:
-            of_model = usual(self.learned.demands, job.model)
-            known = replicas * (of_model if of_model is not None else (mean + cores) / 2 if count else cores)
+            known = replicas * (usual(self.learned.demands, job.model) or ((mean + cores) / 2 if count else cores))
         return max(min(max(known, job.most), cores), LEAST_DEMAND)

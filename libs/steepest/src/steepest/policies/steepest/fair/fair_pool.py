@@ -221,10 +221,7 @@ class FairPool(msgspec.Struct):
 
     def rate(self, job: str) -> float:
         """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""
-        rates = []
-        for _, copy in self._training(job):
-            rates.append(min(copy.demand, self._level(copy.node)))
-        return min(rates, default=0.0)
+        return min((min(copy.demand, self._level(copy.node)) for _, copy in self._training(job)), default=0.0)
 
     def _level(self, name: str) -> float:
         """The most that a copy gets on a node now."""
