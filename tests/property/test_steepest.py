@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -229,6 +230,61 @@ def test_no_node_of_the_virtual_pool_holds_more_than_it_has(
         for name in list(pool.jobs):
             pool.look(name, at_s)
         assert at_s < 1e6
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["join", "come", "leave", "place", "start", "know", "pause", "finish", "admit"]),
+        st.integers(0, 3),
+        st.sampled_from([0.0, 1.0, 30.0]),
+    ),
+    min_size=30,
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_the_virtual_pool_survives_any_order_of_events(steps: list[tuple[str, int, float]]) -> None:
+    """Copies are on nodes that hold them, and once all jobs have ended and there is room, none is left.
+
+    Two of the jobs are gangs. A job may end twice, and nodes leave and come back with another capacity.
+    """
+    pool, now_s, done = FairPool(), 0.0, dict[tuple[str, str], None]()
+    requests = Resources(memory_mib=40)
+    for what, number, amount in steps:
+        job, node, now_s = f"job-{number}", f"n{number % 2}", now_s + amount
+        roles = (Role(name="worker", replicas=number, requests=requests),) if number > 1 else ()
+        again = "come" if what == "come" else "finish"
+        if (
+            what in {"come", "know", "pause", "start"} and (again, job) in done
+        ):  # no name comes twice, or trains once it ended
+            continue
+        done[what, job] = None
+        arguments: dict[str, tuple[Any, ...]] = {
+            "join": (node, Resources(cpu_m=round(1_000 * amount), memory_mib=100), now_s),
+            "leave": (node, now_s),
+            "come": (job, requests, None, now_s, roles),
+            "place": (job,),
+            "start": (job, amount, now_s),
+            "know": (job, amount or None, amount, now_s),
+            "pause": (job, now_s),
+            "finish": (job, amount, now_s),
+            "admit": (now_s,),
+        }
+        getattr(pool, what)(*arguments[what])
+        pool.look(job, now_s)
+        for name, one in pool.nodes.items():
+            assert all((pool.jobs | pool.planned)[copy].node == name for copy in one.jobs | one.planned)
+            assert one.allocated.memory_mib == 40 * (len(one.jobs) + len(one.planned))
+    pool.join("large", Resources(cpu_m=64_000, memory_mib=1_000), now_s)
+    for _, name in done:
+        pool.finish(name, 10.0, now_s)
+    for _ in range(3):
+        now_s += 1e6
+        pool.admit(now_s)
+        for name in list(pool.jobs):
+            pool.look(name, now_s)
+    assert (pool.jobs, pool.planned, pool.waiting, pool.gangs) == ({}, {}, {}, {})
 
 
 def slow_must_run(promises: Sequence[Promise], cores: float) -> list[float]:

@@ -58,7 +58,7 @@ class Trained(msgspec.Struct):
 
 
 class SharedHost(FoldedPool):
-    """One node, ``n1``. Limits hold; CPU that would be idle goes beyond them.
+    """One node, ``n1``. Limits hold; if they yield, CPU that would be idle goes beyond them.
 
     Attributes:
         gives: The cores that the node gives; it declares ``cores``.
@@ -66,9 +66,9 @@ class SharedHost(FoldedPool):
         ended: The second in which each job ended.
     """
 
-    def __init__(self, cores: float, gives: float | None = None, *, limited: bool = True) -> None:
+    def __init__(self, cores: float, gives: float | None = None, *, limited: bool = True, yields: bool = True) -> None:
         self.planner = SteepestPlanner()
-        self.cores, self.gives, self.limited = cores, cores if gives is None else gives, limited
+        self.cores, self.gives, self.limited, self.yields = cores, cores if gives is None else gives, limited, yields
         self.trained: dict[str, Trained] = {}
         self.limits: dict[str, int | None] = {}
         self.ended: dict[str, int] = {}
@@ -107,7 +107,7 @@ class SharedHost(FoldedPool):
         names = [name for name in self.trained if name not in self.ended]
         limits = [self.limits.get(name) for name in names]
         demands = [1000 * (self.trained[name].demand or self.cores) for name in names]
-        shares = share_out(1000 * self.gives, demands, limits, yields=True)
+        shares = share_out(1000 * self.gives, demands, limits, yields=self.yields)
         progress = []
         for name, share in zip(names, shares, strict=True):
             job = self.trained[name]

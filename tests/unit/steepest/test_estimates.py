@@ -5,9 +5,11 @@ from __future__ import annotations
 from statistics import fmean
 
 import pytest
+from tests.harness.scenarios.folded_pool import joined
 from tests.harness.scenarios.shared_host import SharedHost
 
 from steepest.policies.steepest.fair.fair_copies import SAME_SIZE
+from steepest.policies.steepest.node_plan import SLACK
 
 
 def test_a_job_whose_log_has_only_epochs_is_known_as_one_with_steps_is() -> None:
@@ -140,6 +142,56 @@ def test_a_node_that_gives_less_is_not_taken_to_recover_while_its_limited_jobs_f
     host.gives = 2.0
     host.train(300)
     assert host.planner.state.gives["n1"][0] > 0.7
+
+
+def idle_share(host: SharedHost, seconds: int) -> float:
+    """The share of the CPU that the jobs could use, and that idles, over so many seconds."""
+    before_ms = sum(job.used_ms for job in host.trained.values())
+    host.train(seconds)
+    could = min(host.gives, sum(job.demand or host.cores for job in host.trained.values()))
+    used_ms = sum(job.used_ms for job in host.trained.values()) - before_ms
+    return 1 - used_ms / (1_000 * seconds * could)
+
+
+ONE_CORE_EACH = [[1.0] * 3, [1.0] * 8, [1.0] * 12]
+SEVERAL_CORES = [[0.5, 0.7, 8.0, 8.0], [1.0, 2.0], [2.0, 3.0, 4.0], [1.5, 2.5, 3.5, 4.5]]
+
+
+@pytest.mark.parametrize("every_s", [0, 3, 20])
+@pytest.mark.parametrize("demands", [*ONE_CORE_EACH, *SEVERAL_CORES])
+def test_no_limit_idles_cpu_that_a_job_could_use(demands: list[float], every_s: int) -> None:
+    """Jobs that use a part of the node show it below limits that they do not reach, and beside others that use the same."""
+    host = SharedHost(8.0, yields=False)
+    for number, demand in enumerate(demands):
+        host.begin_job(f"job-{number}", "step", 10_000 + 100 * number, demand=demand)
+        host.train(every_s)
+    host.train(60)
+    assert idle_share(host, 200) < SLACK
+
+
+@pytest.mark.parametrize("demands", [[1.0] * 6, [2.0] * 4])
+def test_a_node_that_was_short_recovers_beside_jobs_that_cannot_use_all_of_it(demands: list[float]) -> None:
+    """They have what they want, and limited ones use their limits: that says nothing against more."""
+    host = SharedHost(8.0, 2.0, yields=False)
+    for number, demand in enumerate(demands):
+        host.begin_job(f"job-{number}", "step", 100_000 + 20 * number, demand=demand)
+    host.train(120)
+    assert host.planner.state.gives["n1"][0] < 2.5
+    host.gives = 8.0
+    host.train(1_500)
+    assert host.planner.state.gives["n1"][0] > 5.0
+
+
+def test_a_node_that_joins_again_with_more_cpu_gives_it() -> None:
+    """What it gave before says nothing of it."""
+    host = SharedHost(2.0, yields=False)
+    for number in range(6):
+        host.begin_job(f"job-{number}", "step", 10_000, demand=1.0)
+    host.train(60)
+    host.cores = host.gives = 8.0
+    host.fold(joined("n1", 8_000))
+    host.train(20)
+    assert idle_share(host, 60) < 0.04
 
 
 def test_a_step_that_is_under_way_is_left_until_it_was_reported() -> None:

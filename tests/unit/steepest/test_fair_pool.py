@@ -303,6 +303,33 @@ def test_a_job_that_failed_for_good_still_gets_here_what_it_used(size: float, ot
     assert (pool.planned, pool.waiting) == ({}, {})
 
 
+def test_all_copies_of_a_gang_go_on_when_it_is_started_again() -> None:
+    """Two of three had ended when the gang failed; the last one shares its node with more jobs."""
+    pool = pool_for_a_gang()
+    pool.come("other", Resources(), "n1", 0.0)
+    pool.start("other", 1.0, 0.0)
+    come_as_gang(pool, "gang", 3, 50, 0.0)
+    pool.start("gang", 1.0, 0.0)
+    pool.know("gang", 30.0, 1.0, 0.0)
+    pool.pause("gang", 25.0)
+    assert [pool.planned[name].node for name in pool.copies_of("gang") if name not in pool.jobs] == ["n1"]
+    assert not pool.runs("gang")
+
+
+def test_a_job_ends_once() -> None:
+    """What is decided about its end after that changes nothing: neither its copy's end nor others'."""
+    pool = FairPool()
+    pool.join("n", Resources(cpu_m=1_000, memory_mib=100), 0.0)
+    come(pool, "ended", 30.0, 40, 0.0)
+    come(pool, "other", 500.0, 40, 0.0)
+    for at_s in (10.0, 20.0, 70.0):
+        pool.finish("ended", 30.0 if at_s == 10.0 else 0.0, at_s)
+
+    other = pool.look("other", 100.0)
+    assert other is not None
+    assert other.used == pytest.approx(70.0)
+
+
 def test_a_job_that_failed_before_its_copy_had_room_waits_here_too() -> None:
     """Once there is room it has a place, and uses nothing."""
     pool = pool_for_one()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from tests.harness.scenarios.folded_pool import cancelled, grown, joined, submitted, used
+from tests.harness.scenarios.folded_pool import cancelled, grown, joined, placement, submitted, used
 from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
@@ -118,6 +118,74 @@ def test_others_fair_ends_do_not_depend_on_how_long_a_failed_job_waits() -> None
         ends_s.append(copy.ends_s)
 
     assert ends_s == pytest.approx([2_027] * 3, abs=20)
+
+
+def test_a_copy_that_ran_ahead_of_its_job_uses_nothing_while_that_has_failed() -> None:
+    """It trained before its job had a place; then the job begins, fails, and waits for its next try."""
+    pool = Shared()
+    pool.feed(submitted("late"), c.JobAdmitted(job="late", request="request-late"))
+    pool.tick()
+    fair = pool.planner.state.fair
+    assert fair.runs("late")
+    pool.fold(placement("late", "n"))
+    pool.carry_out("late")
+    pool.fold(pool.stopped("late", 1))
+    assert pool.fold(c.RetryPlanned(job="late", incarnation=1, charged=True, not_before_ms=0, reason="status 1"))
+    pool.tick()
+
+    assert not fair.runs("late")
+
+
+def test_a_job_that_rested_before_its_end_leaves_the_virtual_pool_as_soon_as_another() -> None:
+    """It uploads its result by hardly any CPU; its copy does the rest of its work by what the job could use."""
+    pool = Shared(a=400, b=4_000)
+    for second in range(130):
+        pool.tick()
+        jobs = {"a": 900, "b": 50} if second < 110 else {"a": 10, "b": 950}
+        pool.cpu_ms = {job: ms + jobs[job] for job, ms in pool.cpu_ms.items()}
+        progress = tuple(
+            c.ReplicaProgress(job=job, incarnation=1, step=ms // STEP_MS, total=pool.totals[job], cpu_ms=ms)
+            for job, ms in pool.cpu_ms.items()
+        )
+        pool.fold(c.NodeUsage(node="n", used=Resources(cpu_m=sum(jobs.values())), jobs=jobs, progress=progress))
+    pool.end("a")
+    copy = pool.planner.state.fair.look("a", pool.planner.state.now_s)
+    assert copy is not None
+    assert copy.ends_s == pytest.approx(130 + 2 * 42, abs=10)
+
+
+def test_a_node_without_cpu_breaks_no_plan() -> None:
+    """It has memory or GPUs alone; the jobs of other nodes are planned beside it."""
+    pool = Shared(a=2_000)
+    pool.fold(joined("bare", 0))
+    for _ in range(10):
+        pool.second()
+    assert "bare" in pool.planner.state.residences
+    assert pool.planner.state.running["a"].left is not None
+
+
+def test_the_policy_may_be_switched_on_while_jobs_run_on_a_node_that_takes_no_more() -> None:
+    """It took them, and said later that it takes none."""
+    planner = SteepestPlanner()
+    pool = DeciderDriver(planner, n=NODE_M)
+    pool.run("a", "n")
+    pool.fold(joined("n", NODE_M, takes_jobs=False))
+    parameters = under("steepest", PoolParameters())
+    pool.fold(c.PoolConfigured(parameters=parameters))
+    pool.fold(used("n", 500, a=500))
+    pool.tick()
+
+    assert "n" in planner.state.residences
+
+
+def test_nothing_is_kept_of_a_device_that_took_no_jobs_and_is_gone() -> None:
+    """It only reported."""
+    pool = Shared(a=2_000)
+    pool.feed(joined("device", takes_jobs=False), used("device", 100), c.NodeLost(node="device", silent_ms=10_000))
+    pool.view.nodes.remove(pool.node("device"))
+    pool.tick()
+
+    assert "device" not in pool.planner.state.gives
 
 
 def test_a_job_that_is_rejected_after_it_was_admitted_is_forgotten() -> None:

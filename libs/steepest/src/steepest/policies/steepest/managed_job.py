@@ -1,12 +1,13 @@
 """What the planner remembers of a job that runs: what it used, what it can use, and what was planned for it.
 
-A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it is not limited, and its node has CPU to
-spare. Jobs that want more than there is use a little less than the node's CPU, measured over a second: throttling, and what
-else runs on the machine. Two such jobs that were taken for satisfied would never be limited.
+A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it uses clearly less than its limit, if
+it has one, and its node has CPU to spare. Jobs that want more than there is use a little less than the node's CPU, measured
+over a second: throttling, and what else runs on the machine. Two such jobs that were taken for satisfied would never be
+limited.
 
 Idle CPU says nothing where the node does not have what it declares: others on the machine take it. Such a node is *short*:
-a job gets less than it got before, though no limit holds it back, or several get equal parts, as a scheduler that is out of
-CPU divides it. What the jobs of a short node use is all that it gives.
+a job gets less than it got before, though no limit holds it back, or several that may want more get equal parts, as a
+scheduler that is out of CPU divides it. What the jobs of a short node use is all that it gives.
 
 A job that uses far less than its part lacks nothing, on any node: the operating system would give it more. It *rests*, and
 its use is its demand, until it uses more.
@@ -32,7 +33,8 @@ SETTLES_S = 5.5
 """Seconds from its start for which a job's use shows nothing yet; one measurement is the mean of up to five seconds."""
 
 LACKS = 0.85
-"""A job lacks CPU that gets at most this share of what it got before, and of its limit, in two measurements in a row."""
+"""A job lacks CPU that gets at most this share of what it got before, and of its limit, in two measurements in a row. Its
+limit does not hold it back then."""
 
 ALL_LACK = 0.95
 """So do all jobs of a node that get at most this share of it together."""
@@ -136,6 +138,16 @@ class ManagedJob(msgspec.Struct):
         """A limit was refused: until then none is planned."""
         self.limit_m, self.unlimited_until_s = self.in_force_m, until_s
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a limit may hold it back."""
+        return self.tightest_m is not None and self.cpu >= LACKS * self.tightest_m / 1000
+
+    @property
+    def wants(self) -> bool:
+        """Whether it may want more than it gets, and no limit is why: it uses less than its demand, or that never showed."""
+        return not self.is_held and (self.demand is None or self.cpu < (1 - SAME) * self.demand)
+
     def able(self, cores: float) -> float:
         """What it would use on a node with so many cores, were there enough."""
         return min(self.most, math.inf if self.tightest_m is None else self.tightest_m / 1000, cores)
@@ -161,11 +173,11 @@ def measure_node(
     _find_resting(settled)
     settled = [job for job in settled if not job.rests and job.cpu > 0]
     lack = _lack(settled, cores)
-    alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None])
+    alike = not is_full and _are_alike([job for job in settled if job.tightest_m is None and job.wants])
     may_be_full = is_full or alike or any(job.lacks for job in settled)
     shown = []
     for name, job in here.items():  # where nothing holds a job back, its use is its demand, if less than the whole node
-        if not may_be_full and job in settled and job.tightest_m is None and job.cpu < FULL * cores:
+        if not may_be_full and job in settled and not job.is_held and job.cpu < FULL * cores:
             shown += [name] if job.demand is None else []
             job.demand = job.cpu
         job.tightest_m = job.in_force_m

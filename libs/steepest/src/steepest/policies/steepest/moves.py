@@ -146,8 +146,7 @@ class MoveSearch:
 
     def _keeps_promises(self, job: JobOnNode, source: Residence, target: Residence) -> bool:
         here, there = self._late(source), self._late(target)
-        cost_s = self._takes_s(job.name, source.name, target.name)
-        after = self._late(target, None, job, cost_s)
+        after = self._late(target, None, job, self._takes_s(job.name, source.name, target.name))
         return after <= there + EQUAL or after < here + there - EQUAL
 
     def _late(

@@ -17,7 +17,7 @@ from steepest.view.cluster_view import ClusterView
 from steepest.view.folds.fold_progress import CHIEF
 from steepest.view.places.queue_limits import is_limited
 from steepest.view.progress import course
-from steepest.view.state import Job, Phase
+from steepest.view.state import Job, Node, Phase
 
 REFUSED_S = 60.0
 """Counted seconds for which no limit is planned for a job whose limit was refused."""
@@ -38,11 +38,11 @@ def begin(state: SteepestPlannerState, view: ClusterView, now_s: float) -> None:
     """The policy is switched on: fair sharing begins here, for the jobs that run already too."""
     state.on, state.unlifted = True, {}
     for node in view.nodes:
-        if node.takes_jobs:
-            state.fair.join(node.name, node.capacity, now_s)
+        if node.takes_jobs or node.jobs:
+            _join(state, node, now_s)
     for job in view.jobs:
         waits = job.is_queued and job.admitted and not _is_held_back(view, job)
-        if not has_devices(job) and (job.alive or waits):
+        if job.alive or waits:
             _come(state, job, now_s)
         if is_managed(job):
             _train(state, view, job, now_s)
@@ -55,12 +55,13 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
     job = view.touched
     match event:
         case c.NodeJoined() if event.takes_jobs:
-            state.fair.join(event.node, view.nodes[event.node].capacity, now_s)
+            _join(state, view.nodes[event.node], now_s)
         case c.Tick():
-            for node in sorted({*state.fair.nodes, *state.due} - view.state.nodes.keys()):
+            of_nodes = (state.residences, state.gives, state.due, state.stays)
+            for node in sorted({*state.fair.nodes}.union(*of_nodes) - view.state.nodes.keys()):
                 state.fair.leave(node, now_s)
-                for known in (state.residences, state.gives, state.due, state.stays):
-                    known.pop(node, None)
+                for each in of_nodes:
+                    each.pop(node, None)
         case c.NodeUsage():
             _measure(state, view, event, now_s)
         case c.LimitsApplied():
@@ -76,10 +77,21 @@ def fold(state: SteepestPlannerState, view: ClusterView, event: c.ClusterEvent, 
         state.due |= dict.fromkeys((*job.nodes, *job.holds), 0.0)
 
 
+def _join(state: SteepestPlannerState, node: Node, now_s: float) -> None:
+    """A node is here; what it gave before says nothing of another capacity."""
+    known = state.fair.nodes.get(node.name)
+    if known is not None and known.capacity != node.capacity:
+        state.gives.pop(node.name, None)
+    state.fair.join(node.name, node.capacity, now_s)
+
+
 def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c.ClusterEvent, now_s: float) -> None:
     match event:
-        case c.JobAdmitted() | c.PlacementPlanned() if not has_devices(job):
-            _arrive(state, view, job, event, now_s)
+        case c.JobAdmitted() if not _is_held_back(view, job):
+            _come(state, job, now_s)
+        case c.PlacementPlanned() if job.plan == event.plan:
+            _come(state, job, now_s)
+            state.fair.place(job.name)
         case c.CheckpointModeDeclared():
             _train(state, view, job, now_s)
         case c.LimitsRefused() if event.definite:
@@ -94,9 +106,8 @@ def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c
                 state.running[job.name].pause(now_s)
         case c.GrowthMeasured() if event.metric:
             state.learned.leave(job.spec.model, job.name)  # judged by another metric, of which its losses say nothing
-            for work in (state.running.get(job.name), state.gangs.get(job.name)):
-                if work is not None:
-                    work.losses = LossCourse()
+            if (work := state.running.get(job.name) or state.gangs.get(job.name)) is not None:
+                work.losses = LossCourse()
         case c.JobEnded() | c.JobRejected() if view.jobs.is_over(job.name):
             _end(state, job, now_s)
 
@@ -118,20 +129,11 @@ def _is_held_back(view: ClusterView, job: Job) -> bool:
     return is_limited(view, job) or job.node_rule is not None
 
 
-def _arrive(
-    state: SteepestPlannerState, view: ClusterView, job: Job, event: c.JobAdmitted | c.PlacementPlanned, now_s: float
-) -> None:
-    """A job comes when it is admitted, or when it has a place."""
-    is_placed = isinstance(event, c.PlacementPlanned) and job.plan == event.plan
-    if is_placed or (isinstance(event, c.JobAdmitted) and not _is_held_back(view, job)):
-        _come(state, job, now_s)
-    if is_placed:
-        state.fair.place(job.name)
-
-
 def _come(state: SteepestPlannerState, job: Job, now_s: float) -> None:
-    spec = job.spec
-    state.fair.come(job.name, spec.chief_requests, spec.first_node, now_s, spec.all_roles if spec.is_gang else ())
+    """A job comes when it is admitted, or when it has a place; one with devices has no copy."""
+    if not has_devices(job):
+        spec = job.spec
+        state.fair.come(job.name, spec.chief_requests, spec.first_node, now_s, spec.all_roles if spec.is_gang else ())
 
 
 def _train(state: SteepestPlannerState, view: ClusterView, job: Job, now_s: float) -> None:
@@ -179,7 +181,9 @@ def _measure(state: SteepestPlannerState, view: ClusterView, event: c.NodeUsage,
         if view.jobs[name].plan is not None:
             one.rests = 0  # it saves, or is gone, and goes on elsewhere
     used, declared = sum(event.jobs.values()) / 1000, node.capacity.cpu_m / 1000
-    limited = any(job.in_force_m is not None for job in (here | divided).values())
+    measured = (here | divided).values()
+    found_no_more = any(one.wants and not one.rests for one in measured)
+    limited = found_no_more and any(one.in_force_m is not None for one in measured)
     gives = state.deliver(event.node, declared, used, short=short, limited=limited)
     state.fair.deliver(event.node, gives - sum(not_divided) / 1000, now_s)
     for progress in event.progress:
@@ -217,6 +221,9 @@ def _end(state: SteepestPlannerState, job: Job, now_s: float) -> None:
         state.fair.finish(job.name, size or 0.0, now_s)
         return
     size = running.start + steps * running.step_ms / 1000 if steps and running.step_ms else running.used_by(now_s)
+    if running.rests > 1:  # its copy does the rest by what it could use before
+        running.rests = 0
+        state.fair.know(job.name, size, state.demand(running, state.fair.largest), now_s)
     state.fair.finish(job.name, size, now_s)
     if job.outcome is c.Outcome.FINISHED:
         remember(state.learned.sizes, job.spec.model, size)

@@ -91,7 +91,7 @@ class SteepestPlannerState(Pending):
     def deliver(self, node: str, declared: float, used: float, *, short: bool, limited: bool) -> float:
         """The jobs of a node used so many cores; ``short``: it had no more. Returns those that it is taken to give.
 
-        That recovers only where it is all used: jobs that are ``limited`` to it, and use less, found no more.
+        That recovers only where it is all used: jobs that are ``limited`` to it, want more, and use less, found no more.
         """
         known, since_s = self.gives.get(node, (declared, self.now_s))
         recovers = 0.0 if limited and used < FULL * known else (self.now_s - since_s) / RECOVERS_S
@@ -118,9 +118,7 @@ class SteepestPlannerState(Pending):
         """
         if job.rests > 1:
             return max(job.cpu, LEAST_DEMAND)
-        count, mean = self.demands
-        known = job.demand
+        (count, mean), known = self.demands, job.demand
         if known is None:
-            of_model = usual(self.learned.demands, job.model)
-            known = replicas * (of_model if of_model is not None else (mean + cores) / 2 if count else cores)
-        return min(max(known, job.most), cores)
+            known = replicas * (usual(self.learned.demands, job.model) or ((mean + cores) / 2 if count else cores))
+        return max(min(max(known, job.most), cores), LEAST_DEMAND)

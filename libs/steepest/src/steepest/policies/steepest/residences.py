@@ -10,6 +10,7 @@ from itertools import islice
 
 import msgspec
 
+from steepest.policies.steepest.fair.fair_copies import LEAST_DEMAND
 from steepest.policies.steepest.node_plan import JobOnNode
 from steepest.view.nodes import Nodes
 from steepest.view.orders.order import Order
@@ -83,7 +84,7 @@ class Residences:
     def _look_at(self, name: str, node: Node | None) -> None:
         is_open = node is not None and node.is_open and not node.taints  # of those few jobs may come to
         if node is not None and is_open and not node.jobs and name not in self._all:
-            self._all[name] = Residence(name, node.capacity.cpu_m / 1000, [])
+            self._all[name] = Residence(name, max(node.capacity.cpu_m / 1000, LEAST_DEMAND), [])
         if is_open and name in self._all:
             self.put(self._all[name])
         elif name in self._fullest:

@@ -56,7 +56,7 @@ class SteepestPlanner:
     """Plans limits, moves and suspensions."""
 
     name = "steepest-planner"
-    logic = 5
+    logic = 6
     state_type = SteepestPlannerState
 
     def __init__(self, state: SteepestPlannerState | None = None) -> None:

@@ -165,6 +165,7 @@ class FairPool(msgspec.Struct):
             if name in (node := self.nodes[copy.node]).jobs:
                 del node.jobs[name]
                 node.planned[name], self.planned[name], node.stale = None, self.jobs.pop(name), True
+        self.place(job)
 
     def hold(self, name: str, job: str, held: Resources) -> None:
         """A job without a copy reserves this much of a node, where it really is."""
@@ -198,8 +199,8 @@ class FairPool(msgspec.Struct):
         return self.gangs.get(job, (job,))
 
     def runs(self, job: str) -> bool:
-        """Whether a job's copies train, or have ended."""
-        return any(name in self.jobs for name in self.copies_of(job))
+        """Whether all of a job's copies train, or have ended."""
+        return all(name in self.jobs for name in self.copies_of(job))
 
     def size(self, job: str) -> float | None:
         """Core-seconds of a job, as they are taken now; None: unknown, or its copies do not train yet."""
@@ -220,10 +221,7 @@ class FairPool(msgspec.Struct):
 
     def rate(self, job: str) -> float:
         """Cores that each copy gets now, of a gang the one that gets least; 0 once they have ended."""
-        rates = []
-        for _, copy in self._training(job):
-            rates.append(min(copy.demand, self._level(copy.node)))
-        return min(rates, default=0.0)
+        return min((min(copy.demand, self._level(copy.node)) for _, copy in self._training(job)), default=0.0)
 
     def _level(self, name: str) -> float:
         """The most that a copy gets on a node now."""
@@ -304,22 +302,20 @@ class FairPool(msgspec.Struct):
             self.nodes[copy.node].stale = True
 
     def _finish(self, name: str, size: float, now_s: float) -> None:
-        if (waiting := self.waiting.get(name)) is not None:
-            waiting.size, waiting.over, waiting.trains = size, True, True
-            if size <= waiting.used:
-                self._forget(name)
-            return
         if (planned := self.planned.get(name)) is not None:
             del self.nodes[planned.node].planned[name]
             self.nodes[planned.node].allocated -= planned.requests
             self.roomier = True
             self._forget(name)
-        copy = self.jobs.get(name)
-        if copy is None:
+        copy = self.waiting.get(name) or self.jobs.get(name)
+        if copy is None or copy.over:
             return
-        self._know(name, size, copy.demand, now_s)
+        if name in self.waiting:
+            copy.size, copy.trains = size, True
+        else:
+            self._know(name, size, copy.demand, now_s)
         copy.over = True
-        if copy.end_s is not None:
+        if copy.end_s is not None or (name in self.waiting and size <= copy.used):
             self._forget(name)
 
     def _forget(self, name: str) -> None:

@@ -53,16 +53,16 @@ def part_of(
         priority=job.spec.priority,
         rate=replicas.use.rate,
     )
-    known = left is not None and size is not None
     if left is not None and size is not None:
         left *= replicas.count
         done = min((step or 0) / (total or 1), 1 - LEAST_LEFT)
         part.index = worth(done, left, parameters.learning_weight, shares_of(state.learned, work.losses, job))
-    if known and len(everywhere) == 1:
-        part.unknown, part.size, part.left, part.deadline_s = False, size, left, deadline_of(state, job)
-        part.fair_end_s = None if copy is None else copy.ends_s
-        part.due_s = None if copy is None else copy.due_s(parameters.lateness)
-    elif copy is None or copy.end_s is None:
+        if len(everywhere) == 1:
+            part.unknown, part.size, part.left, part.deadline_s = False, size, left, deadline_of(state, job)
+            if copy is not None:
+                part.fair_end_s, part.due_s = copy.ends_s, copy.due_s(parameters.lateness)
+            return part
+    if copy is None or copy.end_s is None:
         part.fair_rate = copies * fair.rate(job.name)
     return part
 
