@@ -71,6 +71,8 @@ class Case(msgspec.Struct, frozen=True):
         suspends: Whether the policy may suspend jobs.
         contention: Of its nodes: how much jobs that want more CPU than there is slow each other down.
         usable: Share of what each node declares that it gives.
+        hard_limits: Limits hold where CPU would be idle too.
+        cores: That each job can use, whose work stays as it is; None: as many as the thesis' jobs can.
         gangs: One job in so many is a gang of two, each of which has as much to do; None: none is.
     """
 
@@ -83,13 +85,14 @@ class Case(msgspec.Struct, frozen=True):
     gangs: int | None = None
     contention: float = 0.0
     usable: float = 1.0
+    hard_limits: bool = False
+    cores: int | None = None
 
     def nodes(self) -> ClusterSpec:
         """Its cluster."""
         cluster = open_cluster(self.cluster)
-        nodes = [
-            msgspec.structs.replace(node, contention=self.contention, usable=self.usable) for node in cluster.nodes
-        ]
+        given = {"contention": self.contention, "usable": self.usable, "hard_limits": self.hard_limits}
+        nodes = [msgspec.structs.replace(node, **given) for node in cluster.nodes]
         if self.memory_mib is not None:
             nodes = [
                 msgspec.structs.replace(
@@ -117,6 +120,8 @@ CASES: Mapping[str, Case] = {
     "room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB),
     "room for few without suspensions": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, suspends=False),
     "nodes give 70 %": Case("thesis:mixed-30", "4x8cpu", usable=0.7),
+    "hard limits": Case("thesis:mixed-50", "4x8cpu", hard_limits=True),
+    "hard limits, jobs of one core": Case("thesis:mixed-50", "4x8cpu", hard_limits=True, cores=1),
     "contention": Case("thesis:mixed-50", "4x8cpu", contention=CONTENTION),
     "gangs among others": Case("thesis:mixed-50", "4x8cpu", gangs=4),
     "gangs where there is room for few": Case("thesis:mixed-50", "4x8cpu", memory_mib=FEW_MIB, gangs=4),
@@ -226,6 +231,8 @@ def announcing(workload: Workload, case: Case, seed: int) -> Workload:
     ]
     if case.sized is not None:
         jobs = [resized(job, case.sized(rng)) for job in jobs]
+    if case.cores is not None:
+        jobs = [of_cores(job, case.cores) for job in jobs]
     if case.gangs is not None:
         jobs = [
             msgspec.structs.replace(job, replicas=1 if number % case.gangs else 2) for number, job in enumerate(jobs)
@@ -237,6 +244,12 @@ def resized(job: SimJob, times: float) -> SimJob:
     """A job with so many times the steps, which take as long as before each."""
     iterations = max(1, round(job.iterations * times))
     return msgspec.structs.replace(job, iterations=iterations, work_s=job.work_s * iterations / job.iterations)
+
+
+def of_cores(job: SimJob, cores: int) -> SimJob:
+    """A job with the same work that can use so many cores."""
+    work_s = job.work_s * (job.demand_cpu_m or job.requests.cpu_m) / (1000 * cores)
+    return msgspec.structs.replace(job, demand_cpu_m=1000 * cores, work_s=work_s)
 
 
 def worst_honest(workload: Workload, result: SimulationResult, beside: SimulationResult) -> float:

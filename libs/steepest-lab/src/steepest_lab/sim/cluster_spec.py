@@ -23,6 +23,7 @@ class SimNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         capacity: Its resources.
         usable: Share of its CPU that jobs can use; the system uses the rest.
         contention: Jobs that want more CPU than they can get all go 1 + contention × (demand ÷ usable CPU − 1) times slower.
+        hard_limits: A limit holds where CPU would be idle too, as on emulated nodes, Docker engines and Kubernetes.
         speed: Work done in a second by a job with all its requested resources, relative to the node that was measured.
         storage_mib_s: Rate at which checkpoints are written to and read from the shared volume, in MiB/s.
         local_mib_s: Rate at which replicas of gangs on the node exchange with each other, in MiB/s.
@@ -35,6 +36,7 @@ class SimNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     capacity: Resources
     usable: float = 1.0
     contention: float = 0.0
+    hard_limits: bool = False
     speed: float = 1.0
     storage_mib_s: float = 500.0
     local_mib_s: float = LOCAL_MIB_S

@@ -196,7 +196,7 @@ def _node(node: SimNode, timeline: VirtualTimeline, storage: SharedStorage | Non
         speed=node.speed,
         storage_mib_s=node.storage_mib_s,
         storage=storage,
-        caps_yield=True,
+        caps_yield=not node.hard_limits,
         gives_m=round(node.usable * node.capacity.cpu_m),
         contention=node.contention,
     )
