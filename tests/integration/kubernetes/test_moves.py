@@ -32,7 +32,7 @@ SIDE_BY_SIDE = 5
 """Jobs in a group: each but the last moves away from others."""
 
 OWN = re.compile(
-    r"(steepest-([0-9a-f]{10}){1,2}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z]+(-[a-z]+-\d+)?(-\d+)?(-[a-z0-9]{5})?)"
+    r"(steepest-([0-9a-f]{10}){1,2}|[a-z0-9-]+-[0-9a-f]{10}-\d+(-[a-z0-9]{5})?|opted-in-[a-z0-9]+(-[a-z]+-\d+)?(-\d+)?(-[a-z0-9]{5})?)"
 )
 """Names of Steepest's own Services, Events, Jobs and pods, and of those that users have opted in."""
 
