@@ -24,7 +24,7 @@ from steepest.cluster.kubernetes.manifest import (
     name_of,
     requested_by,
 )
-from steepest.cluster.kubernetes.nodes.usage import KubeletSummary, sample_of, use_between
+from steepest.cluster.kubernetes.nodes.usage import KubeletSummary, MeasuredPod, sample_of, use_between
 from steepest.cluster.kubernetes.objects import ObjectMetadata, Pod, failed_start, observed, unschedulable
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec
@@ -251,6 +251,12 @@ def test_use_is_the_difference_of_two_samples() -> None:
     assert sample_of(measured("00", None, 1)) is None
 
 
+def test_a_pod_that_is_not_measured_yet_hides_no_other_one() -> None:
+    """A kubelet writes null for a pod whose containers all begin just now, and where it has no pod."""
+    assert sample_of(summary({"pods": [{"podRef": {}, "containers": None}]})[0]) is None
+    assert summary({"pods": None}) == []
+
+
 def test_a_place_is_kept_as_it_was_named() -> None:
     """What a user names becomes the address of the installation's nodes, which is read again."""
     named = address("training/shared:/mnt/shared")
@@ -274,7 +280,12 @@ def measured(second: str, nanos: int | None, rx: int | None) -> Any:
         "containers": [{"name": "job", "cpu": cpu, "memory": {"workingSetBytes": 20 << 20}}],
         "network": {"rxBytes": rx, "txBytes": 1},
     }
-    return msgspec.json.decode(json.dumps({"pods": [content]}), type=KubeletSummary).pods[0]
+    return summary({"pods": [content]})[0]
+
+
+def summary(content: object) -> list[MeasuredPod]:
+    """The pods of a kubelet's summary."""
+    return msgspec.json.decode(json.dumps(content), type=KubeletSummary).pods or []
 
 
 def gang(size: int) -> GangPlace:
