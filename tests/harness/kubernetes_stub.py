@@ -87,6 +87,11 @@ class KubernetesStub:
         gone["metadata"]["resourceVersion"] = str(self._version)
         self._send(kind, "DELETED", gone)
 
+    def hide(self, kind: str, name: str) -> None:
+        """An object has lost a label that watches ask for: for them it is deleted, with its state of before."""
+        self._version += 1
+        self._send(kind, "DELETED", self.objects[kind][name])
+
     def node(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
         """A node that is ready."""
         status = {

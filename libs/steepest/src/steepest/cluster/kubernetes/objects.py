@@ -23,6 +23,9 @@ SCHEDULE = "steepest.dev/schedule"
 
 PART = "part"
 
+HOSTNAME = "kubernetes.io/hostname"
+"""The label of a node by which pods are bound to it. Its value need not be the node's name."""
+
 QUEUE = "steepest.dev/queue"
 """The label of a user's object that names its queue."""
 
@@ -231,6 +234,11 @@ class BatchJob(ClusterObject, frozen=True):
         """Whether it runs no pods any more, and never will."""
         return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
 
+    @property
+    def may_make_pods(self) -> bool:
+        """Whether it makes pods once it is not suspended; one that is being deleted makes none."""
+        return not self.is_over and self.metadata.deletion_timestamp is None
+
 
 class NodeTaint(ObjectPart, frozen=True):
     """A taint: it keeps pods away from a node that do not tolerate it."""
@@ -275,6 +283,11 @@ class ClusterNode(ClusterObject, frozen=True):
     def is_ready(self) -> bool:
         """Whether its kubelet answers."""
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def host(self) -> str:
+        """What pods that are bound to it select."""
+        return self.metadata.labels.get(HOSTNAME, self.metadata.name)
 
     @property
     def keeper(self) -> KeeperFacts | None:

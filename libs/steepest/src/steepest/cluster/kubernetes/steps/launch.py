@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 
+import msgspec
 from msgspec import UNSET
 
 from steepest.cluster import fence
@@ -66,7 +67,7 @@ async def launch(
 async def _launch(
     jobs: BatchJobs, background: KubernetesBackground, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch
 ) -> None:
-    _refuse_unless_possible(background, order)
+    order = msgspec.structs.replace(order, host=_possible_host(background, order))
     refuse_unless_whole(jobs, folder)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings)
@@ -99,7 +100,8 @@ async def take_back(jobs: BatchJobs, folder: IncarnationFolder) -> None:
     await asyncio.to_thread(_remove_folder, folder)
 
 
-def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) -> None:
+def _possible_host(background: KubernetesBackground, order: PodLaunch) -> str:
+    """What selects the node, unless the start is surely refused."""
     if not order.spec.command:
         raise RefusedError("the command is empty", code="no-such-program")
     if order.spec.requests.gpu_m:
@@ -109,6 +111,7 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
             hint="ask for a partition by its name, such as nvidia.com/mig-1g.5gb",
         )
     is_users, gang = USERS_JOB in order.spec.env, order.spec.gang
+    hosts: dict[str, str] = {}
     # A user's gang starts by one resumption, so all of its nodes must do before that.
     for name in sorted(set(gang.nodes)) if is_users and gang is not None else (order.node,):
         hint = f"kubectl describe node {name}"
@@ -118,6 +121,8 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
         # The pods of a user's object say themselves which taints they tolerate: the view and the scheduler go by that.
         if found.spec.unschedulable if is_users else not takes_pods(found):
             raise RefusedError(f"the node {name} is cordoned or tainted", code="node-lost", hint=hint)
+        hosts[name] = found.host
+    return hosts.get(order.node, order.node)
 
 
 async def _placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
@@ -131,7 +136,7 @@ async def _placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) 
         if await jobs.resume(job):
             found = await jobs.waiting_pod(folder.replica, job, is_first=is_first, may_be_refused=is_kept)
     pod = await recorded(folder, found)
-    await jobs.place(pod, order.node, wanted.annotations)
+    await jobs.place(pod, order.host, wanted.annotations)
     return pod
 
 
