@@ -88,6 +88,16 @@ def test_an_out_of_memory_kill_is_named() -> None:
     assert observed(pod("Failed", ended(137, "OOMKilled"))).reason == "it ran out of memory"
 
 
+def test_memory_takes_no_place_along() -> None:
+    """A child may have run out of it long before its pod saved and left, finished, or was evicted."""
+    evicted = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+
+    assert observed(pod("Succeeded", ended(0, "OOMKilled"))).reason == ""
+    assert observed(pod("Failed", ended(85, "OOMKilled"))).reason == ""
+    assert observed(pod("Failed", ended(143, "OOMKilled"), conditions=evicted)).exit_status is None
+    assert observed(pod("Failed", ended(137, "OOMKilled"), conditions=evicted)).exit_status is None
+
+
 @pytest.mark.parametrize(
     ("state", "code"),
     [

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from steepest.cluster.kubernetes.quantities import Quantity
-from steepest.cluster.observation import ANSWERS, NO_MEMORY, Observation, end, status_of
+from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase
 from steepest.events.common import KeeperFacts
 
@@ -350,12 +350,11 @@ def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
     if ended is None or ended.reason in _UNSEEN:
         return end(None, why or "the kubelet did not see how it ended")
     status = status_of(ended.exit_code)
-    if ended.reason == "OOMKilled":
-        return end(status, NO_MEMORY)
     if (condition := pod.condition(_DISRUPTED)) is not None:  # a pod that exceeds its own limits is evicted without it
         return end(status, place=f"its place ended: {condition.reason}: {condition.message or why}")
     is_deleted = pod.metadata.deletion_timestamp is not None and not was_stopped and status in ANSWERS
-    return end(status, why, place="its pod was deleted" if is_deleted else "")
+    place = "its pod was deleted" if is_deleted else ""
+    return end(status, why, place=place, is_memory=ended.reason == "OOMKilled")
 
 
 def failed_start(pod: Pod) -> tuple[str, str] | None:
