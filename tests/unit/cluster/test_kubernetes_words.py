@@ -57,9 +57,9 @@ def pod(phase: str, state: dict[str, Any], *, gated: bool = False, **status: Any
     return msgspec.json.decode(json.dumps(content), type=Pod)
 
 
-def ended(code: int, reason: str = "Error") -> dict[str, Any]:
+def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
     """The state of a container that has ended."""
-    return {"terminated": {"exitCode": code, "reason": reason}}
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
 
 
 @pytest.mark.parametrize(
@@ -103,16 +103,26 @@ def test_memory_takes_no_place_along() -> None:
     [
         ({"waiting": {"reason": "ErrImageNeverPull"}}, "no-such-image"),
         ({"waiting": {"reason": "ImagePullBackOff", "message": "m"}}, "no-such-image"),
-        (ended(128, "StartError"), "no-such-program"),
+        (ended(128, "StartError", 'exec: "trai": executable file not found in $PATH: unknown'), "no-such-program"),
+        (ended(128, "StartError", "failed to start shim: context deadline exceeded: unknown"), "not-run"),
+        (ended(128, "StartError"), "not-run"),
+        ({"waiting": {"reason": "CreateContainerError", "message": "failed to reserve container name"}}, None),
         ({"waiting": {"reason": "ContainerCreating"}}, None),
         ({"running": {}}, None),
     ],
 )
 def test_a_start_that_cannot_succeed_is_known(state: dict[str, Any], code: str | None) -> None:
-    """An image or program that is missing is distinguished from a container that is still being made."""
-    found = failed_start(pod("Pending", state))
+    """An image or program that is missing ends a job; what a busy node could not do is tried again."""
+    found = failed_start(pod("Pending", state), is_new=True)
 
     assert (found[0] if found else None) == code
+
+
+def test_a_container_that_is_not_made_for_long_is_given_up() -> None:
+    """Its node may be sick: another one may make it."""
+    full = pod("Pending", {"waiting": {"reason": "CreateContainerError", "message": "no space left on device"}})
+
+    assert failed_start(full, is_new=False) == ("not-run", "no space left on device")
 
 
 def test_the_scheduler_says_why_there_is_no_room() -> None:
@@ -229,7 +239,7 @@ def test_a_strange_pod_is_refused_or_understood(content: dict[str, Any]) -> None
     with contextlib.suppress(msgspec.DecodeError):
         found = msgspec.json.decode(json.dumps({"metadata": {}, **content}), type=Pod)
         observed(found)
-        failed_start(found)
+        failed_start(found, is_new=False)
         unschedulable(found)
 
 

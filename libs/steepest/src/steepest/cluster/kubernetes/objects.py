@@ -5,6 +5,7 @@ It owns the translation of a pod into an :class:`Observation`. It must never sen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
@@ -32,7 +33,14 @@ QUEUE = "steepest.dev/queue"
 CONTAINER = "job"
 """The container that trains, in a pod that Steepest has made."""
 
-_NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"})
+NOT_RUN = "not-run"
+"""The code of a container that its node's runtime cannot make, or run."""
+
+_NOT_MADE = frozenset({"CreateContainerError", "RunContainerError"})
+_CANNOT_RUN = frozenset({"StartError", "ContainerCannotRun"})
+_NO_PROGRAM = re.compile(
+    "(?i)not found|no such file|permission denied|exec format error|is a directory|not a directory"
+)
 _NO_IMAGE = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
@@ -357,15 +365,20 @@ def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
     return end(status, why, place=place, is_memory=ended.reason == "OOMKilled")
 
 
-def failed_start(pod: Pod) -> tuple[str, str] | None:
-    """Why a pod's container cannot start, as the port's code and a message; None if it may."""
+def failed_start(pod: Pod, *, is_new: bool) -> tuple[str, str] | None:
+    """Why a pod's container cannot start, as the port's code and a message; None if it may.
+
+    What its runtime could not make or run may be a busy node's fault: only a program that is missing is surely its job's.
+
+    ``is_new``: The kubelet may still succeed with a container that its runtime could not make.
+    """
     waiting, ended = pod.state.waiting, pod.state.terminated
     if waiting is not None and waiting.reason in _NO_IMAGE:
         return "no-such-image", waiting.message or waiting.reason
-    if waiting is not None and waiting.reason in _NO_PROGRAM:
-        return "no-such-program", waiting.message or waiting.reason
-    if ended is not None and ended.reason in _NO_PROGRAM:
-        return "no-such-program", ended.message or ended.reason
+    if waiting is not None and waiting.reason in _NOT_MADE and not is_new:
+        return NOT_RUN, waiting.message or waiting.reason
+    if ended is not None and ended.reason in _CANNOT_RUN:
+        return "no-such-program" if _NO_PROGRAM.search(ended.message) else NOT_RUN, ended.message or ended.reason
     return None
 
 

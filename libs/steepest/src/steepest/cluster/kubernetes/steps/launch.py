@@ -42,6 +42,9 @@ PROOF_S = 60.0
 NO_ROOM_S = 10.0
 """How long the scheduler may find no room: the pod that made room may still be ending."""
 
+_MADE_S = 30.0
+"""How long a kubelet may fail to make a container. With a keeper none: its runtime may not know what that needs."""
+
 _LOOK_S = 1.0
 
 
@@ -51,8 +54,8 @@ async def launch(
     """Start an incarnation on a node; returns once its container runs, or takes long to.
 
     Raises:
-        RefusedError: ``no-such-image``, ``no-such-program``, ``no-room``, ``unsupported-resource``, ``node-lost``,
-            ``no-such-job`` or ``gang-incomplete``; everything was removed again.
+        RefusedError: ``no-such-image``, ``no-such-program``, ``not-run``, ``no-room``, ``unsupported-resource``,
+            ``node-lost``, ``no-such-job`` or ``gang-incomplete``; everything was removed again.
         ClusterError: It did not start for another reason; everything was removed again.
         UncertainError: It may have started.
     """
@@ -76,7 +79,7 @@ async def _launch(
             pod = await users_placed(jobs, folder, order)
         else:
             pod = await _placed(jobs, folder, order)
-        await _proven(background, folder, pod)
+        await _proven(background, folder, pod, made_s=_MADE_S if order.keeper is None else 0.0)
     except ClusterError as error:
         if error.code == NOT_ADMITTED:
             await asyncio.to_thread(_remove_folder, folder)
@@ -151,7 +154,9 @@ async def _limit_users(
         _log.warning("a user's Job runs without its limit", incarnation=str(folder), why=str(error))
 
 
-async def _proven(background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord) -> None:
+async def _proven(
+    background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord, *, made_s: float
+) -> None:
     began = time.monotonic()
     while time.monotonic() < began + PROOF_S:
         changed = background.pods.next_change(pod.uid)
@@ -159,7 +164,7 @@ async def _proven(background: KubernetesBackground, folder: IncarnationFolder, p
         if found is None:
             if background.pods.last(pod.uid) is not None:  # another party has removed it, which ends it
                 return
-        elif (failure := failed_start(found)) is not None:
+        elif (failure := failed_start(found, is_new=time.monotonic() < began + made_s)) is not None:
             raise RefusedError(f"{folder} cannot be started: {failure[1][:500]}", code=failure[0])
         elif not found.is_gated and (found.state.running or found.has_ended):
             return
