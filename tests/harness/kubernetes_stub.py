@@ -116,7 +116,7 @@ class KubernetesStub:
         if request.method == "GET" and not name and not request.query.get("watch"):
             self.listed[_named(place, kind)] += 1
         if place in self.closed:
-            return web.json_response({"message": "forbidden"}, status=403)
+            return web.json_response({"message": f'{kind} is forbidden: User "u" cannot list resource'}, status=403)
         if kind not in self.objects:
             return web.json_response({"message": "the server could not find the requested resource"}, status=404)
         if request.method == "GET" and not name:
