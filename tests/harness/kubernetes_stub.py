@@ -87,6 +87,11 @@ class KubernetesStub:
         gone["metadata"]["resourceVersion"] = str(self._version)
         self._send(kind, "DELETED", gone)
 
+    def hide(self, kind: str, name: str) -> None:
+        """An object has lost a label that watches ask for: for them it is deleted, with its state of before."""
+        self._version += 1
+        self._send(kind, "DELETED", self.objects[kind][name])
+
     def node(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
         """A node that is ready."""
         status = {
@@ -111,7 +116,7 @@ class KubernetesStub:
         if request.method == "GET" and not name and not request.query.get("watch"):
             self.listed[_named(place, kind)] += 1
         if place in self.closed:
-            return web.json_response({"message": "forbidden"}, status=403)
+            return web.json_response({"message": f'{kind} is forbidden: User "u" cannot list resource'}, status=403)
         if kind not in self.objects:
             return web.json_response({"message": "the server could not find the requested resource"}, status=404)
         if request.method == "GET" and not name:

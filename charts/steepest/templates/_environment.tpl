@@ -16,8 +16,8 @@
 - { name: STEEPEST_KAFKA_SECURITY, value: {{ $kafka.security }} }
 {{- if hasPrefix "SASL" $kafka.security }}
 - { name: STEEPEST_KAFKA_SASL_MECHANISM, value: {{ $kafka.mechanism }} }
-- { name: STEEPEST_KAFKA_USERNAME, valueFrom: { secretKeyRef: { name: {{ required "kafka.loginSecret has the login for SASL" $login }}, key: username } } }
-- { name: STEEPEST_KAFKA_PASSWORD, valueFrom: { secretKeyRef: { name: {{ $login }}, key: password } } }
+- { name: STEEPEST_KAFKA_USERNAME, valueFrom: { secretKeyRef: { name: {{ required "kafka.loginSecret has the login for SASL" $login | quote }}, key: username } } }
+- { name: STEEPEST_KAFKA_PASSWORD, valueFrom: { secretKeyRef: { name: {{ $login | quote }}, key: password } } }
 {{- end }}
 {{- if $kafka.caSecret }}
 - { name: STEEPEST_KAFKA_CA_FILE, value: /etc/steepest/kafka-ca/ca.crt }
@@ -51,10 +51,10 @@
 - { name: tmp, emptyDir: {} }
 {{- if not .Values.kafka.broker.enabled }}
 {{- with .Values.kafka.caSecret }}
-- { name: kafka-ca, secret: { secretName: {{ . }} } }
+- { name: kafka-ca, secret: { secretName: {{ . | quote }} } }
 {{- end }}
 {{- with .Values.kafka.certificateSecret }}
-- { name: kafka-certificate, secret: { secretName: {{ . }}, defaultMode: 0440 } }
+- { name: kafka-certificate, secret: { secretName: {{ . | quote }}, defaultMode: 0440 } }
 {{- end }}
 {{- end }}
 {{- end -}}

@@ -10,7 +10,7 @@
 {{/* Labels by which the pods of a part are selected: (dict "root" $ "part" "placer"). */}}
 {{- define "steepest.selector" -}}
 app.kubernetes.io/name: steepest
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 
@@ -85,7 +85,7 @@ capabilities: { drop: [ALL] }
 {{- if $further -}}
 {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: {{ ternary (prepend $further .Release.Namespace) $further .Values.optIn.ownNamespace | toJson }}}]}
 {{- else -}}
-{matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace }}}}
+{matchLabels: {kubernetes.io/metadata.name: {{ .Release.Namespace | quote }}}}
 {{- end -}}
 {{- end -}}
 

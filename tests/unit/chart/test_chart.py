@@ -94,6 +94,50 @@ def test_wrong_values_are_refused(values: dict[str, Any], message: str) -> None:
     assert message in done.stderr
 
 
+NUMBERED: dict[str, Any] = {
+    "jobs": {"volumeClaim": "1", "systemCheckpoints": True},
+    "kafka": {
+        "bootstrap": "a:9093",
+        "security": "SASL_SSL",
+        "loginSecret": "2",
+        "caSecret": "3",
+        "certificateSecret": "4",
+    },
+    "image": {"pullSecrets": ["5"]},
+    "gateway": {"tokensSecret": "6"},
+    "notify": {"targetsSecret": "7"},
+    "record": {"enabled": True},
+    "nodeAgent": {"enabled": True},
+    "optIn": {"enabled": True, "ownNamespace": True, "namespaces": ["8"]},
+    "services": {"placer": {"secretEnv": {"A": {"name": "9", "key": "10"}}}},
+}
+STORED: dict[str, Any] = {
+    **NUMBERED,
+    "kafka": {"broker": {"enabled": True, "storageClass": "11"}},
+    "optIn": {**NUMBERED["optIn"], "by": "webhook", "namespaces": []},
+}
+TEXTS = {"name", "namespace", "claimName", "secretName", "storageClassName", "serviceAccountName", "key"}
+
+
+@pytest.mark.parametrize("values", [NUMBERED, STORED], ids=["external", "a broker and a webhook"])
+def test_a_name_of_digits_stays_a_text(values: dict[str, Any]) -> None:
+    """Kubernetes allows it for a release, a namespace, a claim and a Secret, and refuses a number in their place."""
+    done = helm("template", "2024", str(CHART), "--namespace", "2025", "--kube-version", "1.36", values=values)
+    assert not done.returncode, done.stderr
+
+    def numbers(part: Any, above: str = "") -> list[str]:
+        if isinstance(part, list):
+            return [each for one in part for each in numbers(one, above)]
+        if not isinstance(part, dict):
+            return []
+        is_wrong = above.casefold().endswith(("labels", "annotations"))
+        found = [f"{above}.{key}: {value}" for key, value in part.items() if isinstance(value, int)]
+        named = [each for each in found if is_wrong or each.split(":")[0].rpartition(".")[2] in TEXTS]
+        return named + [each for key, value in part.items() for each in numbers(value, key)]
+
+    assert numbers(list(yaml.safe_load_all(done.stdout))) == []
+
+
 def test_the_names_that_parameters_may_have_are_those_of_the_settings() -> None:
     """A name that no setting knows is refused where it is written, and not by a pod that fails."""
     known = json.loads((CHART / "values.schema.json").read_text())["properties"]["parameters"]["properties"]

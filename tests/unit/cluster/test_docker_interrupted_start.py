@@ -14,7 +14,7 @@ from docker.errors import NotFound
 
 from steepest.cluster.docker.container import ContainerRecord, record_of
 from steepest.cluster.docker.host import Host
-from steepest.cluster.docker.launch import _remove_unless_it_runs
+from steepest.cluster.docker.launch import _remove_unless_it_runs, remove
 from steepest.cluster.docker.observe import observe
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.port import ReplicaId, ReplicaPhase
@@ -37,8 +37,9 @@ class Engine:
         labels = {"steepest.cluster": LABEL}
         return {"Id": "made", "State": {"Running": False, "Status": "created"}, "Config": {"Labels": labels}}
 
-    def remove_container(self, _: str, *, force: bool) -> None:
-        """Remove it, and run a lookup before another one is created."""
+    def remove_container(self, _: str, *, v: bool = False, force: bool) -> None:
+        """Remove it with its volumes, and run a lookup before another one is created."""
+        assert v
         assert force
         self.there = False
         self.seen.append(observe(self.host, self.folder, LABEL).phase)
@@ -52,7 +53,9 @@ class Engine:
             yield
 
         known = SimpleNamespace(id="engine")
-        found = SimpleNamespace(client=lambda *_: self, looking=looking, info=lambda **_: known)
+        found = SimpleNamespace(
+            client=lambda *_: self, looking=looking, acting=lambda _: looking(), info=lambda **_: known
+        )
         return cast("Host", found)
 
 
@@ -67,3 +70,12 @@ def test_what_is_made_again_is_not_taken_for_ended(tmp_path: Path, *, recorded: 
     _remove_unless_it_runs(cast("docker.APIClient", engine), folder, LABEL)
 
     assert engine.seen == [ReplicaPhase.STARTING]
+
+
+def test_a_container_leaves_no_volume(tmp_path: Path) -> None:
+    """One without a name, which an image asks for, would stay with each container, until the engine's disk is full."""
+    engine = Engine(IncarnationFolder(tmp_path, ReplicaId("job"), 1))
+
+    remove(engine.host, "made", LABEL)
+
+    assert not engine.there

@@ -180,11 +180,29 @@ def test_a_state_is_what_is_surely_so(
     assert bool(observation.reason) is (observation.phase is ReplicaPhase.GONE)
 
 
-def test_memory_of_its_own_is_a_container_s_own_end() -> None:
-    """The kernel kills a container that exceeds its limit, whatever became of its engine since."""
-    observation = observed({"Status": "exited", "ExitCode": 137, "OOMKilled": True}, lambda: False)
+@pytest.mark.parametrize(
+    ("code", "outlived", "status", "is_memory"),
+    [
+        (137, True, -9, True),
+        (1, True, 1, True),
+        (0, True, 0, False),
+        (85, True, 85, False),
+        (143, True, -15, False),
+        (137, False, None, False),
+        (143, False, None, False),
+    ],
+)
+def test_memory_is_the_cause_only_of_an_end_that_it_can_have(
+    code: int,
+    outlived: bool,  # noqa: FBT001 - a column of the table
+    status: int | None,
+    is_memory: bool,  # noqa: FBT001 - likewise
+) -> None:
+    """An engine notes that any process ran out of memory, also one of a container that trained on for hours."""
+    observation = observed({"Status": "exited", "ExitCode": code, "OOMKilled": True}, lambda: outlived)
 
-    assert (observation.exit_status, observation.reason) == (-9, "it ran out of memory")
+    assert observation.exit_status == status
+    assert (observation.reason == "it ran out of memory") is is_memory
 
 
 def test_engines_are_named_as_docker_s_own_client_has_it() -> None:

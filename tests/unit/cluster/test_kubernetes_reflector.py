@@ -17,7 +17,7 @@ from steepest.cluster.kubernetes.address import nodes
 from steepest.cluster.kubernetes.api import AnswerError, KubernetesApi
 from steepest.cluster.kubernetes.objects import Pod
 from steepest.cluster.kubernetes.reflector import PodReflector, Reflector
-from steepest.errors import InputError, UncertainError
+from steepest.errors import InputError, RefusedError, UncertainError
 from steepest.events.common import Resources
 
 PATH = "/api/v1/namespaces/n/pods"
@@ -32,6 +32,7 @@ class ApiServerStub:
         lists: The number of lists so far.
         lines: What the open watch sends; None ends it.
         refuse: The statuses of the next answers.
+        why: What these say.
         nodes: What a list gives in place of pods.
     """
 
@@ -41,12 +42,13 @@ class ApiServerStub:
         self.lists = 0
         self.lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.refuse: list[int] = []
+        self.why = "not now"
         self.nodes: list[dict[str, Any]] = []
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         if self.refuse:
-            return web.json_response({"message": "not now"}, status=self.refuse.pop(0), headers={"Retry-After": "0"})
+            return web.json_response({"message": self.why}, status=self.refuse.pop(0), headers={"Retry-After": "0"})
         if request.query.get("watch") != "true":
             return self._list(request)
         self.watched.append(request.query["resourceVersion"])
@@ -216,6 +218,28 @@ async def test_what_a_failure_means(
     server.refuse = [status]
     with pytest.raises(error, match="not now"):
         await api.request("POST", PATH, body={"kind": "Pod"})
+
+
+@pytest.mark.parametrize(
+    ("why", "error"),
+    [
+        ('jobs.batch is forbidden: User "system:serviceaccount:n:m" cannot create resource "jobs"', RefusedError),
+        ('jobs.batch "a" is forbidden: exceeded quota: jobs, used: count/jobs.batch=20', AnswerError),
+        ('admission webhook "a.b" denied the request: containers cannot run as root', AnswerError),
+        (
+            'events "a" is forbidden: unable to create new content in namespace n because it is being terminated',
+            AnswerError,
+        ),
+    ],
+)
+async def test_only_a_missing_right_is_told_as_one(
+    server: ApiServerStub, api: KubernetesApi, why: str, error: type[Exception]
+) -> None:
+    """It is so for all objects; whatever else refuses one with 403 is about that one."""
+    server.refuse, server.why = [403], why
+    with pytest.raises(error) as refused:
+        await api.request("POST", PATH, body={"kind": "Job"})
+    assert type(refused.value) is error
 
 
 async def test_only_nodes_that_take_pods_are_taken(server: ApiServerStub, kubeconfig: Path) -> None:

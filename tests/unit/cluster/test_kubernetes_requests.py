@@ -165,6 +165,56 @@ async def test_a_job_that_is_replaced_under_way_is_looked_at_again(
     assert pod["metadata"]["ownerReferences"] == [{"uid": "another"}]
 
 
+async def test_a_pod_without_its_labels_still_runs(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """The watch by labels calls it deleted; a second incarnation would train beside it."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    ((name, pod),) = stub.objects["pods"].items()
+    stub.hide("pods", name)
+    background = cluster._background
+    assert background is not None
+    await until(lambda: background.pods.last(pod["metadata"]["uid"]) is not None)
+
+    with pytest.raises(RefusedError, match="is running") as refused:
+        await cluster.start(REPLICA, 2, "n1", SPEC, None)
+    assert refused.value.code == "still-running"
+    stub.drop("pods", name)
+    assert (await cluster.stop(REPLICA, 1, grace_s=30)).exit_status is None
+
+
+async def test_a_node_is_named_by_its_own_label(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """It is a node's name only by custom: with another one the scheduler would find no node at all."""
+    stub.node("n1", labels={"kubernetes.io/hostname": "n1.example"})
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    (pod,) = stub.objects["pods"].values()
+
+    assert pod["spec"]["nodeSelector"] == {"kubernetes.io/hostname": "n1.example"}
+
+
+async def test_a_job_that_is_being_deleted_is_not_used(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """Its controller makes no pod for it any more; a new one takes its place once it is gone."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    ((name, job),) = stub.objects["jobs"].items()
+    (pod,) = list(stub.objects["pods"])
+    stub.drop("pods", pod)
+    assert (await cluster.stop(REPLICA, 1, grace_s=30)).exit_status is None
+    job["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["foregroundDeletion"]}
+    stub.put("jobs", job)
+    await cluster.start(REPLICA, 2, "n1", SPEC, None)
+
+    assert "deletionTimestamp" not in stub.objects["jobs"][name]["metadata"]
+
+
+async def test_a_pod_whose_job_was_removed_has_its_grace(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
+    """It saves within it, as any other one that is stopped."""
+    await cluster.start(REPLICA, 1, "n1", SPEC, None)
+    (name,) = stub.objects["jobs"]
+    stub.drop("jobs", name)
+    await cluster.stop(REPLICA, 1, grace_s=30)
+    (options,) = [body for method, kind, body in stub.asked if (method, kind) == ("DELETE", "pods")]
+
+    assert options["gracePeriodSeconds"] == 30
+
+
 async def test_a_tainted_node_takes_a_users_job_only(cluster: KubernetesCluster, stub: KubernetesStub) -> None:
     """Its own pod says what it tolerates; a pod that Steepest makes tolerates nothing."""
     with pytest.raises(RefusedError, match="cordoned or tainted"):

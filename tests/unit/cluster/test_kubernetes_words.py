@@ -24,7 +24,7 @@ from steepest.cluster.kubernetes.manifest import (
     name_of,
     requested_by,
 )
-from steepest.cluster.kubernetes.nodes.usage import KubeletSummary, sample_of, use_between
+from steepest.cluster.kubernetes.nodes.usage import KubeletSummary, MeasuredPod, sample_of, use_between
 from steepest.cluster.kubernetes.objects import ObjectMetadata, Pod, failed_start, observed, unschedulable
 from steepest.cluster.kubernetes.quantities import mebibytes, millis
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec
@@ -57,9 +57,9 @@ def pod(phase: str, state: dict[str, Any], *, gated: bool = False, **status: Any
     return msgspec.json.decode(json.dumps(content), type=Pod)
 
 
-def ended(code: int, reason: str = "Error") -> dict[str, Any]:
+def ended(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
     """The state of a container that has ended."""
-    return {"terminated": {"exitCode": code, "reason": reason}}
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message}}
 
 
 @pytest.mark.parametrize(
@@ -88,21 +88,41 @@ def test_an_out_of_memory_kill_is_named() -> None:
     assert observed(pod("Failed", ended(137, "OOMKilled"))).reason == "it ran out of memory"
 
 
+def test_memory_takes_no_place_along() -> None:
+    """A child may have run out of it long before its pod saved and left, finished, or was evicted."""
+    evicted = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+
+    assert observed(pod("Succeeded", ended(0, "OOMKilled"))).reason == ""
+    assert observed(pod("Failed", ended(85, "OOMKilled"))).reason == ""
+    assert observed(pod("Failed", ended(143, "OOMKilled"), conditions=evicted)).exit_status is None
+    assert observed(pod("Failed", ended(137, "OOMKilled"), conditions=evicted)).exit_status is None
+
+
 @pytest.mark.parametrize(
     ("state", "code"),
     [
         ({"waiting": {"reason": "ErrImageNeverPull"}}, "no-such-image"),
         ({"waiting": {"reason": "ImagePullBackOff", "message": "m"}}, "no-such-image"),
-        (ended(128, "StartError"), "no-such-program"),
+        (ended(128, "StartError", 'exec: "trai": executable file not found in $PATH: unknown'), "no-such-program"),
+        (ended(128, "StartError", "failed to start shim: context deadline exceeded: unknown"), "not-run"),
+        (ended(128, "StartError"), "not-run"),
+        ({"waiting": {"reason": "CreateContainerError", "message": "failed to reserve container name"}}, None),
         ({"waiting": {"reason": "ContainerCreating"}}, None),
         ({"running": {}}, None),
     ],
 )
 def test_a_start_that_cannot_succeed_is_known(state: dict[str, Any], code: str | None) -> None:
-    """An image or program that is missing is distinguished from a container that is still being made."""
-    found = failed_start(pod("Pending", state))
+    """An image or program that is missing ends a job; what a busy node could not do is tried again."""
+    found = failed_start(pod("Pending", state), is_new=True)
 
     assert (found[0] if found else None) == code
+
+
+def test_a_container_that_is_not_made_for_long_is_given_up() -> None:
+    """Its node may be sick: another one may make it."""
+    full = pod("Pending", {"waiting": {"reason": "CreateContainerError", "message": "no space left on device"}})
+
+    assert failed_start(full, is_new=False) == ("not-run", "no space left on device")
 
 
 def test_the_scheduler_says_why_there_is_no_room() -> None:
@@ -219,7 +239,7 @@ def test_a_strange_pod_is_refused_or_understood(content: dict[str, Any]) -> None
     with contextlib.suppress(msgspec.DecodeError):
         found = msgspec.json.decode(json.dumps({"metadata": {}, **content}), type=Pod)
         observed(found)
-        failed_start(found)
+        failed_start(found, is_new=False)
         unschedulable(found)
 
 
@@ -251,6 +271,12 @@ def test_use_is_the_difference_of_two_samples() -> None:
     assert sample_of(measured("00", None, 1)) is None
 
 
+def test_a_pod_that_is_not_measured_yet_hides_no_other_one() -> None:
+    """A kubelet writes null for a pod whose containers all begin just now, and where it has no pod."""
+    assert sample_of(summary({"pods": [{"podRef": {}, "containers": None}]})[0]) is None
+    assert summary({"pods": None}) == []
+
+
 def test_a_place_is_kept_as_it_was_named() -> None:
     """What a user names becomes the address of the installation's nodes, which is read again."""
     named = address("training/shared:/mnt/shared")
@@ -274,7 +300,12 @@ def measured(second: str, nanos: int | None, rx: int | None) -> Any:
         "containers": [{"name": "job", "cpu": cpu, "memory": {"workingSetBytes": 20 << 20}}],
         "network": {"rxBytes": rx, "txBytes": 1},
     }
-    return msgspec.json.decode(json.dumps({"pods": [content]}), type=KubeletSummary).pods[0]
+    return summary({"pods": [content]})[0]
+
+
+def summary(content: object) -> list[MeasuredPod]:
+    """The pods of a kubelet's summary."""
+    return msgspec.json.decode(json.dumps(content), type=KubeletSummary).pods or []
 
 
 def gang(size: int) -> GangPlace:

@@ -46,13 +46,20 @@ def status_of(code: int) -> int:
     return 128 - code if code in _SIGNALS else code
 
 
-def end(status: int | None, why: str = "", *, place: str = "") -> Observation:
+def end(status: int | None, why: str = "", *, place: str = "", is_memory: bool = False) -> Observation:
     """The end of an incarnation: nothing else says whether its exit status speaks of its job.
 
-    ``status``: as from ``wait``; None: unknown. ``place``: how its place ended and took it along, unless it finished.
+    Args:
+        status: As from ``wait``; None: unknown.
+        why: What else is known of it.
+        place: How its place ended and took it along, unless it finished.
+        is_memory: Whether the kernel has killed a process of it for its memory. That may have been a child, long before:
+            an end that answers to something else is not by it.
     """
     if place and status:
         status, why = None, f"{place}; its exit status was {status}"
+    elif is_memory and status and status not in ANSWERS - {-signal.SIGKILL}:
+        why = NO_MEMORY
     if status is None:
         return Observation(phase=ReplicaPhase.GONE, reason=why[:_REASON_MOST])
     return Observation(phase=ReplicaPhase.EXITED, exit_status=status, reason=why[:_REASON_MOST])

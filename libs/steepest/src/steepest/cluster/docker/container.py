@@ -23,7 +23,7 @@ from steepest.cluster.docker.output import LOG_OPTIONS
 from steepest.cluster.fence import environment
 from steepest.cluster.folders.adapter_folder import IncarnationFolder
 from steepest.cluster.gang_variables import GangAddresses
-from steepest.cluster.observation import ANSWERS, NO_MEMORY, Observation, end, status_of
+from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase, ReplicaSpec
 from steepest.events.common import CheckpointRef, Resources
 
@@ -212,8 +212,6 @@ def observed(state: Mapping[str, Any], is_outlived: Callable[[], bool]) -> Obser
     if state["Status"] not in {"exited", "dead"}:
         return Observation(phase=ReplicaPhase.RUNNING)
     status = status_of(int(state["ExitCode"]))
-    if state.get("OOMKilled"):
-        return end(status, NO_MEMORY)
     is_doubtful = status == UNSEEN or status in ANSWERS
     place = "its engine was stopped, or did not see how it ended" if is_doubtful and not is_outlived() else ""
-    return end(status, str(state.get("Error") or ""), place=place)
+    return end(status, str(state.get("Error") or ""), place=place, is_memory=bool(state.get("OOMKilled")))

@@ -10,12 +10,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from steepest.cluster.docker.container import container_of, name_of, recorded
 from steepest.cluster.docker.events import Events
-from steepest.cluster.docker.host import Host
+from steepest.cluster.docker.host import LOOK_S, PING_S, Host
 from steepest.cluster.docker.kept import layers_under
 from steepest.cluster.docker.launch import remove
 from steepest.cluster.docker.observe import observe, present
@@ -33,6 +34,7 @@ from steepest.logger import Logger
 
 _log = Logger()
 _LOOK_AT_ALL_S = 10.0  # a safety net: no event should get lost while its stream is open
+_PATIENCE_S = 2.0  # for an engine, while all others wait for it
 _IMAGES_MOST = 50
 
 
@@ -85,17 +87,20 @@ class DockerBackground(Background[DockerTracked]):
         self._outputs: dict[str, Output] = {}
         self._events: dict[str, Events] = {}
         self._pings: list[asyncio.Task[None]] = []
+        self._pinged = {node: asyncio.Event() for node in hosts}
+        self._looks: dict[str, asyncio.Task[list[tuple[DockerTracked, Observation]]]] = {}
+        self._finishing: asyncio.Future[list[None]] | None = None
 
     async def open(self) -> None:
         """Observe everything, and subscribe to the engines' events."""
-        await asyncio.gather(*(host.run(host.ping) for host in self._hosts.values()))
+        self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
+        await asyncio.gather(*(self._pinged[node].wait() for node in self._hosts))
         for node, host in self._hosts.items():
             if not host.is_up:
                 _log.warning("engine does not answer", node=node, url=host.node.url)
             self._events[node] = Events(host, self._label, self._event_handler(node))
         await self.look()
         self.start()
-        self._pings = [asyncio.create_task(self._ping_loop(node)) for node in self._hosts]
 
     def keeper_facts(self, node: str) -> KeeperFacts | None:
         """See ``Background.keeper_facts``: what the engine has said of its machine, and keepers there."""
@@ -106,9 +111,11 @@ class DockerBackground(Background[DockerTracked]):
 
     async def close(self) -> None:
         """See ``Background.close``."""
-        for task in self._pings:
+        background: list[asyncio.Future[Any]] = [*self._pings, *self._looks.values()]
+        background += [] if self._finishing is None else [self._finishing]
+        for task in background:
             task.cancel()
-        await asyncio.gather(*self._pings, return_exceptions=True)
+        await asyncio.gather(*background, return_exceptions=True)
         await super().close()
         followers: list[Events | Stats | Output] = [*self._events.values(), *self._stats.values()]
         for follower in [*followers, *self._outputs.values()]:
@@ -128,9 +135,20 @@ class DockerBackground(Background[DockerTracked]):
     # --- looking ------------------------------------------------------------------------------------------------------
 
     async def see(self) -> list[DockerTracked]:
-        """Observe the containers that had events or have not started; all of a node where events may have been missed."""
-        seen = await asyncio.gather(*(self._see_host(node, host) for node, host in self._hosts.items() if host.is_up))
-        known = [(tracked, observation) for pairs in seen for tracked, observation in pairs]
+        """Observe the containers that had events or have not started; all of a node where events may have been missed.
+
+        What an engine says late counts at a later look: the others are not kept waiting.
+        """
+        begun = [
+            self._looks.setdefault(node, asyncio.create_task(self._see_host(node, host)))
+            for node, host in self._hosts.items()
+            if host.is_up and node not in self._looks
+        ]
+        patience_s = _PATIENCE_S if self._tasks else LOOK_S  # the first heartbeats list what runs
+        for late in (await asyncio.wait(begun, timeout=patience_s))[1] if begun else ():
+            late.add_done_callback(lambda _: self.watch.pulse.fire())
+        done = [self._looks.pop(node) for node, look in list(self._looks.items()) if look.done()]
+        known = [(tracked, seen) for look in done for tracked, seen in look.result() if not tracked.seen.ended]
         looked_at = [tracked for tracked, _ in known]
         known += [(each, each.seen) for each in self.roster.all() if not each.seen.ended and each not in looked_at]
         return await asyncio.to_thread(_note_all, known)
@@ -157,8 +175,8 @@ class DockerBackground(Background[DockerTracked]):
             for name in doubtful:
                 del self._doubtful[name]
             done = await asyncio.gather(*(self._see_one(host, mine[name]) for name in looked))
-        except ClusterError as error:
-            _log.info("node not observed", node=node, why=str(error))
+        except Exception as error:  # noqa: BLE001 - an engine may say anything, which concerns no other one
+            _log.info("node not observed", node=node, why=repr(error))
             self._stale[node] = 0.0
             return []
         return [(mine[name], observation) for name, observation in zip(looked, done, strict=True)]
@@ -207,9 +225,14 @@ class DockerBackground(Background[DockerTracked]):
         """Ping an engine every heartbeat period. When it comes back, renew its streams: they may be dead silently."""
         host = self._hosts[node]
         while True:
-            was_up = host.is_up
-            if await host.run(host.ping) and not was_up:
-                self._events[node].renew()
+            was_up, ping = host.is_up, asyncio.ensure_future(host.run(host.ping))
+            if not (await asyncio.wait([ping], timeout=2 * PING_S))[0]:
+                was_up = False
+                host.lose()
+            self._pinged[node].set()
+            if await ping and not was_up:
+                if (events := self._events.get(node)) is not None:
+                    events.renew()
                 self._stale[node] = 0.0
                 self.watch.pulse.fire()
             await asyncio.sleep(self._heartbeat_s)
@@ -270,8 +293,9 @@ class DockerBackground(Background[DockerTracked]):
         await asyncio.to_thread(_read_reports, running)
         for name in [name for name, output in self._outputs.items() if output.is_over]:
             del self._outputs[name]
-        again, self._unfinished = self._unfinished, []
-        await asyncio.gather(*(self.finish(ended) for ended in again))
+        if self._finishing is None or self._finishing.done():
+            again, self._unfinished = self._unfinished, []
+            self._finishing = asyncio.gather(*(self.finish(ended) for ended in again))
 
     def _measure_one(self, tracked: DockerTracked) -> None:
         name = name_of(self._label, tracked.folder)

@@ -25,7 +25,9 @@ from docker.tls import TLSConfig
 
 from steepest.errors import ClusterError, InputError, RefusedError, UncertainError
 from steepest.events.common import KeeperFacts, Name, Resources
+from steepest.logger import Logger
 
+_log = Logger()
 _T = TypeVar("_T")
 CALLS_AT_ONCE = 8
 CALL_S = 30.0
@@ -137,15 +139,22 @@ class Host:
         return await asyncio.get_running_loop().run_in_executor(self._pool, act)
 
     def ping(self) -> bool:
-        """Whether the engine answers now. It blocks."""
+        """Whether the engine answers now. It blocks, over SSH for as long as the connection takes to break."""
         try:
             self.client(PING_S).ping()
-            self.seen_since = self.seen_since or self.now_s()
-        except (DockerException, requests.RequestException, OSError):
-            self.is_up, self.seen_since = False, None
+            if self.seen_since is None:
+                self._info = None  # another engine may answer in its place
+                self.seen_since = self.now_s()
+        except Exception as error:  # noqa: BLE001 - what answers may be no engine
+            _log.debug("no engine", engine=str(self), why=repr(error))
+            self.lose()
         else:
             self.is_up = True
         return self.is_up
+
+    def lose(self) -> None:
+        """It does not answer."""
+        self.is_up, self.seen_since = False, None
 
     def info(self, *, refresh: bool = False) -> EngineInfo:
         """The engine's description, which is cached unless ``refresh``. It blocks.
@@ -153,20 +162,21 @@ class Host:
         Raises:
             UncertainError: The engine does not answer.
         """
-        if self._info is None or refresh:
+        known = None if refresh else self._info
+        if known is None:
             with self.looking():
                 client = self.client(LOOK_S)
                 info = client.info()
                 memory_mib = int(info["MemTotal"]) >> 20
                 major = str(info.get("ServerVersion")).partition(".")[0]
-                self._info = EngineInfo(
+                self._info = known = EngineInfo(
                     id=str(info["ID"]),
                     capacity=Resources(cpu_m=int(info["NCPU"]) * 1000, memory_mib=memory_mib),
                     has_bridge=bool(client.networks(names=["bridge"])),
                     has_gpu_runtime=_NVIDIA in (info.get("Runtimes") or {}),
                     version=int(major) if major.isdecimal() else 0,
                 )
-        return self._info
+        return known
 
     def now_s(self) -> float:
         """The time by the engine's own clock, in seconds since 1970. It blocks, and raises what the client does."""

@@ -136,13 +136,15 @@ def launch(host: Host, state: AdapterFolder, folder: IncarnationFolder, order: C
 def remove(host: Host, container: str, label: str) -> None:
     """Remove a container of this state folder by its name or id, running or not; succeeds if there is none.
 
+    The volumes that its image asks for go with it: they have no name, and nothing else would remove them.
+
     Raises:
         ClusterError, UncertainError: It may still exist.
     """
     with host.acting(f"the container {container} was not removed"):
         try:
             client = host.client()
-            client.remove_container(ours(client, container, label)["Id"], force=True)
+            client.remove_container(ours(client, container, label)["Id"], v=True, force=True)
         except NotFound:
             return
         except APIError as error:
@@ -192,7 +194,7 @@ def _remove_unless_it_runs(client: docker.APIClient, folder: IncarnationFolder, 
             raise RefusedError(f"a container named {name} runs", code="still-running", hint="stop it first")
         # The record first: a record without its container would mean that the incarnation has ended.
         record_of(folder).unlink(missing_ok=True)
-        client.remove_container(found["Id"], force=True)
+        client.remove_container(found["Id"], v=True, force=True)
 
 
 def _start(host: Host, client: docker.APIClient, folder: IncarnationFolder, made: str) -> None:

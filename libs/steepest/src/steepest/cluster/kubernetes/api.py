@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +30,11 @@ MERGE = "application/strategic-merge-patch+json"
 JSON_MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 NOT_FOUND = 404
+_UNKNOWN_CALLER = 401
+_FORBIDDEN = 403
+_NO_RIGHT = re.compile('User ".*" cannot ')
+"""So a missing right is said. A quota, a policy, a webhook or an ending namespace refuses what was asked with 403 too."""
+
 CONFLICT = 409
 GONE = 410
 INVALID = 422
@@ -262,7 +268,7 @@ def _refused(method: str, path: str, status: int, body: bytes) -> ClusterError:
     text = f"{method} {path}: {status} {message[:500]}"
     if status >= _SERVER_FAILED:
         return UncertainError(text, code="api-failed")
-    if status in {401, 403}:
+    if status == _UNKNOWN_CALLER or (status == _FORBIDDEN and _NO_RIGHT.search(message)):
         return RefusedError(text, code="forbidden", hint="give the service account the rights in docs/kubernetes.md")
     return AnswerError(text, status)
 

@@ -44,6 +44,7 @@ from steepest.cluster.kubernetes.manifest import UNPRIVILEGED, JobSettings
 from steepest.cluster.kubernetes.nodes.namespaced_pods import NamespacedPods
 from steepest.cluster.kubernetes.nodes.pod_sources import ElsewhereSources, PodSources
 from steepest.cluster.kubernetes.nodes.selected_nodes import SelectedNodes
+from steepest.cluster.kubernetes.objects import NOT_RUN
 from steepest.cluster.kubernetes.pod_observer import KubernetesTracked, pod_of
 from steepest.cluster.kubernetes.steps.kept import PodKeeper, provide, remove_unused
 from steepest.cluster.kubernetes.steps.launch import launch
@@ -59,7 +60,7 @@ from steepest.events.common import CheckpointMode, CheckpointRef, Resources
 LARGEST_NODE = Resources(cpu_m=1_024_000, memory_mib=1 << 24)
 """Larger than any node: no cap is a cap of this size where nodes are selected, and so come and go."""
 
-_ITS_KEEPERS = (REFUSED, "no-such-program")
+_ITS_KEEPERS = (REFUSED, NOT_RUN, "no-such-program")
 """Why a start fails that may succeed without a keeper: its rights are not admitted, or a runtime cannot give them."""
 
 
@@ -162,7 +163,7 @@ class KubernetesCluster(FolderCluster[KubernetesBackground]):
         """See ``Cluster.start``. The checkpoint is verified first.
 
         Raises:
-            RefusedError: ``no-such-image``, ``no-room`` and ``unsupported-resource`` as well.
+            RefusedError: ``no-such-image``, ``not-run``, ``no-room`` and ``unsupported-resource`` as well.
         """
         background = await self._ready()
         if node not in self._capacities:

@@ -27,7 +27,7 @@ from steepest.cluster.kubernetes.manifest import (
     service_of,
 )
 from steepest.cluster.kubernetes.nodes.namespaced_pods import REMOVED_S, NamespacedPods, emptied
-from steepest.cluster.kubernetes.objects import GATE, BatchJob, ClusterObject, Listing, Pod
+from steepest.cluster.kubernetes.objects import GATE, HOSTNAME, BatchJob, ClusterObject, Listing, Pod
 from steepest.cluster.kubernetes.pod_observer import PodRecord, pod_of
 from steepest.cluster.kubernetes.users_jobs import is_users
 from steepest.cluster.port import ReplicaId
@@ -93,7 +93,7 @@ class BatchJobs:
                 except AnswerError as error:
                     if error.status != CONFLICT:
                         raise
-            elif not found.is_over and found.metadata.annotations.get(TEMPLATE) == wanted.digest:
+            elif found.may_make_pods and found.metadata.annotations.get(TEMPLATE) == wanted.digest:
                 return found
             else:
                 await self._remove(found)
@@ -138,7 +138,7 @@ class BatchJobs:
         return True
 
     async def resume(self, job: BatchJob) -> bool:
-        """Resume a Job that was read, or made, just now; False if it is gone since.
+        """Resume a Job that was read, or made, just now; False if it is gone since, or makes no pods any more.
 
         Raises:
             ClusterError: The API server refused it.
@@ -146,7 +146,7 @@ class BatchJobs:
         """
         if job.spec.suspend:
             try:
-                await self._set_suspended(job, suspended=False)
+                return (await self._set_suspended(job, suspended=False)).may_make_pods
             except AnswerError as error:
                 if error.status in {NOT_FOUND, CONFLICT}:  # another one has its name now: the change names the UID
                     return False
@@ -180,7 +180,7 @@ class BatchJobs:
     async def waiting_pod(
         self, replica: ReplicaId, job: BatchJob, *, is_first: bool, may_be_refused: bool = False
     ) -> Pod | None:
-        """The pod of a Job that waits for a place; None if the Job is over, so that another one is needed.
+        """The pod of a Job that waits for a place; None if the Job makes none, so that another one is needed.
 
         Args:
             replica: The replica.
@@ -202,7 +202,7 @@ class BatchJobs:
                 raise ClusterError(f"the Job {job.metadata.name} may make no pod: {why[:500]}", code=REFUSED)
             if now_s > asks_s and not is_first:
                 now = await self.read(replica)
-                if now is None or now.is_over or now.metadata.uid != job.metadata.uid:
+                if now is None or not now.may_make_pods or now.metadata.uid != job.metadata.uid:
                     return None
                 # A pod that is long in coming has a busy cluster to wait for: asking often would make it busier.
                 pause_s *= 2
@@ -225,9 +225,11 @@ class BatchJobs:
         return ""
 
     async def place(
-        self, pod: PodRecord, node: str, annotations: dict[str, str], labels: dict[str, str] | None = None
+        self, pod: PodRecord, host: str, annotations: dict[str, str], labels: dict[str, str] | None = None
     ) -> None:
         """Give a gated pod its incarnation, its node and further labels, and drop the gate, in one request.
+
+        ``host``: what selects the node (``ClusterNode.host``).
 
         Raises:
             ClusterError: Nothing happened.
@@ -236,7 +238,7 @@ class BatchJobs:
         change = {
             "metadata": {"uid": pod.uid, "annotations": annotations, "labels": labels or {}},
             "spec": {
-                "nodeSelector": {"kubernetes.io/hostname": node},
+                "nodeSelector": {HOSTNAME: host},
                 "schedulingGates": [{"$patch": "delete", "name": GATE}],
             },
         }

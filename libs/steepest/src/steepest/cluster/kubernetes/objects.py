@@ -5,13 +5,14 @@ It owns the translation of a pod into an :class:`Observation`. It must never sen
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from steepest.cluster.kubernetes.quantities import Quantity
-from steepest.cluster.observation import ANSWERS, NO_MEMORY, Observation, end, status_of
+from steepest.cluster.observation import ANSWERS, Observation, end, status_of
 from steepest.cluster.port import ReplicaPhase
 from steepest.events.common import KeeperFacts
 
@@ -23,13 +24,23 @@ SCHEDULE = "steepest.dev/schedule"
 
 PART = "part"
 
+HOSTNAME = "kubernetes.io/hostname"
+"""The label of a node by which pods are bound to it. Its value need not be the node's name."""
+
 QUEUE = "steepest.dev/queue"
 """The label of a user's object that names its queue."""
 
 CONTAINER = "job"
 """The container that trains, in a pod that Steepest has made."""
 
-_NO_PROGRAM = frozenset({"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"})
+NOT_RUN = "not-run"
+"""The code of a container that its node's runtime cannot make, or run."""
+
+_NOT_MADE = frozenset({"CreateContainerError", "RunContainerError"})
+_CANNOT_RUN = frozenset({"StartError", "ContainerCannotRun"})
+_NO_PROGRAM = re.compile(
+    "(?i)not found|no such file|permission denied|exec format error|is a directory|not a directory"
+)
 _NO_IMAGE = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
 )
@@ -231,6 +242,11 @@ class BatchJob(ClusterObject, frozen=True):
         """Whether it runs no pods any more, and never will."""
         return any(one.type in {"Complete", "Failed"} and one.status == "True" for one in self.status.conditions)
 
+    @property
+    def may_make_pods(self) -> bool:
+        """Whether it makes pods once it is not suspended; one that is being deleted makes none."""
+        return not self.is_over and self.metadata.deletion_timestamp is None
+
 
 class NodeTaint(ObjectPart, frozen=True):
     """A taint: it keeps pods away from a node that do not tolerate it."""
@@ -275,6 +291,11 @@ class ClusterNode(ClusterObject, frozen=True):
     def is_ready(self) -> bool:
         """Whether its kubelet answers."""
         return any(one.type == "Ready" and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def host(self) -> str:
+        """What pods that are bound to it select."""
+        return self.metadata.labels.get(HOSTNAME, self.metadata.name)
 
     @property
     def keeper(self) -> KeeperFacts | None:
@@ -337,23 +358,27 @@ def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
     if ended is None or ended.reason in _UNSEEN:
         return end(None, why or "the kubelet did not see how it ended")
     status = status_of(ended.exit_code)
-    if ended.reason == "OOMKilled":
-        return end(status, NO_MEMORY)
     if (condition := pod.condition(_DISRUPTED)) is not None:  # a pod that exceeds its own limits is evicted without it
         return end(status, place=f"its place ended: {condition.reason}: {condition.message or why}")
     is_deleted = pod.metadata.deletion_timestamp is not None and not was_stopped and status in ANSWERS
-    return end(status, why, place="its pod was deleted" if is_deleted else "")
+    place = "its pod was deleted" if is_deleted else ""
+    return end(status, why, place=place, is_memory=ended.reason == "OOMKilled")
 
 
-def failed_start(pod: Pod) -> tuple[str, str] | None:
-    """Why a pod's container cannot start, as the port's code and a message; None if it may."""
+def failed_start(pod: Pod, *, is_new: bool) -> tuple[str, str] | None:
+    """Why a pod's container cannot start, as the port's code and a message; None if it may.
+
+    What its runtime could not make or run may be a busy node's fault: only a program that is missing is surely its job's.
+
+    ``is_new``: The kubelet may still succeed with a container that its runtime could not make.
+    """
     waiting, ended = pod.state.waiting, pod.state.terminated
     if waiting is not None and waiting.reason in _NO_IMAGE:
         return "no-such-image", waiting.message or waiting.reason
-    if waiting is not None and waiting.reason in _NO_PROGRAM:
-        return "no-such-program", waiting.message or waiting.reason
-    if ended is not None and ended.reason in _NO_PROGRAM:
-        return "no-such-program", ended.message or ended.reason
+    if waiting is not None and waiting.reason in _NOT_MADE and not is_new:
+        return NOT_RUN, waiting.message or waiting.reason
+    if ended is not None and ended.reason in _CANNOT_RUN:
+        return "no-such-program" if _NO_PROGRAM.search(ended.message) else NOT_RUN, ended.message or ended.reason
     return None
 
 

@@ -11,7 +11,9 @@ there          –                     –         ``EXITED`` / ``GONE``
 –              has no gate           there     ``STARTING``, and ``RUNNING`` once its container runs
 –              succeeded or failed   there     ``EXITED``; ``GONE`` where its place ended, another party than
                                                Steepest deleted it, or the kubelet did not see how it ended
-–              not there             there     ``GONE``; as it ended, where the watch saw that before it was removed
+–              not there             there     ``GONE``; as it ended, where the watch saw that before it was removed.
+                                               A watch by labels leaves out a pod that lost one: only the API server
+                                               says that a pod is not there
 =============  ====================  ========  ==================================================================
 
 A pod succeeds or fails only when the kubelet has proven that none of its containers runs. A pod that is removed by force,
@@ -103,7 +105,7 @@ class PodObserver:
             return Observation(phase=ReplicaPhase.STARTING, began=False)
         pod = await self.find(record)
         seen = observed(pod) if pod is not None else None
-        if seen is None or (not seen.ended and self._pods.get(record.uid) is None and pod is self._removed(record)):
+        if seen is None or (not seen.ended and pod is self._removed(record)):
             pod, seen = None, end(None, "its pod was removed")
         return await asyncio.to_thread(_recorded, folder, seen, pod) if seen.ended else seen
 
@@ -116,8 +118,9 @@ class PodObserver:
         copy = self._pods.of(record.namespace)
         if copy.is_live and (pod := copy.get(record.uid)) is not None:
             return pod
-        if (pod := self._removed(record)) is not None:
-            return pod
+        removed = self._removed(record)
+        if removed is not None and removed.has_ended:
+            return removed
         with contextlib.suppress(AnswerError):
             pod = await self.read(record)
             if pod is not None and pod.metadata.uid == record.uid:

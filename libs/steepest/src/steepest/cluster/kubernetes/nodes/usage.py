@@ -59,17 +59,17 @@ class _MeasuredContainer(msgspec.Struct):
 
 
 class MeasuredPod(msgspec.Struct, rename="camel"):
-    """A kubelet's measurements of a pod."""
+    """A kubelet's measurements of a pod, whose containers are null until one of them is measured."""
 
     pod_ref: _PodReference
-    containers: list[_MeasuredContainer] = []
+    containers: list[_MeasuredContainer] | None = None
     network: _PodNetwork | None = None
 
 
 class KubeletSummary(msgspec.Struct):
     """A kubelet's answer about its pods."""
 
-    pods: list[MeasuredPod] = []
+    pods: list[MeasuredPod] | None = None
 
 
 class PodSample(msgspec.Struct, frozen=True):
@@ -139,7 +139,7 @@ class PodUsage:
                 kubelet = "" if node in self._proxied else self._kubelet_of(node)
                 path = _SUMMARY if kubelet else f"/api/v1/nodes/{node}/proxy{_SUMMARY}"
                 body = await self._api.request("GET", path, timeout_s=_CALL_S, server=kubelet or None)
-            for pod in decode(body, KubeletSummary).pods:
+            for pod in decode(body, KubeletSummary).pods or ():
                 self._take(pod)
         except (ClusterError, UntrustedError) as error:
             _log.info("node not measured", node=node, why=str(error)[:500])
@@ -158,7 +158,7 @@ class PodUsage:
 
 def sample_of(pod: MeasuredPod) -> PodSample | None:
     """The counters of a pod's training container; None if its CPU is not measured yet."""
-    found = training(pod.containers)
+    found = training(pod.containers or ())
     if found is None or found.cpu.time is None or found.cpu.usage_core_nano_seconds is None:
         return None
     memory = found.memory.working_set_bytes

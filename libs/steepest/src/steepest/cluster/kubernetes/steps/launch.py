@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 
+import msgspec
 from msgspec import UNSET
 
 from steepest.cluster import fence
@@ -41,6 +42,9 @@ PROOF_S = 60.0
 NO_ROOM_S = 10.0
 """How long the scheduler may find no room: the pod that made room may still be ending."""
 
+_MADE_S = 30.0
+"""How long a kubelet may fail to make a container. With a keeper none: its runtime may not know what that needs."""
+
 _LOOK_S = 1.0
 
 
@@ -50,8 +54,8 @@ async def launch(
     """Start an incarnation on a node; returns once its container runs, or takes long to.
 
     Raises:
-        RefusedError: ``no-such-image``, ``no-such-program``, ``no-room``, ``unsupported-resource``, ``node-lost``,
-            ``no-such-job`` or ``gang-incomplete``; everything was removed again.
+        RefusedError: ``no-such-image``, ``no-such-program``, ``not-run``, ``no-room``, ``unsupported-resource``,
+            ``node-lost``, ``no-such-job`` or ``gang-incomplete``; everything was removed again.
         ClusterError: It did not start for another reason; everything was removed again.
         UncertainError: It may have started.
     """
@@ -66,7 +70,7 @@ async def launch(
 async def _launch(
     jobs: BatchJobs, background: KubernetesBackground, state: AdapterFolder, folder: IncarnationFolder, order: PodLaunch
 ) -> None:
-    _refuse_unless_possible(background, order)
+    order = msgspec.structs.replace(order, host=_possible_host(background, order))
     refuse_unless_whole(jobs, folder)
     with definite(f"{folder} did not start"):
         await asyncio.to_thread(_make_folders, state, folder, order, jobs.settings)
@@ -75,7 +79,7 @@ async def _launch(
             pod = await users_placed(jobs, folder, order)
         else:
             pod = await _placed(jobs, folder, order)
-        await _proven(background, folder, pod)
+        await _proven(background, folder, pod, made_s=_MADE_S if order.keeper is None else 0.0)
     except ClusterError as error:
         if error.code == NOT_ADMITTED:
             await asyncio.to_thread(_remove_folder, folder)
@@ -99,7 +103,8 @@ async def take_back(jobs: BatchJobs, folder: IncarnationFolder) -> None:
     await asyncio.to_thread(_remove_folder, folder)
 
 
-def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) -> None:
+def _possible_host(background: KubernetesBackground, order: PodLaunch) -> str:
+    """What selects the node, unless the start is surely refused."""
     if not order.spec.command:
         raise RefusedError("the command is empty", code="no-such-program")
     if order.spec.requests.gpu_m:
@@ -109,6 +114,7 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
             hint="ask for a partition by its name, such as nvidia.com/mig-1g.5gb",
         )
     is_users, gang = USERS_JOB in order.spec.env, order.spec.gang
+    hosts: dict[str, str] = {}
     # A user's gang starts by one resumption, so all of its nodes must do before that.
     for name in sorted(set(gang.nodes)) if is_users and gang is not None else (order.node,):
         hint = f"kubectl describe node {name}"
@@ -118,6 +124,8 @@ def _refuse_unless_possible(background: KubernetesBackground, order: PodLaunch) 
         # The pods of a user's object say themselves which taints they tolerate: the view and the scheduler go by that.
         if found.spec.unschedulable if is_users else not takes_pods(found):
             raise RefusedError(f"the node {name} is cordoned or tainted", code="node-lost", hint=hint)
+        hosts[name] = found.host
+    return hosts.get(order.node, order.node)
 
 
 async def _placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) -> PodRecord:
@@ -131,7 +139,7 @@ async def _placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLaunch) 
         if await jobs.resume(job):
             found = await jobs.waiting_pod(folder.replica, job, is_first=is_first, may_be_refused=is_kept)
     pod = await recorded(folder, found)
-    await jobs.place(pod, order.node, wanted.annotations)
+    await jobs.place(pod, order.host, wanted.annotations)
     return pod
 
 
@@ -146,7 +154,9 @@ async def _limit_users(
         _log.warning("a user's Job runs without its limit", incarnation=str(folder), why=str(error))
 
 
-async def _proven(background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord) -> None:
+async def _proven(
+    background: KubernetesBackground, folder: IncarnationFolder, pod: PodRecord, *, made_s: float
+) -> None:
     began = time.monotonic()
     while time.monotonic() < began + PROOF_S:
         changed = background.pods.next_change(pod.uid)
@@ -154,7 +164,7 @@ async def _proven(background: KubernetesBackground, folder: IncarnationFolder, p
         if found is None:
             if background.pods.last(pod.uid) is not None:  # another party has removed it, which ends it
                 return
-        elif (failure := failed_start(found)) is not None:
+        elif (failure := failed_start(found, is_new=time.monotonic() < began + made_s)) is not None:
             raise RefusedError(f"{folder} cannot be started: {failure[1][:500]}", code=failure[0])
         elif not found.is_gated and (found.state.running or found.has_ended):
             return

@@ -16,12 +16,18 @@ from steepest.events.common import CheckpointRef
 
 
 class PodLaunch(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of a start. ``keeper``: how it is kept; None: it runs without a keeper."""
+    """The parameters of a start.
+
+    Attributes:
+        keeper: How it is kept; None: it runs without a keeper.
+        host: What selects the node (``ClusterNode.host``), once that is known.
+    """
 
     node: str
     spec: ReplicaSpec
     restore: CheckpointRef | None
     keeper: PodKeeper | None = None
+    host: str = ""
 
 
 async def recorded(folder: IncarnationFolder, found: Pod) -> PodRecord:

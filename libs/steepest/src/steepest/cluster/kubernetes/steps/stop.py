@@ -91,18 +91,18 @@ class PodStop:
                 await asyncio.to_thread(self._folder.write, stop_of(self._folder), {})
             users = await asyncio.to_thread(is_users, replica.job, self._folder)
             fails = pod is not None and grace_s < GRACE_S and not users
-            if pod is not None and fails:
+            if fails:
                 # Before the Job is suspended: a kubelet does not reliably shorten a grace that has begun. This fails the
                 # Job, and in place of one that a user has made there is no other.
-                await self._jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
+                await self._kill(grace_s)
             if not await self._jobs.suspend(replica, fails=fails):
-                await self._kill()  # another party has removed the Job, and its pod ends or was orphaned
+                await self._kill(grace_s)  # another party has removed the Job, and its pod ends or was orphaned
         return True
 
-    async def _kill(self) -> bool:
+    async def _kill(self, grace_s: float = _SHORTEST_GRACE_S) -> bool:
         pod = await asyncio.to_thread(pod_of, self._folder)
         if pod is not None:
-            await self._jobs.end(pod, grace_s=_SHORTEST_GRACE_S)
+            await self._jobs.end(pod, grace_s=max(math.ceil(grace_s), _SHORTEST_GRACE_S))
         return True
 
     async def _cancel_start(self) -> None:

@@ -50,7 +50,7 @@ async def users_placed(jobs: BatchJobs, folder: IncarnationFolder, order: PodLau
     own = [of_container(one) for one in found.spec.containers if one.name == found.container]
     spec = msgspec.structs.replace(order.spec, requests=own[0]) if own else order.spec
     annotations = users_annotations(folder, spec, order.restore, owner.hosts, order.keeper)
-    await jobs.place(pod, order.node, annotations, {REPLICA: str(replica.index)})
+    await jobs.place(pod, order.host, annotations, {REPLICA: str(replica.index)})
     return pod
 
 
