@@ -5,6 +5,8 @@ It owns the translation of a cluster's answers into outcomes. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
@@ -30,6 +32,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: What the plan does.
         spec: The process that START starts; of a gang, its replica 0.
+        given_up: The incarnation up to whose checkpoints none newer than ``restore`` may be restored.
         request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.
@@ -44,6 +47,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     kind: PlanKind
     spec: ReplicaSpec
     restore: CheckpointRef | None
+    given_up: int = 0
     limits: MoveLimits
     request: str
     first_start: bool = False
@@ -72,6 +76,7 @@ def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, f
         kind=plan.kind,
         spec=replica_spec(job.spec, trace),
         restore=job.checkpoint,
+        given_up=job.given_up,
         limits=limits,
         request=request_of(plan.id, plan.failures, plan.unclear),
         first_start=first_start,
@@ -136,6 +141,20 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
         checkpoint_mode=spec.checkpoint_mode or (CheckpointMode.NONE if spec.is_elastic else None),
         trace=trace,
     )
+
+
+def with_newest(task: StepTask, known: Iterable[ReplicaStatus | None]) -> StepTask:
+    """The START of a job from the newest checkpoint on its volume.
+
+    The log may know an older one, which the job has deleted by now: a node was lost, or an end was reported without it.
+    """
+    for status in known:
+        found = None if status is None else status.checkpoint
+        if found is None or found.incarnation <= task.given_up or not found.is_newer(task.restore):
+            continue
+        if task.restore is None or found.is_image == task.restore.is_image:
+            task = msgspec.structs.replace(task, restore=found)
+    return task
 
 
 def step_wanted(task: StepTask) -> int:
