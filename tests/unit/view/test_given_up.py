@@ -13,7 +13,7 @@ from steepest.events.common import CheckpointRef
 from steepest.events.growth import FindingKind
 from steepest.sagas.calls import LookupCall, StartCall
 from steepest.sagas.step_calls import step_calls
-from steepest.sagas.step_task import step_task
+from steepest.sagas.step_task import REFUSED_BEFORE, step_task
 from steepest.view.cluster_view import ClusterView
 
 GOOD, DIVERGED = checkpoint(50), checkpoint(150)
@@ -102,9 +102,29 @@ def test_a_start_takes_what_the_log_has_not_heard_of() -> None:
     assert not pool.job("a").saved_since_start
 
 
+@pytest.mark.parametrize(("refusals", "step"), [(0, 150), (REFUSED_BEFORE - 1, 150), (REFUSED_BEFORE, 50)])
+def test_an_older_one_is_restored_once_the_newest_was_refused_too_often(refusals: int, step: int) -> None:
+    """The SDK keeps two in case the newest is damaged."""
+    pool = FoldedPool(w1=1_000, w2=1_000)
+    pool.run("a", "w1")
+    pool.fold(pool.stopped("a", None, saved=DIVERGED))
+    for refused in range(refusals + 1):
+        incarnation = pool.job("a").incarnation
+        retry = c.RetryPlanned(job="a", incarnation=incarnation, charged=False, not_before_ms=0, reason="so")
+        assert pool.fold(retry)
+        if refused < refusals:
+            pool.fold(placement("a", "w1", incarnation=incarnation))
+            while pool.plan_of("a").steps:
+                pool.fail("a", c.StepFailure.CHECKPOINT_REFUSED)
+            pool.carry_out("a")
+    found = restored(pool, GOOD)
+    assert found is not None
+    assert found.step == step
+
+
 def restored(pool: FoldedPool, newest: CheckpointRef) -> CheckpointRef | None:
     """What job ``a`` is started from on w2, where ``newest`` is the newest on its volume."""
-    pool.fold(placement("a", "w2", incarnation=1))
+    pool.fold(placement("a", "w2", incarnation=pool.job("a").incarnation))
     begun = pool.begin("a")
     task = step_task(begun, pool.job("a"), pool.plan_of("a"), pool.view.parameters.limits, first_start=True)
     calls = step_calls(task)

@@ -17,6 +17,9 @@ from steepest.events.parameters import MoveLimits
 from steepest.trace_context import trace_continued
 from steepest.view.state import Job, Plan, PlanKind
 
+REFUSED_BEFORE = 4
+"""Refusals of a checkpoint after which an older one is restored: until then, its volume may only be slow to show it."""
+
 
 class Member(msgspec.Struct, frozen=True):
     """A replica of a gang that a step acts on, and its node."""
@@ -32,7 +35,8 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: What the plan does.
         spec: The process that START starts; of a gang, its replica 0.
-        given_up: The incarnation up to whose checkpoints none newer than ``restore`` may be restored.
+        given_up: The incarnation up to whose checkpoints none but ``restore`` may be restored.
+        falls_back: Whether an older one than ``restore`` may be, as that was refused too often.
         request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.
@@ -48,6 +52,7 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     spec: ReplicaSpec
     restore: CheckpointRef | None
     given_up: int = 0
+    falls_back: bool = False
     limits: MoveLimits
     request: str
     first_start: bool = False
@@ -77,6 +82,7 @@ def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, f
         spec=replica_spec(job.spec, trace),
         restore=job.checkpoint,
         given_up=job.given_up,
+        falls_back=job.refusals >= REFUSED_BEFORE,
         limits=limits,
         request=request_of(plan.id, plan.failures, plan.unclear),
         first_start=first_start,
@@ -144,16 +150,19 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
 
 
 def with_newest(task: StepTask, known: Iterable[ReplicaStatus | None]) -> StepTask:
-    """The START of a job from the newest checkpoint on its volume.
+    """The START of a job from the newest good checkpoint on its volume.
 
-    The log may know an older one, which the job has deleted by now: a node was lost, or an end was reported without it.
+    The log may know an older one, which the job has deleted by now: a node was lost, or an end was reported without it. Or
+    what it knows was damaged since.
     """
-    for status in known:
-        found = None if status is None else status.checkpoint
-        if found is None or found.incarnation <= task.given_up or not found.is_newer(task.restore):
-            continue
-        if task.restore is None or found.is_image == task.restore.is_image:
-            task = msgspec.structs.replace(task, restore=found)
+    for found in (status.checkpoint for status in known if status is not None and status.checkpoint is not None):
+        before = task.restore
+        if before is None:
+            is_better = True
+        else:
+            is_better = found.is_image == before.is_image and (found.is_newer(before) or task.falls_back)
+        if is_better and found.incarnation > task.given_up:
+            return msgspec.structs.replace(task, restore=found)
     return task
 
 
