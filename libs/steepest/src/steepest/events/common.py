@@ -223,7 +223,7 @@ class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
         return int(match[1]) if match else 0
 
     def is_newer(self, other: CheckpointRef | None) -> bool:
-        """Whether it comes after another one; None: after none. A later incarnation's is newer, whatever its step is."""
+        """Whether it comes after another one; None: after none. A later incarnation's is newer, also of a lower step."""
         return other is None or (self.incarnation, self.step) > (other.incarnation, other.step)
 
     def is_same(self, other: CheckpointRef) -> bool:

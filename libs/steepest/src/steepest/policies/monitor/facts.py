@@ -45,15 +45,15 @@ class KnownReplica(msgspec.Struct):
     """What the log already says about a replica.
 
     Attributes:
-        told: The newest checkpoint of its job that it was said to see, and when, by its node's clock.
+        checkpoint: The newest checkpoint of its job that is in the log, by its name, and when it was reported, by its node.
     """
 
     incarnation: int
     state: ReplicaState
     mode: CheckpointMode | None = None
     mode_reason: str = ""
-    told: str = ""
-    told_ms: int = 0
+    checkpoint: str = ""
+    checkpoint_ms: int = 0
     progress: ReportedProgress | None = None
 
 
@@ -297,8 +297,8 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
             replica=report.replica,
             reason=report.mode_reason,
         )
-    if report.checkpoint is not None and _is_to_be_told(known, report, beat):
-        known.told, known.told_ms = report.checkpoint.name, beat.at_ms
+    if report.checkpoint is not None and _is_new_checkpoint(known, report, beat):
+        known.checkpoint, known.checkpoint_ms = report.checkpoint.name, beat.at_ms
         yield c.CheckpointVerified(
             job=report.job,
             incarnation=report.incarnation,
@@ -320,12 +320,12 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
         )
 
 
-def _is_to_be_told(known: KnownReplica, report: ReplicaReport, beat: NodeHeartbeat) -> bool:
+def _is_new_checkpoint(known: KnownReplica, report: ReplicaReport, beat: NodeHeartbeat) -> bool:
     """Whether the newest checkpoint becomes a fact: the first one, and later ones from time to time, of a gang by one."""
-    if not known.told:
+    if not known.checkpoint:
         return True
-    is_due = not 0 <= beat.at_ms - known.told_ms < beat.saved_every_ms  # its clock may be set back
-    is_newer = report.checkpoint is not None and report.checkpoint.name != known.told
+    is_due = not 0 <= beat.at_ms - known.checkpoint_ms < beat.saved_every_ms  # its clock may be set back
+    is_newer = report.checkpoint is not None and report.checkpoint.name != known.checkpoint
     return is_newer and is_due and beat.saved_every_ms > 0 and not report.replica
 
 
