@@ -145,7 +145,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         previous: The checkpoint before ``checkpoint``.
         image: The checkpoint that is an image of its processes, and the facts of the node where it was made, if known.
         narrowed: Its rule about nodes with what its image demands of them; None: all that it may run on can restore it.
-        restarted: Restarts because of findings so far.
+        restarted: Restarts because of findings so far; a GPU that failed is not the job's fault, and is none.
         avoids: The node that was the cause of one, and the counted time until which the job stays away from it.
         suspended_for: The incarnation that was to be suspended because of a finding.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.

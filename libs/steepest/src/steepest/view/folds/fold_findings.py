@@ -62,6 +62,7 @@ def _reaction(view: Projection, event: c.ReactionPlanned, received: Received[Any
         view.jobs.update(job)
         return True
     job.reaction, job.restarts = event.reason, event.restarts
+    job.restarted += event.restarts and event.kind is not c.FindingKind.GPU
     job.rewinds = event.kind is c.FindingKind.DIVERGED or (
         c.FindingKind.DIVERGED in job.findings and job.good is not None
     )

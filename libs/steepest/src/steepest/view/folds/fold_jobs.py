@@ -122,7 +122,6 @@ def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
     job.refusals += job.stop_code == c.StepFailure.CHECKPOINT_REFUSED
     job.not_before_counted_ms = event.not_before_ms
     if job.reaction:
-        job.restarted += 1
         if job.rewinds:
             job.checkpoint, job.previous, job.good = job.good, None, None
             job.given_up = job.incarnation
