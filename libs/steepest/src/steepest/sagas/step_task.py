@@ -155,13 +155,10 @@ def with_newest(task: StepTask, known: Iterable[ReplicaStatus | None]) -> StepTa
     The log may know an older one, which the job has deleted by now: a node was lost, or an end was reported without it. Or
     what it knows was damaged since.
     """
+    before = task.restore
     for found in (status.checkpoint for status in known if status is not None and status.checkpoint is not None):
-        before = task.restore
-        if before is None:
-            is_better = True
-        else:
-            is_better = found.is_image == before.is_image and (found.is_newer(before) or task.falls_back)
-        if is_better and found.incarnation > task.given_up:
+        is_alike = found.is_image is (before is not None and before.is_image)  # a node is chosen for an image
+        if is_alike and found.incarnation > task.given_up and (found.is_newer(before) or task.falls_back):
             return msgspec.structs.replace(task, restore=found)
     return task
 
