@@ -138,6 +138,21 @@ def test_a_known_checkpoint_is_not_read_again(tmp_path: Path) -> None:
     assert (tmp_path / name / "model.bin").stat().st_atime_ns == 1
 
 
+def test_what_a_job_answered_with_is_read_once(tmp_path: Path) -> None:
+    """A move verifies it, looks at the volume after its stop, and verifies it before its start: each within a time limit."""
+    name = save(tmp_path, 10)
+    volume = Volume(tmp_path, "mnist")
+    first = volume.verify(name)
+    before = os.stat(tmp_path / name / "model.bin")  # noqa: PTH116 - with the access time that is restored below
+    os.utime(tmp_path / name / "model.bin", ns=(1, before.st_mtime_ns))
+
+    assert volume.refresh() == volume.verify(name) == first
+    assert (tmp_path / name / "model.bin").stat().st_atime_ns == 1
+    (tmp_path / name / "model.bin").write_bytes(bytes(100))
+    with pytest.raises(InputError, match="does not match"):
+        volume.verify(name)
+
+
 def test_of_many_bad_checkpoints_the_newest_are_looked_at(tmp_path: Path) -> None:
     """A job that makes bad checkpoints without end costs as much as one that makes a few."""
     for step in range(500):

@@ -19,7 +19,7 @@ from steepest.events.received import Received
 from steepest.events.registry import CLUSTER, encode
 from steepest.policies.monitor import facts
 from steepest.policies.monitor.facts import JOIN_EVERY_MS, Facts, FactsState
-from steepest.policies.monitor.use import USAGE_EVERY_MS
+from steepest.policies.monitor.use import SAVED_EVERY_MS, USAGE_EVERY_MS
 
 RUNNING, EXITED, GONE = ReplicaState.RUNNING, ReplicaState.EXITED, ReplicaState.GONE
 SIZE = Resources(cpu_m=1_000)
@@ -35,6 +35,7 @@ class Monitor:
 
     every_ms = 0
     progress_every_ms = 0
+    saved_every_ms = 0
 
     def __init__(self) -> None:
         self.facts = Facts()
@@ -82,6 +83,7 @@ class Monitor:
             usage_of=usage_of,
             **more,
             progress_every_ms=self.progress_every_ms,
+            saved_every_ms=self.saved_every_ms,
         )
         received = Received(event=beat, topic="heartbeats", partition=0, offset=0, at_ms=self.at_ms)
         decided = self.facts.step(received)
@@ -293,12 +295,27 @@ def test_the_checkpoint_mode_is_told_when_it_is_said_or_changes() -> None:
     assert declared == [[], [CheckpointMode.ON_STOP], [], [CheckpointMode.ON_REQUEST]]
 
 
+def told(monitor: Monitor, replica: int = 0) -> list[int]:
+    """The steps of the checkpoints that are told, where one is saved each second for half a minute."""
+    return [
+        event.checkpoint.step
+        for step in range(1, 31)
+        for event in monitor.hear(report(replica=replica, checkpoint=checkpoint(step)), later_ms=1_000)
+        if isinstance(event, c.CheckpointVerified)
+    ]
+
+
 def test_only_the_first_checkpoint_of_an_incarnation_is_told() -> None:
-    """It is the proof that it can save; the newest comes with its end."""
+    """It is the proof that it can save, where the heartbeat asks for no more."""
+    assert told(Monitor()) == [1]
+
+
+def test_later_checkpoints_are_told_from_time_to_time() -> None:
+    """Where the heartbeat asks for that; of a gang by its first replica, as all see the same volume."""
     monitor = Monitor()
-    monitor.hear(report())
-    answers = [monitor.hear(report(checkpoint=checkpoint(step))) for step in (10, 20, 30)]
-    assert answers == [[c.CheckpointVerified(job="job", incarnation=1, node="w1", checkpoint=checkpoint(10))], [], []]
+    monitor.saved_every_ms = SAVED_EVERY_MS
+    assert told(monitor) == [1, 11, 21]
+    assert told(monitor, replica=1) == [1]
 
 
 def test_two_nodes_do_not_mix() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pytest
 from tests.harness.scenarios.folded_pool import migration, submitted
 from tests.harness.system.driver import DeciderDriver
 from tests.harness.system.fake_training import PROGRAM
@@ -296,3 +297,28 @@ def test_a_job_that_is_let_go_on_starts_if_nothing_else_holds_it() -> None:
     pool.feed(c.JobChangeRequested(job="then", request="release", held=False))
     pool.deliver(everything=True)
     assert pool.job("then").plan
+
+
+@pytest.mark.parametrize("now", ["waits", "runs", "fails"])
+def test_a_job_that_is_held_gives_up_its_turn_in_its_array(now: str) -> None:
+    """The next one has it then; the job that is let go on waits until there is one again."""
+    pool = DeciderDriver(Placer(), n1=1_000)
+    pool.fold(submitted("other", 900 if now == "waits" else 100))
+    pool.feed(*(submitted(f"a-{n}", 800, retries=1, array="a", array_most=1) for n in range(2)))
+    pool.deliver(everything=True)
+    if now != "waits":
+        pool.carry_out("a-0")
+    pool.fold(c.JobChangeRequested(job="a-0", request="hold", held=True))
+    if now == "fails":
+        pool.fold(pool.stopped("a-0", 1))
+    elif now == "runs":
+        assert pool.job("a-1").hold is Hold.OTHERS, "it has not stopped yet"
+        pool.tick()
+        pool.carry_out("a-0")
+    pool.deliver(everything=True)
+    assert pool.job("a-0").is_queued
+    assert pool.job("a-1").hold is Hold.NONE
+
+    pool.fold(c.JobChangeRequested(job="a-0", request="release", held=False))
+    pool.deliver(everything=True)
+    assert pool.job("a-0").hold is Hold.OTHERS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.harness.scenarios.folded_pool import FoldedPool, checkpoint, placement, submitted, transition
 
@@ -97,6 +98,21 @@ def test_a_start_that_one_replica_refuses_stops_the_others(ends: tuple[Any, ...]
     assert isinstance(event, c.StepFailed)
     assert (event.definite, event.code) == (definite, "node-lost")
     assert [(one.replica, one.code) for one in event.replicas] == [(0, ""), (1, ""), (2, "node-lost")]
+
+
+@pytest.mark.parametrize("is_image", [True, False])
+def test_a_gang_starts_from_what_its_volume_holds(*, is_image: bool) -> None:
+    """All replicas from the same checkpoint; for an image, which the log does not know of, no node was chosen."""
+    newest = msgspec.structs.replace(checkpoint(150), is_image=is_image)
+    known = tuple(
+        msgspec.structs.replace(status(index, ReplicaPhase.GONE, incarnation=0), checkpoint=newest)
+        for index in range(3)
+    )
+    (_, gathered), event = played(task(c.Step.START, first_start=True), known, (None, None, None))
+
+    restored = None if is_image else newest
+    assert [call.restore for call in gathered.calls if isinstance(call, StartCall)] == [restored] * 3
+    assert event.restore == restored
 
 
 def test_a_gang_that_was_started_and_forgotten_is_not_started_again() -> None:

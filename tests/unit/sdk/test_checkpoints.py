@@ -66,6 +66,20 @@ def test_one_that_the_supervisor_names_is_kept_too(tmp_path: Path) -> None:
     assert names(tmp_path) == ["step-00000005-i0001", "step-00000006-i0001"]
 
 
+def test_one_that_was_given_up_does_not_count_among_the_two(tmp_path: Path) -> None:
+    """A training that went back must not lose what it went back to, nor fall back to what it went back from."""
+    for step in (1, 2, 3):
+        save_steps(tmp_path, 1).save(step, None, writes(str(step)), "step-00000001-i0001")
+    later = CheckpointFolder(tmp_path, "walk", 2)
+    assert later.restore("step-00000001-i0001") is not None
+    later.save(2, None, writes("2"))
+    assert names(tmp_path) == ["step-00000001-i0001", "step-00000002-i0002"]
+    tmp_path.joinpath("step-00000002-i0002", "state").write_text("changed")
+    again = CheckpointFolder(tmp_path, "walk", 3).restore("step-00000002-i0002")
+    assert again is not None
+    assert again.manifest.step == 1
+
+
 def test_damaged_checkpoint_does_not_count_among_the_two(tmp_path: Path) -> None:
     """With a damaged one among the newest, the good one before it is kept until two good ones follow."""
     save_steps(tmp_path, 1, 2)

@@ -46,6 +46,7 @@ class CheckpointFolder:
         self._job = job
         self._incarnation = incarnation
         self._verdicts: dict[CheckpointName, bool] = {}
+        self._restored: CheckpointName | None = None
 
     def restore(self, wanted: str) -> Checkpoint | None:
         """The wanted checkpoint, otherwise the newest valid one before it; refused ones are reported with the reason.
@@ -64,6 +65,7 @@ class CheckpointFolder:
                 warn(f"the checkpoint {self._folder / str(name)} is refused: {refused}")
             else:
                 self._verdicts[name] = True
+                self._restored = name
                 return Checkpoint(self._folder / str(name), manifest)
         warn(f"no valid checkpoint in {self._folder}: starting at step 0")
         return None
@@ -132,10 +134,14 @@ class CheckpointFolder:
     def _prune(self, kept: str) -> None:
         good = 0
         for name in self._newest_first():
-            if good < KEPT:
+            if good < KEPT and not self._is_given_up(name):
                 good += self._is_good(name)
             elif str(name) != kept and self._is_ours(name):
                 self._delete(name)
+
+    def _is_given_up(self, name: CheckpointName) -> bool:
+        """Whether this incarnation began before an earlier one's checkpoint, from which the training is not to go on."""
+        return self._restored is not None and self._restored < name and name.incarnation < self._incarnation
 
     def _is_good(self, name: CheckpointName) -> bool:
         """Whether a checkpoint is valid. This process reads each at most once; its own are known to be valid."""

@@ -15,7 +15,7 @@ from steepest.events import cluster as c
 from steepest.events.heartbeat import NodeHeartbeat
 from steepest.events.received import Received
 from steepest.policies.monitor.others import usage_of
-from steepest.policies.monitor.use import PROGRESS_EVERY_MS, usage_every_ms
+from steepest.policies.monitor.use import PROGRESS_EVERY_MS, SAVED_EVERY_MS, usage_every_ms
 from steepest.runtime.effector import Effector, Send
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import requires_labels
@@ -58,6 +58,7 @@ class HeartbeatSender(Effector):
                 self._with_terms(self._board.completed(measured)),
                 usage_every_ms=usage_every_ms(self._view),
                 progress_every_ms=PROGRESS_EVERY_MS,
+                saved_every_ms=SAVED_EVERY_MS,
                 usage_of=usage_of(self._view),
             )
             await send(heartbeat, topic="heartbeats", key=heartbeat.node, times=(heartbeat.at_ms,))

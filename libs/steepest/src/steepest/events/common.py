@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -198,6 +199,9 @@ def known_mode(asked: CheckpointMode | None, declared: CheckpointMode | None) ->
     return declared or CheckpointMode.NONE if asked is None or asked in KEPT else asked
 
 
+_CHECKPOINT_NAME = re.compile(r"step-[0-9]{8,18}-i([0-9]{4,18})")
+
+
 class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
     """A verified checkpoint: the folder's name on the job's volume, the step it holds, and its digest.
 
@@ -211,6 +215,16 @@ class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str
     size_bytes: Count = 0
     is_image: bool = False
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation that saved it; 0: its name does not say."""
+        match = _CHECKPOINT_NAME.fullmatch(self.name)
+        return int(match[1]) if match else 0
+
+    def is_newer(self, other: CheckpointRef | None) -> bool:
+        """Whether it comes after another one; None: after none. A later incarnation's is newer, also of a lower step."""
+        return other is None or (self.incarnation, self.step) > (other.incarnation, other.step)
 
     def is_same(self, other: CheckpointRef) -> bool:
         """Whether both are one checkpoint, also where the size is known of one of them only."""

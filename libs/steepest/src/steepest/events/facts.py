@@ -196,7 +196,7 @@ class CheckpointModeDeclared(msgspec.Struct, frozen=True, kw_only=True, omit_def
 
 
 class CheckpointVerified(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
-    """The incarnation's first good checkpoint is on its job's volume: it has proven that it can save.
+    """A good checkpoint is on its job's volume: the incarnation's first, which proves that it can save, or a newer one.
 
     Attributes:
         node: Where it runs.

@@ -94,6 +94,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
             most twice a second.
         usage_of: The resources besides CPU whose use by each job becomes a fact as well.
         progress_every_ms: Least time between two facts about the progress of one of its replicas; 0: there are none.
+        saved_every_ms: Least time between two facts about the newest checkpoint of a job; 0: only the first is one.
         labels: Its labels, where a job of the pool says which it requires; None: they are not said.
         taints: What keeps jobs away that do not tolerate it.
         gpus: The use of its GPUs, where a driver says it.
@@ -111,6 +112,7 @@ class NodeHeartbeat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     usage_every_ms: Count = 0
     usage_of: tuple[Resource, ...] = ()
     progress_every_ms: Count = 0
+    saved_every_ms: Count = 0
     labels: dict[LabelText, LabelText] | None = None
     taints: tuple[Taint, ...] = ()
     gpus: tuple[GpuUse, ...] = ()

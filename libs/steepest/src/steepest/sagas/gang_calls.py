@@ -39,6 +39,7 @@ from steepest.sagas.step_task import (
     stopped,
     surplus_stopped,
     was_forgotten,
+    with_newest,
 )
 from steepest.view.state import PlanKind
 
@@ -56,6 +57,7 @@ def start(task: StepTask) -> Calls:
                 return failed(task, RefusedError(str(status), code=status.code))
             if why := was_forgotten(begun, status):
                 return failed(task, RefusedError(why, code=c.StepFailure.STALE_INCARNATION.value))
+        task = with_newest(task, known)
     starts = tuple(
         StartCall(member.replica, begun.incarnation, member.node, member.spec, task.restore) for member in task.gang
     )

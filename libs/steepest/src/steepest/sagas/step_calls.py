@@ -38,6 +38,7 @@ from steepest.sagas.step_task import (
     step_wanted,
     stopped,
     was_forgotten,
+    with_newest,
 )
 from steepest.view.state import Plan
 
@@ -112,6 +113,7 @@ def _start(task: StepTask) -> Calls:
             return failed(task, RefusedError(why, code=c.StepFailure.STEP_TIMEOUT.value))
         if why := was_forgotten(begun, known):
             return failed(task, RefusedError(why, code=c.StepFailure.STALE_INCARNATION.value))
+        task = with_newest(task, [known])
     yield StartCall(task.replica, begun.incarnation, begun.node, task.spec, task.restore)
     return placed(task)
 

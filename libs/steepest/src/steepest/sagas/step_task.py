@@ -5,6 +5,8 @@ It owns the translation of a cluster's answers into outcomes. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from steepest.cluster.port import GangPlace, ReplicaId, ReplicaPhase, ReplicaSpec, ReplicaStatus, Stopped
@@ -14,6 +16,9 @@ from steepest.events.common import CheckpointMode, CheckpointRef
 from steepest.events.parameters import MoveLimits
 from steepest.trace_context import trace_continued
 from steepest.view.state import Job, Plan, PlanKind
+
+REFUSED_BEFORE = 4
+"""Refusals of a checkpoint after which an older one is restored: until then, its volume may only be slow to show it."""
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -30,6 +35,8 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: What the plan does.
         spec: The process that START starts; of a gang, its replica 0.
+        given_up: The incarnation up to whose checkpoints none but ``restore`` may be restored.
+        falls_back: Whether an older one than ``restore`` may be, as that was refused too often.
         request: The name by which a checkpoint is requested, and released. A migrator that takes the step over requests it
             under the same name, and gets the answer that was given already; after a failure the name is another one.
         first_start: Whether no START of this incarnation was begun before.
@@ -44,6 +51,8 @@ class StepTask(msgspec.Struct, frozen=True, kw_only=True):
     kind: PlanKind
     spec: ReplicaSpec
     restore: CheckpointRef | None
+    given_up: int = 0
+    falls_back: bool = False
     limits: MoveLimits
     request: str
     first_start: bool = False
@@ -72,6 +81,8 @@ def step_task(begun: c.StepBegun, job: Job, plan: Plan, limits: MoveLimits, *, f
         kind=plan.kind,
         spec=replica_spec(job.spec, trace),
         restore=job.checkpoint,
+        given_up=job.given_up,
+        falls_back=job.refusals >= REFUSED_BEFORE,
         limits=limits,
         request=request_of(plan.id, plan.failures, plan.unclear),
         first_start=first_start,
@@ -136,6 +147,20 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
         checkpoint_mode=spec.checkpoint_mode or (CheckpointMode.NONE if spec.is_elastic else None),
         trace=trace,
     )
+
+
+def with_newest(task: StepTask, known: Iterable[ReplicaStatus | None]) -> StepTask:
+    """The START of a job from the newest good checkpoint on its volume.
+
+    The log may know an older one, which the job has deleted by now: a node was lost, or an end was reported without it. Or
+    what it knows was damaged since.
+    """
+    before = task.restore
+    for found in (status.checkpoint for status in known if status is not None and status.checkpoint is not None):
+        is_alike = found.is_image is (before is not None and before.is_image)  # a node is chosen for an image
+        if is_alike and found.incarnation > task.given_up and (found.is_newer(before) or task.falls_back):
+            return msgspec.structs.replace(task, restore=found)
+    return task
 
 
 def step_wanted(task: StepTask) -> int:

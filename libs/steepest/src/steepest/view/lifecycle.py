@@ -191,16 +191,18 @@ def not_started(job: Job, code: str, message: str) -> None:
         job.stop_code, job.stop_reason = code, message
 
 
-def remember(job: Job, checkpoint: CheckpointRef | None) -> None:
-    """A checkpoint of a job is known to be good."""
-    if checkpoint is None:
-        return
+def remember(job: Job, checkpoint: CheckpointRef | None) -> bool:
+    """A checkpoint of a job is known to be good. False: it does not count, as the job has gone back to one before it."""
+    if checkpoint is None or (job.given_up and checkpoint.incarnation <= job.given_up):
+        return False
     is_new = job.checkpoint is None or not checkpoint.is_same(job.checkpoint)
     if is_new:
         job.previous = job.checkpoint
     if is_new or checkpoint.size_bytes:  # a release before sizes may report the same one
         job.checkpoint = checkpoint
-    job.saved_since_start = job.saved_since_start or is_new
+    is_own = checkpoint.incarnation in {0, job.incarnation}  # not one of before that was found late
+    job.saved_since_start = job.saved_since_start or (is_new and is_own)
+    return True
 
 
 def lose_steps(job: Job, steps: int) -> None:

@@ -141,10 +141,11 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         reaction: Why it is stopped because of one; empty: it is not. ``restarts``: whether it waits for a place again.
         rewinds: Whether it goes on from ``good`` then, because its loss has gone wrong.
         good: The newest checkpoint known from before that; it is kept.
+        given_up: The incarnation that it went back from last, whose checkpoints do not count any more; 0: none.
         previous: The checkpoint before ``checkpoint``.
         image: The checkpoint that is an image of its processes, and the facts of the node where it was made, if known.
         narrowed: Its rule about nodes with what its image demands of them; None: all that it may run on can restore it.
-        restarted: Restarts because of findings so far.
+        restarted: Restarts because of findings so far; a GPU that failed is not the job's fault, and is none.
         avoids: The node that was the cause of one, and the counted time until which the job stays away from it.
         suspended_for: The incarnation that was to be suspended because of a finding.
         cpu_ms_saved: CPU time that it still needed then up to its announced end; None: unknown, or it has reached no goal.
@@ -208,6 +209,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     restarts: bool = False
     rewinds: bool = False
     good: CheckpointRef | None = None
+    given_up: int = 0
     previous: CheckpointRef | None = None
     image: tuple[str, KeeperFacts | None] | None = None
     narrowed: NodeRule | None = None

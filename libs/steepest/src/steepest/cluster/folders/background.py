@@ -237,10 +237,17 @@ class Background(abc.ABC, Generic[T]):
         _log.warning("checkpoint verification takes too long", job=job, waited_s=within_s)
         return self._known_checkpoint(job)
 
-    async def _verify(self, job: str) -> CheckpointRef | None:
+    def volume(self, job: str) -> Volume:
+        """A job's checkpoints. All use one object, so that gigabytes are not read again at each step of a move."""
+        return self._of(job)[0]
+
+    def _of(self, job: str) -> tuple[Volume, asyncio.Lock]:
         if job not in self._volumes:
             self._volumes[job] = (Volume(self._state.checkpoints(job), job), asyncio.Lock())
-        volume, reading = self._volumes[job]
+        return self._volumes[job]
+
+    async def _verify(self, job: str) -> CheckpointRef | None:
+        volume, reading = self._of(job)
         async with reading:
             return await self.slicer.run(volume.refreshing())
 

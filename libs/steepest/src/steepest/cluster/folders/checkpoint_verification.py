@@ -88,17 +88,24 @@ class Volume:
         return run_to_end(self.refreshing())
 
     def verifying(self, name: str) -> Reading:
-        """Read one checkpoint in full.
+        """Read one checkpoint in full, unless it was read already.
 
         Raises:
             InputError: It is missing, incomplete, of another job or modified; the message says what differs.
         """
         if _NAME.fullmatch(name) is None:
             raise InputError(f"{name[:100]!r} is not a valid checkpoint name", code="checkpoint-invalid")
+        folder = self._folder / name
         try:
-            return (yield from self._verify(self._folder / name))
+            signature = _signature((yield from self._survey(folder)))
+            known = self._known.get(name)
+            if known is not None and known[0] == signature and known[1] is not None:
+                return known[1]
+            found = yield from self._verify(folder)
         except (OSError, UntrustedError) as error:
-            raise _invalid(self._folder / name, str(error)) from error
+            raise _invalid(folder, str(error)) from error
+        self._known[name] = (signature, found)
+        return found
 
     def verify(self, name: str) -> CheckpointRef:
         """The same without time slices."""

@@ -21,7 +21,6 @@ from steepest.cluster.folders import control_protocol
 from steepest.cluster.folders.adapter_folder import AdapterFolder, IncarnationFolder
 from steepest.cluster.folders.background import AdapterSettings, Background
 from steepest.cluster.folders.checkpoint_request import CheckpointRequester, observed, withdraw
-from steepest.cluster.folders.checkpoint_verification import Volume
 from steepest.cluster.folders.control_protocol import ReportsTail
 from steepest.cluster.folders.ended_jobs import GIB, Retention, bytes_of, sweep
 from steepest.cluster.folders.folder_watch import wait
@@ -119,7 +118,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         background = await self._ready()
         folder = self._folder(replica, incarnation)
         await self._refuse_unless_running(folder)
-        volume = Volume(self._state.checkpoints(replica.job), replica.job)
+        volume = background.volume(replica.job)
         asking = CheckpointRequester(background.watch, volume, background.slicer, folder, self._observe)
         return await asking.checkpoint(request, hold_s=hold_s, timeout_s=timeout_s)
 
@@ -296,7 +295,7 @@ class FolderCluster(abc.ABC, Generic[_B]):
         if restore is None:
             return
         try:
-            found = await background.slicer.run(Volume(self._state.checkpoints(job), job).verifying(restore.name))
+            found = await background.slicer.run(background.volume(job).verifying(restore.name))
         except InputError as error:
             raise RefusedError(str(error), code="checkpoint-refused") from error
         if not found.is_same(restore):

@@ -42,13 +42,18 @@ Reports = Sequence[tuple[str, ReplicaReport]]
 
 
 class KnownReplica(msgspec.Struct):
-    """What the log already says about a replica."""
+    """What the log already says about a replica.
+
+    Attributes:
+        checkpoint: The newest checkpoint of its job that is in the log, by its name, and when it was reported, by its node.
+    """
 
     incarnation: int
     state: ReplicaState
     mode: CheckpointMode | None = None
     mode_reason: str = ""
-    proven: bool = False
+    checkpoint: str = ""
+    checkpoint_ms: int = 0
     progress: ReportedProgress | None = None
 
 
@@ -292,8 +297,8 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
             replica=report.replica,
             reason=report.mode_reason,
         )
-    if report.checkpoint is not None and not known.proven:
-        known.proven = True
+    if report.checkpoint is not None and _is_new_checkpoint(known, report, beat):
+        known.checkpoint, known.checkpoint_ms = report.checkpoint.name, beat.at_ms
         yield c.CheckpointVerified(
             job=report.job,
             incarnation=report.incarnation,
@@ -313,6 +318,15 @@ def _changes(beat: NodeHeartbeat, report: ReplicaReport, known: KnownReplica) ->
             checkpoint=report.checkpoint,
             reason=report.reason,
         )
+
+
+def _is_new_checkpoint(known: KnownReplica, report: ReplicaReport, beat: NodeHeartbeat) -> bool:
+    """Whether the newest checkpoint becomes a fact: the first one, and later ones from time to time, of a gang by one."""
+    if not known.checkpoint:
+        return True
+    is_due = not 0 <= beat.at_ms - known.checkpoint_ms < beat.saved_every_ms  # its clock may be set back
+    is_newer = report.checkpoint is not None and report.checkpoint.name != known.checkpoint
+    return is_newer and is_due and beat.saved_every_ms > 0 and not report.replica
 
 
 def _cpu(beat: NodeHeartbeat) -> dict[str, int]:

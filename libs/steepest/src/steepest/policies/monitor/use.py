@@ -29,6 +29,10 @@ FACTS_PER_BUCKET = 6
 PROGRESS_EVERY_MS = 1_000
 """Least time between two facts about the progress of one replica."""
 
+SAVED_EVERY_MS = 10_000
+"""Least time between two facts about the newest checkpoint of a job. A job deletes all but its newest two, so one that
+diverges can only go back to a checkpoint that the log has heard of while it was there."""
+
 
 def usage_every_ms(view: ClusterView) -> int:
     """The period of a node's usage facts in milliseconds."""

@@ -21,7 +21,14 @@ from steepest.policies.placement.policies import PlacementPolicy, placement
 from steepest.policies.placement.preemption import Candidate, preempt, suspendable
 from steepest.policies.placement.queue_walk import QueueWalk, read_back, walk_of
 from steepest.policies.placement.rejection import why_never_placed, why_not_taken
-from steepest.policies.placement.releases import Request, after_end, after_submission, overdue, suspended_by_users
+from steepest.policies.placement.releases import (
+    Request,
+    after_end,
+    after_hold,
+    after_submission,
+    overdue,
+    suspended_by_users,
+)
 from steepest.policies.queueing.ranks import rule_for
 from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.policies.steepest.devices.which_jobs import has_devices, is_in_force
@@ -68,6 +75,8 @@ DECIDED = frozenset(
 """What the placer decides and waits to read back."""
 
 ENDS = (c.JobEnded, c.JobRejected)
+HELD = (c.JobChangeRequested, c.JobSuspended, c.RetryPlanned)
+"""Events after which a job may wait that is held."""
 
 NODES_SEEN = 16
 """Nodes that a plan names in its reasons."""
@@ -101,7 +110,7 @@ class Placer:
     """The life of a job outside its moves."""
 
     name = "placer"
-    logic = 2
+    logic = 3
     state_type = PlacerState
 
     def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
@@ -150,8 +159,8 @@ class Placer:
             decided.extend(self._announce(job, _verdict(view, job)))
         if isinstance(event, ENDS) and job is not None and job.phase is Phase.ENDED:
             decided.extend(self._ask(after_end(view, job, received.offset, self.state.asked)))
-        elif isinstance(event, c.JobChangeRequested) and job is not None:
-            decided.extend(self._ask(after_submission(view, job, received.offset, self.state.asked)))
+        elif isinstance(event, HELD) and job is not None:
+            decided.extend(self._ask(after_hold(view, job, received.offset, self.state.asked)))
         if isinstance(event, c.Tick):
             decided.extend(self._stop_running(view, received.offset))
         if type(event) in MAKE_ROOM and view.jobs.queue.any_ready and not self._awaits_return(view):

@@ -2,7 +2,7 @@
 
 It owns these rules; the placer applies them. A job that comes after others starts once all of them have finished, and is
 cancelled if one ends otherwise, unless any end will do. Of an array with a limit, the next job in the order of submission
-takes the place of one that is over.
+takes the place of one that is over, or that is held without a place.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ def after_end(view: ClusterView, job: Job, offset: int, pending: Container[str])
     for name in view.jobs.holds.behind(job.name):
         if name not in pending:
             yield from after_submission(view, view.jobs[name], offset, pending)
+    yield from _next_of_array(view, job, offset, pending)
+
+
+def _next_of_array(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
     if job.spec.array and job.spec.array_most is not None:
         array = view.jobs.holds.array(job.spec.array)
         for name in array.held:
@@ -41,6 +45,13 @@ def after_submission(view: ClusterView, job: Job, offset: int, pending: Containe
     """What is known of a held job already."""
     if job.hold is Hold.OTHERS and (verdict := _verdict(view, job, offset, pending)) is not None:
         yield verdict
+
+
+def after_hold(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
+    """What follows where a job is held, or let go on: one that is held without a place gives up its turn in its array."""
+    yield from after_submission(view, job, offset, pending)
+    if job.hold in {Hold.USER, Hold.FINDING} and job.is_queued:
+        yield from _next_of_array(view, job, offset, pending)
 
 
 def _verdict(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Request | None:

@@ -62,7 +62,10 @@ def _reaction(view: Projection, event: c.ReactionPlanned, received: Received[Any
         view.jobs.update(job)
         return True
     job.reaction, job.restarts = event.reason, event.restarts
-    job.rewinds = c.FindingKind.DIVERGED in job.findings
+    job.restarted += event.restarts and event.kind is not c.FindingKind.GPU
+    job.rewinds = event.kind is c.FindingKind.DIVERGED or (
+        c.FindingKind.DIVERGED in job.findings and job.good is not None
+    )
     if event.avoids is not None:
         job.avoids = (event.avoids, view.counted_ms + AVOIDS_MS)
         view.avoiding[job.name] = job

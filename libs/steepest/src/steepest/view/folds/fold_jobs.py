@@ -122,9 +122,9 @@ def _retry(view: Projection, event: c.RetryPlanned, _: Received[Any]) -> bool:
     job.refusals += job.stop_code == c.StepFailure.CHECKPOINT_REFUSED
     job.not_before_counted_ms = event.not_before_ms
     if job.reaction:
-        job.restarted += 1
         if job.rewinds:
             job.checkpoint, job.previous, job.good = job.good, None, None
+            job.given_up = job.incarnation
         lifecycle.forget_findings(job)
     job.phase = Phase.WAITING
     job.nodes = ()
@@ -182,10 +182,11 @@ def _checkpoint_verified(view: Projection, event: c.CheckpointVerified, _: Recei
         return False
     if not _has_it(job, event.node, event.replica):
         return False
-    known = job.checkpoint
-    if known is not None and known.is_image == event.checkpoint.is_image and event.checkpoint.step < known.step:
+    known, saved = job.checkpoint, event.checkpoint
+    if known is not None and known.is_image == saved.is_image and known.is_newer(saved):
         return False  # a newer one was reported before it
-    lifecycle.remember(job, event.checkpoint)
+    if not lifecycle.remember(job, saved):
+        return False
     view.jobs.update(job)
     return True
 

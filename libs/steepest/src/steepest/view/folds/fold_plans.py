@@ -165,6 +165,8 @@ def _job_placed(view: Projection, event: c.JobPlaced, received: Received[Any]) -
         job.nodes = (event.node,)
         # A heartbeat may have reported the end of this incarnation before the migrator reported its start.
         job.alive = job.stopped_incarnation != event.incarnation
+    if event.restore is not None and event.restore.is_newer(job.checkpoint):
+        lifecycle.remember(job, event.restore)  # the cluster knows newer ones than the log
     job.placed_counted_ms = view.counted_ms
     job.refusals = 0
     job.resumptions += plan.resumes
