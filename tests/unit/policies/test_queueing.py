@@ -67,6 +67,18 @@ SCENARIOS = {
         submit b2 user=bob              -> admit b2
         exit a3                         -> finished a3 | place b2 w1
     """,
+    "under fair jobs of unknown users are one user, in all queues": """
+        node w1 100
+        set policy=fair
+        submit u1 queue=one             -> admit u1 | place u1 w1
+        submit u2 queue=two             -> admit u2
+        submit b1 user=bob              -> admit b1
+        carry u1
+        tick                            ->
+        exit u1                         -> finished u1 | place b1 w1
+        carry b1
+        exit b1                         -> finished b1 | place u2 w1
+    """,
     "a user at a limit of its own keeps others of its queue from nothing": """
         node w1 1000
         set blocking=true

@@ -101,7 +101,7 @@ class Placer:
     """The life of a job outside its moves."""
 
     name = "placer"
-    logic = 2
+    logic = 3
     state_type = PlacerState
 
     def __init__(self, state: PlacerState | None = None, policy: PlacementPolicy | None = None) -> None:
