@@ -247,7 +247,9 @@ class Nodes:
                     job.held[name] = amount
             else:
                 del job.holds[name], node.jobs[job.name]
-            node.allocated += amount - before
+            node.allocated = (
+                node.allocated + amount - before
+            )  # in this order: a difference may take shares of whole GPUs
             self.changes.note(name)
             self._note_gone(node)
             self._fill(node)
