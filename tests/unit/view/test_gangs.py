@@ -498,22 +498,25 @@ def test_a_plan_whose_node_is_gone_comes_to_an_end(
         assert pool.allocated() == {}
 
 
-@pytest.mark.parametrize(("victim", "next_"), [({"gpu_m": 250}, {"gpus": 1}), ({"gpus": 1}, {"gpu_m": 700})])
+@pytest.mark.parametrize(
+    ("victim", "next_"),
+    [(Resources(100, gpu_m=250), Resources(100, gpus=1)), (Resources(100, gpus=1), Resources(100, gpu_m=700))],
+)
 def test_a_share_of_a_gpu_makes_room_for_a_whole_one_and_the_other_way_round(
-    victim: dict[str, int], next_: dict[str, int]
+    victim: Resources, next_: Resources
 ) -> None:
     """What the one leaves is promised to the other, which holds all of it once the first has left."""
     pool = GangPool()
-    pool.feed(joined("w1", gpus=1), submitted("a", requests=Resources(cpu_m=100, **victim)), placement("a", "w1"))
+    pool.feed(joined("w1", gpus=1), submitted("a", requests=victim), placement("a", "w1"))
     pool.carry_out("a")
     pool.tick(60_000)
     suspends = transition("a", c.Transition.SUSPEND, ["w1"], room_for="b")
-    pool.feed(submitted("b", requests=Resources(cpu_m=100, **next_)), suspends)
+    pool.feed(submitted("b", requests=next_), suspends)
     assert pool.feed(placement("b", "w1", after=(suspends.plan,))) == [True]
     assert min(pool.node("w1").allocated.gpus, pool.node("w1").allocated.gpu_m) >= 0
     pool.carry_out("a")
     held = pool.node("w1").allocated
-    assert (held.gpus, held.gpu_m) == (next_.get("gpus", 0), next_.get("gpu_m", 0))
+    assert (held.gpus, held.gpu_m) == (next_.gpus, next_.gpu_m)
     pool.carry_out("b")
     assert pool.job("b").phase is Phase.RUNNING
 

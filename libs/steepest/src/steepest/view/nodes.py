@@ -380,7 +380,7 @@ def allocation(allocated: Resources, capacity: Resources) -> float:
     pairs = (
         (allocated.cpu_m, capacity.cpu_m),
         (allocated.memory_mib, capacity.memory_mib),
-        (allocated.gpus, capacity.gpus),
+        (allocated.all_gpus_m, capacity.all_gpus_m),
     )
     shares = [taken / there for taken, there in pairs if there]
     return round(sum(shares) / len(shares), 9) if shares else 0.0
