@@ -6,12 +6,13 @@ They are the reference for the real ones: both must always decide the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
+import msgspec
 from tests.harness.system.driver import AT, DeciderDriver
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.parameters import QueueParameters
 from steepest.events.received import Received
 from steepest.policies.decider import ClusterDecider
@@ -75,7 +76,12 @@ class NaivePlacer(Placer):
                 return
 
     def _excess(self, view: ClusterView, job: Job, sizes: Sizes) -> Excess | None:
-        return excess(view, job, sizes, partial(self.state.coming, view))
+        def coming(account: str) -> Resources:
+            jobs = [(view.jobs[plan.job], plan) for plan in self.state.plans.values() if plan.source is None]
+            taken = [one for job, plan in jobs if account in job.accounts for one in plan.targets]
+            return sum((msgspec.structs.replace(one.requests, replicas=one.replicas) for one in taken), Resources())
+
+        return excess(view, job, sizes, coming)
 
     def _would_have_room(self, view: ClusterView, job: Job) -> bool:
         """Whether it fits the nodes that it may run on, were they empty."""

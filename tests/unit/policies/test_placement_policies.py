@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
-from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.scenarios.folded_pool import joined, submitted
 from tests.harness.system.driver import DeciderDriver
 from tests.unit.flowcon.scene import CL, NL, WL
 
 from steepest.events import cluster as c
+from steepest.events.common import Resources
 from steepest.events.parameters import PoolParameters
 from steepest.policies.named import POLICIES
 from steepest.policies.names import PlacementName, PolicyName
@@ -122,3 +123,13 @@ def test_the_command_line_offers_what_there_is() -> None:
     """The names that a command shows without importing a policy are all of them."""
     assert set(get_args(PlacementName)) == set(PLACEMENTS)
     assert get_args(PolicyName) == tuple(POLICIES)
+
+
+def test_spread_counts_shares_of_gpus() -> None:
+    """Of two nodes, the one whose GPU is free gets the job, although a little more of its CPU is reserved."""
+    driver = DeciderDriver(Placer())
+    driver.feed(joined("w1", gpus=1), joined("w2", gpus=1))
+    for name, cpu_m, gpu_m, node in (("a", 10, 600, "w1"), ("b", 20, 0, "w2"), ("c", 10, 200, "w2")):
+        driver.fold(submitted(name, requests=Resources(cpu_m, gpu_m=gpu_m)))
+        placed = [event for event in driver.decided if isinstance(event, c.PlacementPlanned)]
+        assert placed[-1].nodes == (node,)

@@ -7,13 +7,13 @@ from typing import get_args
 import msgspec
 import pytest
 from tests.harness.call_count import count_calls
-from tests.harness.scenarios.folded_pool import submitted
+from tests.harness.scenarios.folded_pool import joined, submitted
 from tests.harness.scenarios.scenario import check, spell
 from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import CheckpointMode
-from steepest.events.parameters import PoolParameters
+from steepest.events.parameters import PoolParameters, QueueLimits, QueueParameters
 from steepest.policies.names import QueuePolicyName
 from steepest.policies.placement.placer import Placer
 from steepest.policies.queueing.ranks import QUEUE_POLICIES, queue_policy
@@ -66,6 +66,18 @@ SCENARIOS = {
         carry a3
         submit b2 user=bob              -> admit b2
         exit a3                         -> finished a3 | place b2 w1
+    """,
+    "under fair jobs of unknown users are one user, in all queues": """
+        node w1 100
+        set policy=fair
+        submit u1 queue=one             -> admit u1 | place u1 w1
+        submit u2 queue=two             -> admit u2
+        submit b1 user=bob              -> admit b1
+        carry u1
+        tick                            ->
+        exit u1                         -> finished u1 | place b1 w1
+        carry b1
+        exit b1                         -> finished b1 | place u2 w1
     """,
     "a user at a limit of its own keeps others of its queue from nothing": """
         node w1 1000
@@ -454,6 +466,28 @@ def test_a_record_costs_the_same_however_many_gangs_wait(event: c.ClusterEvent) 
         return count_calls(lambda: driver.deciders[0].step(driver.view, received))[0]
 
     assert calls(10_000) <= 1.5 * calls(100)
+
+
+def test_a_job_within_limits_is_placed_with_as_much_work_beside_many_as_beside_few() -> None:
+    """Nodes join, and all that waited for them start in one tick, before any plan is read back."""
+    limits = (QueueLimits(queue="default", replicas=10_000),)
+
+    def calls(waiting: int) -> float:
+        driver = DeciderDriver(Placer())
+        driver.fold(c.PoolConfigured(parameters=PoolParameters(queueing=QueueParameters(limits=limits))))
+        driver.feed(*(submitted(f"job-{number}") for number in range(waiting)))
+        events: list[c.ClusterEvent] = [
+            *(joined(f"w{number}", 50_000) for number in range(8)),
+            c.Tick(counted_ms=1_000),
+        ]
+        for event in events:
+            received = driver.append(event)
+            assert driver.view.fold(received)
+        made, plans = count_calls(lambda: driver.deciders[0].step(driver.view, received))
+        assert len(plans) == waiting
+        return made / waiting
+
+    assert calls(1_000) <= 1.5 * calls(100)
 
 
 def test_what_a_lost_node_takes_with_it_is_asked_for_again() -> None:

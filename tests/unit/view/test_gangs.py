@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.harness.scenarios.folded_pool import FoldedPool, cancelled, placement, submitted, transition
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.harness.scenarios.folded_pool import FoldedPool, cancelled, joined, placement, submitted, transition
 from tests.harness.view_promises import check_view
 
 from steepest.events import cluster as c
@@ -494,3 +496,39 @@ def test_a_plan_whose_node_is_gone_comes_to_an_end(
         assert all(replica.alive for replica in job.replicas)
     else:
         assert pool.allocated() == {}
+
+
+@pytest.mark.parametrize(
+    ("victim", "next_"),
+    [(Resources(100, gpu_m=250), Resources(100, gpus=1)), (Resources(100, gpus=1), Resources(100, gpu_m=700))],
+)
+def test_a_share_of_a_gpu_makes_room_for_a_whole_one_and_the_other_way_round(
+    victim: Resources, next_: Resources
+) -> None:
+    """What the one leaves is promised to the other, which holds all of it once the first has left."""
+    pool = GangPool()
+    pool.feed(joined("w1", gpus=1), submitted("a", requests=victim), placement("a", "w1"))
+    pool.carry_out("a")
+    pool.tick(60_000)
+    suspends = transition("a", c.Transition.SUSPEND, ["w1"], room_for="b")
+    pool.feed(submitted("b", requests=next_), suspends)
+    assert pool.feed(placement("b", "w1", after=(suspends.plan,))) == [True]
+    assert min(pool.node("w1").allocated.gpus, pool.node("w1").allocated.gpu_m) >= 0
+    pool.carry_out("a")
+    held = pool.node("w1").allocated
+    assert (held.gpus, held.gpu_m) == (next_.gpus, next_.gpu_m)
+    pool.carry_out("b")
+    assert pool.job("b").phase is Phase.RUNNING
+
+
+GPUS = st.builds(Resources, gpus=st.integers(0, 4), gpu_m=st.integers(0, 4_000))
+
+
+@given(GPUS, GPUS)
+def test_shares_and_whole_gpus_are_one_amount(one: Resources, other: Resources) -> None:
+    """Of differences, and of the smaller and larger of two; none of a difference above 0 is below 0."""
+    assert (one - other).all_gpus_m == one.all_gpus_m - other.all_gpus_m
+    assert one.smaller(other).all_gpus_m == min(one.all_gpus_m, other.all_gpus_m)
+    assert one.larger(other).all_gpus_m == max(one.all_gpus_m, other.all_gpus_m)
+    left = one - one.smaller(other)
+    assert min(left.gpus, left.gpu_m) >= 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -9,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.harness.examples import scaled
+from tests.harness.scenarios.folded_pool import FoldedPool, joined, placement, submitted
+from tests.harness.system.driver import DeciderDriver
 
 from steepest.events import cluster as c
 from steepest.events.common import LabelOperator, LabelRequirement, NodeRule, Resources
@@ -18,14 +22,17 @@ from steepest.events.parameters import (
     QueueLimits,
     QueueParameters,
     SpeConParameters,
+    SteepestParameters,
 )
 from steepest.events.received import Received
 from steepest.invariants import Status, check
-from steepest.policies.steepest.devices.device_jobs import KIND, kind_of, kinds
+from steepest.policies.pending import Pending
+from steepest.policies.steepest.devices.device_jobs import KIND, kind_of, kinds, startable
+from steepest.policies.steepest.devices.device_planner import DevicePlanner
 from steepest.read_models.job_timeline import TimelineCollector
 from steepest.view.cluster_view import ClusterView
 from steepest.view.nodes import Nodes
-from steepest.view.state import Job
+from steepest.view.state import Job, Node
 from steepest_lab.sim.cluster_spec import ClusterSpec, SimNode
 from steepest_lab.sim.policies import POOL
 from steepest_lab.sim.result import SimulationResult
@@ -43,14 +50,23 @@ def job(name: str, replicas: int, submit_s: float, work_s: float, **more: Any) -
 
 
 def run(
-    *jobs: SimJob, nodes: tuple[int, ...] = (4,), parameters: PoolParameters | None = None, **limits: int
+    *jobs: SimJob,
+    nodes: tuple[int, ...] = (4,),
+    parameters: PoolParameters | None = None,
+    lost: Mapping[str, float] | None = None,
+    **limits: int,
 ) -> tuple[SimulationResult, LOG]:
-    """The jobs on nodes of so many GPUs, and the pool's log."""
+    """The jobs on nodes of so many GPUs, of which ``lost`` are soon lost for so many seconds, and the pool's log."""
     log: LOG = []
     cluster = ClusterSpec(
         source="drawn",
         nodes=[
-            SimNode(name=f"node-{number}", capacity=Resources(cpu_m=100_000, gpus=gpus))
+            SimNode(
+                name=(name := f"node-{number}"),
+                capacity=Resources(cpu_m=100_000, gpus=gpus),
+                mtbf_s=100.0 if name in (lost or {}) else 0.0,
+                repair_s=(lost or {}).get(name, 0.0),
+            )
             for number, gpus in enumerate(nodes)
         ],
     )
@@ -215,6 +231,55 @@ def test_a_queue_holds_no_more_devices_than_its_limit() -> None:
 
     assert (starts["second"] or 0) >= (ends["first"] or 0)
     assert broken(log) == []
+
+
+def test_a_gang_that_waits_for_a_lost_node_keeps_the_others_from_nothing() -> None:
+    """It was promised an end, and needs both nodes: what the other one has goes to whoever has room there meanwhile."""
+    nothing = {"says": "nothing", "announced": 0.0, "model": ""}
+    jobs = job("teacher", 1, 700.0, 100.0), job("big", 8, 900.0, 300.0), job("unknown", 1, 2_000.0, 300.0, **nothing)
+    result, log = run(*jobs, nodes=(4, 4), lost={"node-1": 20_000.0})
+    starts = {one.name: one.start_s or math.inf for one in result.jobs}
+
+    assert starts["unknown"] < 2_100
+    assert starts["big"] > 20_000
+    assert broken(log) == []
+
+
+def test_a_gang_beyond_its_queues_limit_takes_no_part() -> None:
+    """Nothing gives way for it, so nothing is kept free for it; nor for one that the present nodes could not hold."""
+    limits = (QueueLimits(queue="small", gpu_m=1_000),)
+    pool = FoldedPool()
+    pool.feed(c.PoolConfigured(parameters=PoolParameters(queueing=QueueParameters(limits=limits))))
+    pool.feed(joined("w1", 8_000, gpus=4), joined("w2", 8_000, gpus=4))
+    pool.fold(submitted("holds", requests=GPU, queue="small"))
+    for name, queue, replicas in (("next", "small", 1), ("other", "default", 1), ("all", "default", 8)):
+        pool.fold(submitted(name, requests=GPU, queue=queue, replicas=replicas))
+    both = {node.name: node for node in pool.view.nodes}
+
+    def of(nodes: dict[str, Node]) -> list[str]:
+        may_start = startable(pool.view, Pending(), nodes)
+        return [one.name for one in pool.view.jobs.queue if may_start(one)]
+
+    assert of(both) == ["holds", "next", "other", "all"]
+    pool.fold(placement("holds", "w1"))
+    assert of(both) == ["other", "all"]
+    assert of({"w2": both["w2"]}) == ["other"]
+
+
+def test_copies_stand_still_while_no_node_with_devices_is_there() -> None:
+    """Else the promises to all that wait would be put off once a node is back."""
+    parameters = PoolParameters(steepest=SteepestParameters(on=True))
+    planner = DevicePlanner()
+    driver = DeciderDriver(planner)
+    driver.feed(c.PoolConfigured(parameters=parameters), joined("w1", gpus=4), submitted("a", requests=GPU))
+    shared = []
+    for event in (c.NodeLost(node="w1", silent_ms=1), joined("w1", gpus=4)):
+        driver.tick()
+        shared.append(planner.state.fair[""].devices)
+        driver.fold(event)
+    driver.tick()
+
+    assert [*shared, planner.state.fair[""].devices] == [4.0, 0.0, 4.0]
 
 
 def test_nodes_with_other_devices_are_a_pool_of_their_own() -> None:

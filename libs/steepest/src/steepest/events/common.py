@@ -89,11 +89,15 @@ class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
     def __sub__(self, other: Resources) -> Resources:
+        gpus, gpu_m = self.gpus - other.gpus, self.gpu_m - other.gpu_m
+        if gpus and gpu_m and (gpus > 0) is not (gpu_m > 0):  # a share is taken of a whole GPU, or the other way round
+            all_m = 1000 * gpus + gpu_m
+            gpus, gpu_m = (all_m // 1000, all_m % 1000) if all_m >= 0 else (-(-all_m // 1000), -(-all_m % 1000))
         return Resources(
             self.cpu_m - other.cpu_m,
             self.memory_mib - other.memory_mib,
-            self.gpus - other.gpus,
-            self.gpu_m - other.gpu_m,
+            gpus,
+            gpu_m,
             _summed(self.extended, other.extended, -1) if other.extended else self.extended,
             self.replicas - other.replicas,
         )

@@ -8,6 +8,7 @@ closes the gap; it is a function of the log alone, and so the same in every repl
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,6 @@ from steepest.events.cluster import Because, PlacementPlanned
 from steepest.events.common import Resources
 from steepest.policies.placement.gangs import GangPlaces
 from steepest.policies.unread import AwaitsDecisions
-from steepest.view.cluster_view import ClusterView
 from steepest.view.state import Job, Node
 from steepest.view.validity import NoRoom, no_room
 
@@ -33,12 +33,14 @@ class PendingPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         targets: The places that it takes, one entry a node, in the order of the first replica on each.
+        accounts: Whose limits count what it takes; a job that moves takes nothing more.
     """
 
     job: str
     source: str | None
     targets: tuple[PendingPlaces, ...]
     category_index: int
+    accounts: tuple[str, ...] = ()
 
     @property
     def target(self) -> str:
@@ -67,13 +69,20 @@ class Pending(AwaitsDecisions):
         plans: Plan id to plan.
         jobs: Job to its pending plan.
         nodes: The nodes that are source or target of a pending plan.
+        held: What the plans take, by account.
         turn: How often the first waiting jobs were looked at.
     """
 
     plans: dict[str, PendingPlan] = msgspec.field(default_factory=dict)
     jobs: dict[str, str] = msgspec.field(default_factory=dict)
     nodes: dict[str, PendingNode] = msgspec.field(default_factory=dict)
+    held: dict[str, Resources] = msgspec.field(default_factory=dict)
     turn: int = 0
+
+    @property
+    def under_way(self) -> dict[str, Any]:
+        """What a decider keeps of its state when it is switched off: its decisions are still on their way."""
+        return {name: getattr(self, name) for name in Pending.__struct_fields__}
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
         """Add a plan that was just made."""
@@ -108,7 +117,8 @@ class Pending(AwaitsDecisions):
         self._add(plan, job, None, ())
 
     def _add(self, plan: str, job: Job, source: str | None, targets: tuple[PendingPlaces, ...]) -> None:
-        made = self.plans[plan] = PendingPlan(job.name, source, targets, job.category_index)
+        accounts = job.accounts if source is None else ()
+        made = self.plans[plan] = PendingPlan(job.name, source, targets, job.category_index, accounts)
         self.jobs[job.name] = plan
         self._apply(made, 1)
 
@@ -153,15 +163,9 @@ class Pending(AwaitsDecisions):
         """|w| of a node if all pending plans are valid."""
         return sum(self.replicas(node)) + node.unknown
 
-    def coming(self, view: ClusterView, account: str) -> Resources:
-        """What the jobs of an account will hold beyond what a view knows if all pending plans are valid."""
-        held = Resources()
-        for plan in self.plans.values():
-            job = view.jobs.get(plan.job)
-            if plan.source is None and job is not None and account in job.accounts:
-                for places in plan.targets:
-                    held += msgspec.structs.replace(places.requests, replicas=places.replicas)
-        return held
+    def coming(self, account: str) -> Resources:
+        """What the jobs of an account will hold beyond what the view knows if all pending plans are valid."""
+        return self.held.get(account, Resources())
 
     def _apply(self, plan: PendingPlan, sign: int) -> None:
         """Apply a plan to its nodes (``sign`` 1), or revert it (−1)."""
@@ -169,8 +173,18 @@ class Pending(AwaitsDecisions):
             node = self.nodes.setdefault(places.node, PendingNode())
             node.taken = node.taken + places.requests if sign > 0 else node.taken - places.requests
             self._count(places.node, plan, sign * places.replicas, sign)
+            taken = msgspec.structs.replace(places.requests, replicas=places.replicas).times(sign)
+            for account in plan.accounts:
+                self._hold(account, taken)
         if plan.source is not None:
             self._count(plan.source, plan, -sign, sign)
+
+    def _hold(self, account: str, more: Resources) -> None:
+        held = self.coming(account) + more
+        if held == Resources():
+            self.held.pop(account, None)
+        else:
+            self.held[account] = held
 
     def _count(self, name: str, plan: PendingPlan, replicas: int, sign: int) -> None:
         node = self.nodes.setdefault(name, PendingNode())

@@ -247,7 +247,9 @@ class Nodes:
                     job.held[name] = amount
             else:
                 del job.holds[name], node.jobs[job.name]
-            node.allocated += amount - before
+            node.allocated = (
+                node.allocated + amount - before
+            )  # in this order: a difference may take shares of whole GPUs
             self.changes.note(name)
             self._note_gone(node)
             self._fill(node)
@@ -378,7 +380,7 @@ def allocation(allocated: Resources, capacity: Resources) -> float:
     pairs = (
         (allocated.cpu_m, capacity.cpu_m),
         (allocated.memory_mib, capacity.memory_mib),
-        (allocated.gpus, capacity.gpus),
+        (allocated.all_gpus_m, capacity.all_gpus_m),
     )
     shares = [taken / there for taken, there in pairs if there]
     return round(sum(shares) / len(shares), 9) if shares else 0.0

@@ -26,7 +26,7 @@ USERS_KEPT = 1_000
 
 
 class QueueUse:
-    """Sums by account (:func:`~steepest.events.parameters.accounts`), kept as jobs change.
+    """Sums by account (:func:`~steepest.events.parameters.accounts`, :func:`user_account`), kept as jobs change.
 
     Attributes:
         falls: The accounts whose jobs hold less than before.
@@ -80,17 +80,23 @@ class QueueUse:
         now = _by_plan(job, self._state.plans.get(job.plan or ""))
         if now == before:
             return
-        if job.user and settles:
-            self.settle(job.accounts[-1:])
+        user = user_account(job.accounts)
+        if settles:
+            self.settle((user,))
         self._jobs[job.name] = now
         if now == Resources():
             del self._jobs[job.name]
-        for account in job.accounts:
+        for account in dict.fromkeys((*job.accounts, user)):
             if not before.fits(now):
                 self.falls.note(account)
             total = self._accounts[account] = self.of(account) + now - before
             if total == Resources():
                 del self._accounts[account]
+
+
+def user_account(accounts: Sequence[str]) -> str:
+    """Of a job's accounts, where its user's use is counted; all jobs of unknown users have one, which has no limits."""
+    return next((one for one in accounts if one.startswith("user ")), "user ")
 
 
 def holdings(spec: JobSpec, sizes: Sequence[int] = ()) -> Resources:

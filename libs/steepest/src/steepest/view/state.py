@@ -17,7 +17,7 @@ from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.learned.user_use import UserUse
 from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress, Replica
 
-STATE_VERSION = 13
+STATE_VERSION = 14
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
 
 CATEGORIES = (Category.PROGRESSING, Category.WATCHED, Category.CONVERGED)

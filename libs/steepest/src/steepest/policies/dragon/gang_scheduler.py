@@ -73,7 +73,7 @@ class GangScheduler:
     """DRAGON over one pool."""
 
     name = "gang-scheduler"
-    logic = 1
+    logic = 2
     state_type = DragonState
 
     def __init__(self, state: DragonState | None = None) -> None:

@@ -75,7 +75,7 @@ class PreemptionPlanner:
     """Plans suspensions, and the placements that they make room for."""
 
     name = "preemption-planner"
-    logic = 1
+    logic = 2
     state_type = PreemptionPlannerState
 
     def __init__(self, state: PreemptionPlannerState | None = None) -> None:

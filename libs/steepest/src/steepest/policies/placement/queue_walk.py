@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 
 import msgspec
@@ -62,7 +61,7 @@ class QueueWalk:
 
     def excess(self, job: Job, sizes: Sizes) -> Excess | None:
         """The limit of its queue or user that a job would exceed with these numbers of replicas by role; None: none."""
-        return excess(self._view, job, sizes, partial(self._pending.coming, self._view))
+        return excess(self._view, job, sizes, self._pending.coming)
 
     def allowed(self, job: Job) -> Wish:
         """What a job asks for, with no more replicas of each role than its queue may have now."""

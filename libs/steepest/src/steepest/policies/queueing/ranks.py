@@ -30,6 +30,7 @@ from steepest.describe.units import span
 from steepest.events.parameters import QueueParameters
 from steepest.view.cluster_view import ClusterView
 from steepest.view.progress import steps_left
+from steepest.view.queue_use import user_account
 from steepest.view.state import Job
 
 Rank = tuple[int, ...]
@@ -108,7 +109,8 @@ def queue_policy(name: str) -> QueuePolicy:
 
 def turn(view: ClusterView, accounts: Sequence[str]) -> float:
     """What comes before the ranks of the jobs of these accounts: the use of their user where the policy counts it."""
-    return view.jobs.use.used_by(accounts[-1]) if queue_policy(view.parameters.queueing.policy).by_user else 0.0
+    by_user = queue_policy(view.parameters.queueing.policy).by_user
+    return view.jobs.use.used_by(user_account(accounts)) if by_user else 0.0
 
 
 def rule_for(view: ClusterView, job: Job) -> str:
@@ -116,7 +118,8 @@ def rule_for(view: ClusterView, job: Job) -> str:
     policy = queue_policy(view.parameters.queueing.policy)
     if not policy.by_user:
         return policy.rule
-    mine, use = job.accounts[-1], view.jobs.use
+    mine, use = user_account(job.accounts), view.jobs.use
     others = sorted((one for one in view.state.used if one != mine), key=lambda one: (-use.used_by(one), one))
-    used = (f"{one.partition(' ')[2]} {span(round(1000 * use.used_by(one)))}" for one in (mine, *others[:USERS_NAMED]))
+    shown = {one: one.partition(" ")[2] or "unknown users" for one in (mine, *others[:USERS_NAMED])}
+    used = (f"{name} {span(round(1000 * use.used_by(one)))}" for one, name in shown.items())
     return f"{policy.rule} (core time used: {', '.join(used)})"

@@ -268,7 +268,7 @@ class SteepestPlanner:
         state = self.state
         names = [name for name in (*state.running, *state.unmanaged) if state.limited(name).limit_m is not None]
         places = still_limited(view, dict.fromkeys([*sorted(names), *sorted(state.unlifted)]))
-        self.state = SteepestPlannerState(unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes)
+        self.state = SteepestPlannerState(**state.under_way)
         self._residences = Residences(self.state.residences)
         self._room_maker = RoomMaker(self.state, self._residences)
         return lifted("steepest", offset, places, "the policy steepest is switched off: nothing is limited")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from steepest.events import cluster as c
-from steepest.events.common import Resources
+from steepest.events.common import NodeRule, Resources
+from steepest.policies.pending import Pending
+from steepest.policies.placement.room import has_room
+from steepest.policies.placement.slots import Slots
+from steepest.policies.queueing.wish import Wish, wish_of
 from steepest.policies.steepest.devices.device_state import DeviceJob, DevicePlannerState
 from steepest.policies.steepest.devices.gang_order import WholeGang, by_level
 from steepest.policies.steepest.devices.which_jobs import devices_of
@@ -14,6 +18,7 @@ from steepest.policies.steepest.learning import worth
 from steepest.policies.steepest.learning_history import remember, usual
 from steepest.view.cluster_view import ClusterView
 from steepest.view.places.node_rules import is_allowed
+from steepest.view.places.queue_limits import excess
 from steepest.view.progress import attained_ms, course, steps_left, time_left
 from steepest.view.state import Job, Node
 
@@ -43,6 +48,26 @@ def kind_of(job: Job, by_kind: dict[str, dict[str, Node]]) -> str | None:
     }
     best = max(allowed, key=lambda kind: (allowed[kind], kind), default=None)
     return best if best is not None and allowed[best] else None
+
+
+def startable(view: ClusterView, pending: Pending, nodes: Mapping[str, Node]) -> Callable[[Job], bool]:
+    """Tells of a job that waits whether it could start with its fewest replicas, if none of these nodes was in use.
+
+    One that its queue's or user's limit keeps waiting could not: nothing gives way for that.
+    """
+    slots: dict[NodeRule | None, Slots] = {}
+    found: dict[Wish, bool] = {}
+
+    def may_start(job: Job) -> bool:
+        wish = wish_of(job)
+        if wish not in found:
+            if wish.rule not in slots:
+                allowed = {name: node.capacity for name, node in nodes.items() if is_allowed(wish.rule, node)}
+                slots[wish.rule] = Slots(allowed)
+            found[wish] = has_room(wish, slots[wish.rule])
+        return found[wish] and excess(view, job, job.spec.smallest, pending.coming) is None
+
+    return may_start
 
 
 def measure(state: DevicePlannerState, job: Job, now_s: float) -> None:

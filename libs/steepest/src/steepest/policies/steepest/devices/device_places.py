@@ -8,7 +8,6 @@ urgent. What a running gang keeps is kept where it is. What is free at the end i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import msgspec
 
@@ -190,7 +189,7 @@ class DevicePlaces:
         return None
 
     def _limited(self, job: Job, sizes: Sizes) -> bool:
-        return excess(self._view, job, sizes, partial(self._pending.coming, self._view)) is not None
+        return excess(self._view, job, sizes, self._pending.coming) is not None
 
     def _slots_by(self, rule: NodeRule | None) -> Slots:
         slots = self._slots.get(rule)

@@ -35,6 +35,7 @@ from steepest.policies.steepest.devices.device_jobs import (
     kinds,
     left_with,
     measure,
+    startable,
     whole_gang,
     work_of,
 )
@@ -93,7 +94,7 @@ class DevicePlanner:
     """Plans placements and suspensions of jobs with devices, and says what is promised to them."""
 
     name = "device-planner"
-    logic = 4
+    logic = 5
     state_type = DevicePlannerState
 
     def __init__(self, state: DevicePlannerState | None = None) -> None:
@@ -122,9 +123,7 @@ class DevicePlanner:
         self.reads = EVERY if is_on else WHILE_OFF
         if not is_on:
             if state.on:
-                self.state = DevicePlannerState(
-                    unread=state.unread, plans=state.plans, jobs=state.jobs, nodes=state.nodes
-                )
+                self.state = DevicePlannerState(**state.under_way)
             return ()
         if not state.on:
             state.on = True
@@ -201,39 +200,47 @@ class DevicePlanner:
                     before.finish(name, 0.0, now_s)
                 known.kind = kind
                 jobs.setdefault(kind, []).append(job)
+        for kind, fair in state.fair.items():
+            if kind not in by_kind:
+                fair.resize(0.0, now_s)
         for kind, nodes in by_kind.items():
             fair = state.fair.setdefault(kind, FairDevices(now_s=now_s))
             fair.resize(capacity(nodes.values()), now_s)
+            may_start, there = startable(view, state, nodes), list[Job]()
             for job in jobs.get(kind, ()):
-                self._know(view, fair, job, now_s)
+                is_kept_out = job.is_queued and not state.concerns(job) and not may_start(job)
+                self._know(view, fair, job, now_s, is_kept_out=is_kept_out)
+                if not is_kept_out and self._takes_part(view, job):
+                    there.append(job)
             if jobs.get(kind):
-                yield from self._decide_kind(view, received, nodes, jobs[kind], fair)
+                yield from self._decide_kind(view, received, nodes, there, fair)
 
     def _reject(self, view: ClusterView, job: Job) -> Iterator[c.ClusterEvent]:
         if job.name not in self.state.rejected and (why := why_never_placed(view, job)):
             self.state.rejected[job.name] = None
             yield c.JobRejected(job=job.name, request=job.request, reason=why)
 
-    def _know(self, view: ClusterView, fair: FairDevices, job: Job, now_s: float) -> None:
+    def _know(self, view: ClusterView, fair: FairDevices, job: Job, now_s: float, *, is_kept_out: bool) -> None:
         state, known = self.state, self.state.known[job.name]
         measure(state, job, now_s)
         used_s = attained_ms(job, view.counted_ms) / 1000
         start_s = 0.0 if known.trains else state.overheads.resumption_ms(job, 1) / 1000
-        if not job.hold:
+        if not (job.hold or is_kept_out):
             fair.know(job.name, known.devices, work_of(known, job, used_s, start_s), now_s)
+        elif job.is_queued and not job.incarnation:
+            fair.finish(job.name, 0.0, now_s)  # its fair end counts from when it may start
 
     def _decide_kind(
         self,
         view: ClusterView,
         received: Received[c.ClusterEvent],
         nodes: dict[str, Node],
-        jobs: Sequence[Job],
+        there: Sequence[Job],
         fair: FairDevices,
     ) -> Iterator[c.ClusterEvent]:
-        """Decide about one kind of devices."""
+        """Decide about the jobs that wait or run with one kind of devices."""
         state, now_s, parameters = self.state, view.counted_ms / 1000, view.parameters
         fair.look(now_s)
-        there = [job for job in jobs if self._takes_part(view, job)]
         gangs = [
             whole_gang(state, view, job, received.at_ms, now_s, pinned=not job.is_queued and self._is_pinned(view, job))
             for job in there
