@@ -110,7 +110,7 @@ grafana-schema: .grafana/node_modules ## Get Grafana's own types of a dashboard 
 	@touch $@
 
 fidelity: $(STAMP)/runtime ## Compare the demo with its simulation, over five runs (10 minutes)
-	@$(BIN)/python tools/fidelity.py $(FIDELITY)
+	@$(BIN)/python -m tools.fidelity $(FIDELITY)
 
 fuzz: $(STAMP)/dev ## A million mutated log lines; FUZZ="--lines 10000"
 	$(BIN)/python -m tests.fuzz.run $(FUZZ)

@@ -9,7 +9,7 @@ is the error of scheduling, sharing and moving, not of guessing a job's length.
 The runs are compared with each other as well: by how much do the same submissions differ when they run for real twice? A
 category that comes an interval later moves another job, so no simulation can be much nearer to a run than another is.
 
-Run: ``python tools/fidelity.py [--runs 5] [--seed 0] [--json]``
+Run: ``python -m tools.fidelity [--runs 5] [--seed 0] [--json]``
 """
 
 from __future__ import annotations
