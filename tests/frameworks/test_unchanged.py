@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.frameworks import unchanged_training
 from tests.frameworks.conftest import PATIENCE_S, needs_frameworks
 from tests.harness.kept_gang import kept_gang
 from tests.harness.kept_gang import unmoved as unmoved_gang
 from tests.harness.kept_job import ENV, missing
-from tests.harness.moved_trainings import each_training, moments, unmoved
+from tests.harness.moved_trainings import TRAINING, each_training, moments, unmoved
 from tests.harness.system.running_system import RunningSystem
 from tests.harness.waiting import until
 
@@ -65,8 +64,7 @@ def test_a_pytorch_training_that_is_moved_ends_as_one_that_is_not(tmp_path: Path
 
 def command(style: str) -> tuple[str, ...]:
     """How a training is called that takes long enough to be moved."""
-    program = str(unchanged_training.__file__)
-    return (sys.executable, program, f"--style={style}", f"--steps={STEPS}", "--pause=0.1")
+    return (sys.executable, str(TRAINING), f"--style={style}", f"--steps={STEPS}", "--pause=0.1")
 
 
 def output(system: RunningSystem) -> str:

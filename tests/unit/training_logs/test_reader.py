@@ -234,3 +234,22 @@ def test_half_a_character_in_a_name_can_be_kept() -> None:
 
     assert [record.metric for record in records] == ["?loss"]
     assert msgspec.msgpack.encode((reader.snapshot(), records))
+
+
+@pytest.mark.parametrize("epoch", ["0.1e9991", "1e999", "-0.1e9991", "0.1e300", "NaN"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{{'loss': 2.5, 'learning_rate': 1e-05, 'epoch': {}}}\n",
+        '{{"step": 12, "epoch": {}, "at_ms": 1763683200000, "metrics": {{"loss": 0.25}}}}\n',
+        '[train][INFO] - {{"epoch": {}, "train_loss": "5.1", "num_updates": "12"}}\n',
+        "epoch {}, loss 0.5\n",
+        ':::MLLOG {{"key": "train_loss", "value": 0.5, "metadata": {{"epoch_num": {}}}}}\n',
+    ],
+)
+def test_an_epoch_that_is_too_large_is_none(line: str, epoch: str) -> None:
+    """Where steps follow from epochs too, as they do once a log has said how many of both there are."""
+    header = "  Num Epochs = 3\n  Total optimization steps = 30\n"
+    records = read(header + "{'loss': 3.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" + 3 * line.format(epoch))
+    assert records
+    assert all(abs(one.epoch or 0) < 10**15 for one in records)

@@ -13,7 +13,7 @@ from steepest.training_logs.ledger import REMEMBERED_PLACES, Order, remember_sou
 from steepest.training_logs.memory import Guise, Head, LineOutcome, note_step, place_mark
 from steepest.training_logs.records import LossRecord
 from steepest.training_logs.stream import GENERAL
-from steepest.training_logs.syntax.numbers import to_step
+from steepest.training_logs.syntax.numbers import as_epoch, to_step
 from steepest.training_logs.syntax.plan import ProgressAt, ShapePlan
 from steepest.training_logs.syntax.shape import (
     BAR,
@@ -255,7 +255,7 @@ class CompiledShape:
 
     def _epoch(self, text: str) -> int | float | None:
         if self.is_fraction:
-            return float(text) if "." in text else None
+            return as_epoch(float(text)) if "." in text else None
         return None if self.of.label and "." in text else to_step(text)
 
     def _order(self, value: int, epoch: float | None) -> Order:

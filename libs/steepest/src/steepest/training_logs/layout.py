@@ -10,7 +10,7 @@ import msgspec
 
 from steepest.training_logs.place import Progression, RunLength
 from steepest.training_logs.statement import NamedNumber, ProgressNumber, Statement, metric_of
-from steepest.training_logs.syntax.numbers import to_step
+from steepest.training_logs.syntax.numbers import as_epoch, to_step
 from steepest.training_logs.syntax.plan import STEP_BEHIND, MetricAt, Segment, ShapePlan, plan_of
 from steepest.training_logs.syntax.shape import BAR, GAP, NUMBERS, cut, marked
 from steepest.training_logs.syntax.words import INTERESTING, LENGTHS, PROGRESS
@@ -268,7 +268,7 @@ def _statement(
     for kind, key, at, total, place in segment.progress:
         text = None if at is None else numbers[at]
         if plan.is_free_epoch and kind == "epoch" and text is not None and "." in text:
-            one.epoch = float(text)
+            one.epoch = as_epoch(float(text))
         elif key == STEP_BEHIND and not (text or "").isdecimal():
             continue
         elif (value := place.fixed if text is None else to_step(text)) is not None:

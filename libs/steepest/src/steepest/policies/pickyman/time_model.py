@@ -114,7 +114,10 @@ def _error(rows: Rows) -> float:
 
 
 def _fitted(rows: Rows) -> tuple[float, ...]:
-    """Non-negative least squares of relative errors over all supports; of equal ones the first with fewest parameters."""
+    """Non-negative least squares of relative errors over all supports; of equal ones the first with fewest parameters.
+
+    A solution by which an epoch that was measured takes no time is none.
+    """
     scaled = [[value / epoch_ms for value in features] for features, epoch_ms in rows]
     norms = [math.sqrt(sum(row[column] ** 2 for row in scaled)) for column in range(PARAMETERS)]
     best: tuple[float, tuple[float, ...]] = (math.inf, (0.0,) * PARAMETERS)
@@ -123,7 +126,10 @@ def _fitted(rows: Rows) -> tuple[float, ...]:
         solution = _least_squares(matrix)
         if solution is None or min(solution) < 0:
             continue
-        wrong = sum((sum(a * x for a, x in zip(row, solution, strict=True)) - 1.0) ** 2 for row in matrix)
+        predicted = [sum(a * x for a, x in zip(row, solution, strict=True)) for row in matrix]
+        if min(predicted) <= 0:
+            continue
+        wrong = sum((one - 1.0) ** 2 for one in predicted)
         if wrong < best[0] - TINY:
             theta = [0.0] * PARAMETERS
             for column, value in zip(support, solution, strict=True):

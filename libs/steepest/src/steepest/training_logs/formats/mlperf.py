@@ -10,7 +10,7 @@ from typing import Any
 from steepest.training_logs.formats import Format
 from steepest.training_logs.statement import ProgressNumber, Statement, metric_of
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
-from steepest.training_logs.syntax.numbers import to_number
+from steepest.training_logs.syntax.numbers import as_epoch, to_number
 from steepest.training_logs.syntax.shape import NUMBER
 from steepest.training_logs.syntax.words import role_of
 
@@ -53,7 +53,7 @@ def _named(name: str, measure: object, note: dict[str, str]) -> str:
 def _place(one: Statement, metadata: dict[str, Any]) -> None:
     step = metadata.get("step", metadata.get("step_num"))
     step = integer(step[-1] if isinstance(step, list) and step else step)
-    samples, epoch = integer(metadata.get("samples_count")), to_number(metadata.get("epoch_num"))
+    samples, epoch = integer(metadata.get("samples_count")), as_epoch(to_number(metadata.get("epoch_num")))
     one.epoch = epoch
     if step is not None:
         one.progress.append(ProgressNumber("stated", "stated", step))

@@ -9,7 +9,7 @@ from typing import Any
 from steepest.training_logs.formats import Format
 from steepest.training_logs.statement import ProgressNumber, Statement, metric_of
 from steepest.training_logs.syntax.json_object import integer, numbers, parse_object
-from steepest.training_logs.syntax.numbers import to_number
+from steepest.training_logs.syntax.numbers import as_epoch, to_number
 from steepest.training_logs.syntax.plan import MetricAt, ProgressAt, Segment, ShapePlan
 from steepest.training_logs.syntax.shape import Field, cut
 from steepest.training_logs.syntax.words import role_of
@@ -27,7 +27,7 @@ def _read(text: str, line: int, end: int, _note: dict[str, str]) -> Statement | 
         if value is not None:
             one.progress.append(ProgressNumber(kind, f"{kind}:sdk", value))
     epoch = report.get("epoch")
-    one.epoch = epoch if isinstance(epoch, int | float) and not isinstance(epoch, bool) else None
+    one.epoch = as_epoch(epoch) if isinstance(epoch, int | float) and not isinstance(epoch, bool) else None
     one.metrics = [metric_of(role_of(name), value, None, line, end) for name, value in numbers(metrics)]
     at = {name: at for at, (key, name, _) in enumerate(_leaves(report)) if key == "metrics"}
     for metric, (name, _) in zip(one.metrics, numbers(metrics), strict=True):

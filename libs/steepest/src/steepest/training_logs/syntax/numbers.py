@@ -24,10 +24,13 @@ def to_step(printed: str | bytes | None) -> int | None:
 
 def to_epoch(printed: bytes | None) -> int | float | None:
     """Reads printed text as an epoch, an integer or a fraction."""
-    epoch = to_number((printed or b"").decode("ascii", "replace"))
-    if epoch is None or not abs(epoch) < 10**_MAX_STEP_DIGITS:
-        return None
-    return int(epoch) if epoch.is_integer() else epoch
+    epoch = as_epoch(to_number((printed or b"").decode("ascii", "replace")))
+    return int(epoch) if epoch is not None and epoch.is_integer() else epoch
+
+
+def as_epoch(number: float | None) -> float | None:
+    """A number as an epoch; None if it is none, or too large to be one."""
+    return number if number is not None and abs(number) < 10**_MAX_STEP_DIGITS else None
 
 
 def to_number(text: str | float | bool | None) -> float | None:  # noqa: FBT001 - a JSON value
