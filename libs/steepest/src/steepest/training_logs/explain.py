@@ -79,8 +79,9 @@ class Explanation:
             self._waiting[line] = (text[:_LONGEST], has_readings)
         if plan is None:
             shape, numbers = cut(marked(text))
-            plan = self._shapes[shape][0].plan if shape in self._shapes else plan_of(shape)
         if numbers and (shape in self._shapes or len(self._shapes) < _MOST_SHAPES):
+            if plan is None:
+                plan = self._shapes[shape][0].plan if shape in self._shapes else plan_of(shape)
             sample = LineSample(line, numbers, plan)
             first, _, times = self._shapes.get(shape, (sample, sample, 0))
             self._shapes[shape] = (first, sample, times + 1)
