@@ -23,12 +23,13 @@ FOUND = re.compile(r"^seed (\d+): (.*)", re.MULTILINE)
 
 
 class Copy:
-    """A copy of the library and of this package, in which patches are applied and taken back."""
+    """A copy of the library and of what plays it, in which patches are applied and taken back."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         shutil.copytree(ROOT / LIBRARY, folder / LIBRARY, ignore=IGNORED)
-        shutil.copytree(HERE, folder / "tests" / "faults", ignore=IGNORED)
+        for name in ("faults", "harness"):
+            shutil.copytree(HERE.parent / name, folder / "tests" / name, ignore=IGNORED)
 
     def digest(self) -> str:
         """Of all code and patches."""

@@ -146,6 +146,9 @@ class Broker:
         properties = _properties(self.folder)
         is_new = not properties.exists()
         if (runs := self._still_running(properties)) != self._process:
+            if self._process is not None:
+                with contextlib.suppress(psutil.TimeoutExpired):
+                    self._process.wait(0)  # it was killed
             self._process = runs
         if self._process is None and (is_new or self._guarded):
             self._configure(properties)
