@@ -75,6 +75,8 @@ class Explanation:
         self, text: str, line: int, shape: str, numbers: list[str], plan: ShapePlan | None, *, has_readings: bool
     ) -> None:
         """Takes a line and how it was understood."""
+        if not text:  # as between two redraws
+            return
         if _LOOKS.search(text):
             self._waiting[line] = (text[:_LONGEST], has_readings)
         if plan is None:
