@@ -247,7 +247,7 @@ def resized(job: SimJob, times: float) -> SimJob:
 
 
 def of_cores(job: SimJob, cores: int) -> SimJob:
-    """A job with the same work that can use so many cores."""
+    """A job that can use this number of cores, and has the same work."""
     work_s = job.work_s * (job.demand_cpu_m or job.requests.cpu_m) / (1000 * cores)
     return msgspec.structs.replace(job, demand_cpu_m=1000 * cores, work_s=work_s)
 

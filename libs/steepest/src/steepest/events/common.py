@@ -203,7 +203,8 @@ def known_mode(asked: CheckpointMode | None, declared: CheckpointMode | None) ->
     return declared or CheckpointMode.NONE if asked is None or asked in KEPT else asked
 
 
-_CHECKPOINT_NAME = re.compile(r"step-[0-9]{8,18}-i([0-9]{4,18})")
+CHECKPOINT_NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
+"""The name of a checkpoint: its step, and the incarnation that saved it."""
 
 
 class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -223,8 +224,8 @@ class CheckpointRef(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def incarnation(self) -> int:
         """The incarnation that saved it; 0: its name does not say."""
-        match = _CHECKPOINT_NAME.fullmatch(self.name)
-        return int(match[1]) if match else 0
+        match = CHECKPOINT_NAME.fullmatch(self.name)
+        return int(match[2]) if match else 0
 
     def is_newer(self, other: CheckpointRef | None) -> bool:
         """Whether it comes after another one; None: after none. A later incarnation's is newer, also of a lower step."""

@@ -157,6 +157,6 @@ def _refusal(status: int, log: Path) -> CannotBeSaved:
     errors = [line.partition("Error ")[2].partition("): ")[2] for line in lines if "Error " in line]
     errors = [line for line in errors if not any(each in line for each in _HARMLESS)]
     said = "; ".join(line[:160] for line in errors[:3])
-    # What comes first is the cause of the others.
+    # The first error is the cause of the others.
     codes = (code for line in errors for pattern, code in _REASONS if re.search(pattern, line))
     return CannotBeSaved(next(codes, "other"), said or f"CRIU ended with {status}")

@@ -81,7 +81,7 @@ class Pending(AwaitsDecisions):
 
     @property
     def under_way(self) -> dict[str, Any]:
-        """What a decider keeps of its state when it is switched off: its decisions are still on their way."""
+        """The fields that a decider keeps when it is switched off, because its decisions are still on their way."""
         return {name: getattr(self, name) for name in Pending.__struct_fields__}
 
     def add(self, plan: str, job: Job, source: str | None, target: str) -> None:
@@ -164,7 +164,7 @@ class Pending(AwaitsDecisions):
         return sum(self.replicas(node)) + node.unknown
 
     def coming(self, account: str) -> Resources:
-        """What the jobs of an account will hold beyond what the view knows if all pending plans are valid."""
+        """The resources that pending plans will add to an account, if all of them are valid."""
         return self.held.get(account, Resources())
 
     def _apply(self, plan: PendingPlan, sign: int) -> None:

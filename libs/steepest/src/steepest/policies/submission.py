@@ -17,7 +17,7 @@ from steepest.events.requests import JobSpec
 from steepest.view.nodes import format_resources
 
 AMOUNTS = {"CPU": "cpu_m", "memory": "memory_mib", "GPUs": "all_gpus_m"}
-"""What a node may have too little of, in words, and its field."""
+"""The resources of which a node may have too little, in words, and their fields."""
 
 ARRAY_INDEX = "STEEPEST_ARRAY_INDEX"
 """The variable by which the jobs of an array tell themselves apart."""

@@ -152,8 +152,8 @@ def replica_spec(spec: c.JobSpec, trace: str = "") -> ReplicaSpec:
 def with_newest(task: StepTask, known: Iterable[ReplicaStatus | None]) -> StepTask:
     """The START of a job from the newest good checkpoint on its volume.
 
-    The log may know an older one, which the job has deleted by now: a node was lost, or an end was reported without it. Or
-    what it knows was damaged since.
+    The log may know an older one alone, which the job has deleted by now: a node was lost, or an end was reported without a
+    checkpoint. Or the one that it knows is damaged.
     """
     before = task.restore
     for found in (status.checkpoint for status in known if status is not None and status.checkpoint is not None):

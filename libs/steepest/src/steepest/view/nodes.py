@@ -247,9 +247,8 @@ class Nodes:
                     job.held[name] = amount
             else:
                 del job.holds[name], node.jobs[job.name]
-            node.allocated = (
-                node.allocated + amount - before
-            )  # in this order: a difference may take shares of whole GPUs
+            # Not the difference first, which may take shares of whole GPUs.
+            node.allocated = node.allocated + amount - before
             self.changes.note(name)
             self._note_gone(node)
             self._fill(node)

@@ -137,15 +137,16 @@ class DockerBackground(Background[DockerTracked]):
     async def see(self) -> list[DockerTracked]:
         """Observe the containers that had events or have not started; all of a node where events may have been missed.
 
-        What an engine says late counts at a later look: the others are not kept waiting.
+        An engine that answers late keeps the others waiting for a short time only. Its answer is read by a later call.
         """
-        begun = [
-            self._looks.setdefault(node, asyncio.create_task(self._see_host(node, host)))
+        begun = {
+            node: asyncio.create_task(self._see_host(node, host))
             for node, host in self._hosts.items()
             if host.is_up and node not in self._looks
-        ]
+        }
+        self._looks |= begun
         patience_s = _PATIENCE_S if self._tasks else LOOK_S  # the first heartbeats list what runs
-        for late in (await asyncio.wait(begun, timeout=patience_s))[1] if begun else ():
+        for late in (await asyncio.wait(begun.values(), timeout=patience_s))[1] if begun else ():
             late.add_done_callback(lambda _: self.watch.pulse.fire())
         done = [self._looks.pop(node) for node, look in list(self._looks.items()) if look.done()]
         known = [(tracked, seen) for look in done for tracked, seen in look.result() if not tracked.seen.ended]

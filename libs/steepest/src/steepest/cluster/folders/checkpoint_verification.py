@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Generator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import msgspec
 from steepest.cluster.folders.adapter_folder import warn_once
 from steepest.cluster.time_slicer import run_to_end
 from steepest.errors import InputError, UntrustedError
-from steepest.events.common import CheckpointRef, Count
+from steepest.events.common import CHECKPOINT_NAME, CheckpointRef, Count
 from steepest.keeper.images import FACTS
 from steepest.untrusted.files import Entry, open_file, walk
 from steepest.untrusted.json import read_json
@@ -31,7 +30,6 @@ _VOLUME_MOST = 1000  # an SDK keeps two checkpoints
 _LOOKED_AT_MOST = 20
 _CHUNK_BYTES = 1 << 20
 _ENTRIES_AT_ONCE = 1000
-_NAME = re.compile(r"step-([0-9]{8,18})-i([0-9]{4,18})")
 
 Reading = Generator[None, None, CheckpointRef]
 
@@ -93,7 +91,7 @@ class Volume:
         Raises:
             InputError: It is missing, incomplete, of another job or modified; the message says what differs.
         """
-        if _NAME.fullmatch(name) is None:
+        if CHECKPOINT_NAME.fullmatch(name) is None:
             raise InputError(f"{name[:100]!r} is not a valid checkpoint name", code="checkpoint-invalid")
         folder = self._folder / name
         try:
@@ -119,7 +117,7 @@ class Volume:
         except (OSError, UntrustedError) as error:
             warn_once(self._folder, str(error))
             return []
-        matches = (match for entry in entries if (match := _NAME.fullmatch(entry.name)))
+        matches = (match for entry in entries if (match := CHECKPOINT_NAME.fullmatch(entry.name)))
         newest_first = sorted(matches, key=lambda match: (int(match[2]), int(match[1])), reverse=True)
         return [match[0] for match in newest_first[:_LOOKED_AT_MOST]]
 

@@ -294,7 +294,7 @@ class ClusterNode(ClusterObject, frozen=True):
 
     @property
     def host(self) -> str:
-        """What pods that are bound to it select."""
+        """The value of the label by which pods are bound to it."""
         return self.metadata.labels.get(HOSTNAME, self.metadata.name)
 
     @property
@@ -368,7 +368,7 @@ def observed(pod: Pod, *, was_stopped: bool = False) -> Observation:
 def failed_start(pod: Pod, *, is_new: bool) -> tuple[str, str] | None:
     """Why a pod's container cannot start, as the port's code and a message; None if it may.
 
-    What its runtime could not make or run may be a busy node's fault: only a program that is missing is surely its job's.
+    A missing program is the job's fault. Other failures of the runtime may be those of a busy node.
 
     ``is_new``: The kubelet may still succeed with a container that its runtime could not make.
     """

@@ -42,7 +42,7 @@ Reports = Sequence[tuple[str, ReplicaReport]]
 
 
 class KnownReplica(msgspec.Struct):
-    """What the log already says about a replica.
+    """The facts about a replica that are in the log.
 
     Attributes:
         checkpoint: The newest checkpoint of its job that is in the log, by its name, and when it was reported, by its node.

@@ -48,7 +48,7 @@ def after_submission(view: ClusterView, job: Job, offset: int, pending: Containe
 
 
 def after_hold(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
-    """What follows where a job is held, or let go on: one that is held without a place gives up its turn in its array."""
+    """Requests that follow from a hold, or its end: a held job without a place gives up its turn in its array."""
     yield from after_submission(view, job, offset, pending)
     if job.hold in {Hold.USER, Hold.FINDING} and job.is_queued:
         yield from _next_of_array(view, job, offset, pending)

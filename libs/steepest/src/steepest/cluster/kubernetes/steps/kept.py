@@ -108,7 +108,7 @@ def provide(state: AdapterFolder, home: Path) -> str:
 def remove_unused(state: AdapterFolder) -> None:
     """Remove the programs of other versions with which nothing runs; an image needs none, as the newest ones restore it.
 
-    What a process left half made or half removed when it was killed goes as well.
+    Folders that a killed process has half copied, or half removed, go as well.
     """
     since_s = time.time() - _UNUSED_S
     for path in (state.path / _FOLDER).glob(".*"):

@@ -104,7 +104,7 @@ async def take_back(jobs: BatchJobs, folder: IncarnationFolder) -> None:
 
 
 def _possible_host(background: KubernetesBackground, order: PodLaunch) -> str:
-    """What selects the node, unless the start is surely refused."""
+    """The label's value by which pods are bound to the node (``ClusterNode.host``); refuses a start that cannot succeed."""
     if not order.spec.command:
         raise RefusedError("the command is empty", code="no-such-program")
     if order.spec.requests.gpu_m:
