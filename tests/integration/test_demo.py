@@ -227,5 +227,5 @@ def test_trainings_with_faults_are_found_and_dealt_with(tmp_path: Path) -> None:
     assert reacted == {"faulty-hang": "hung", "faulty-diverge": "diverged", "faulty-idle": "idle"}
     assert (outcomes["faulty-hang"], outcomes["faulty-diverge"]) == ("finished", "finished")
     assert {("hang", "hung"), ("diverge", "diverged"), ("idle", "idle")} <= notified
-    assert sum("faulty-idle is idle" in said for said in figures["messages"]) == 1
+    assert sum("faulty-idle is idle: " in said for said in figures["messages"]) == 1
     assert [each for each in check(events(Path(figures["recording"]))) if each.status is Status.BROKEN] == []

@@ -49,6 +49,7 @@ class Rig:
         )
         self.refusals: list[str] = []
         self.dumps = 0
+        self._before = set(_children())  # other tests' processes: a broker of the session
         monkeypatch.setattr(processes, "others", self._others)
         monkeypatch.setattr(kernel, "begin_pids_at", lambda _: None)
         monkeypatch.setattr(Criu, "dump", self._dump)
@@ -85,7 +86,7 @@ class Rig:
         return json.loads(path.read_text()) if path.exists() else {}
 
     def _others(self) -> list[NamespaceProcess]:
-        own = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        own = [pid for pid in _children() if pid not in self._before]
         found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in own]
         return [NamespaceProcess(int(pid), 1, words[0]) for pid, words in zip(own, found, strict=True)]
 
@@ -95,6 +96,10 @@ class Rig:
             raise CannotBeSaved(self.refusals.pop(0), "said so")
         os.kill(root, signal.SIGSTOP)
         (into / "pages-1.img").write_bytes(b"pages")
+
+
+def _children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
 
 
 @pytest.fixture
