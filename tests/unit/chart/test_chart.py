@@ -119,6 +119,18 @@ STORED: dict[str, Any] = {
 TEXTS = {"name", "namespace", "claimName", "secretName", "storageClassName", "serviceAccountName", "key"}
 
 
+def test_a_release_with_a_dot_has_names_without() -> None:
+    """Helm allows one in a release's name, and Kubernetes refuses it in a service's."""
+    done = helm("template", "team.a", str(CHART), values=ALL_ON)
+
+    assert not done.returncode, done.stderr
+    services = [
+        each["metadata"]["name"] for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "Service"
+    ]
+    assert services
+    assert [name for name in services if "." in name] == []
+
+
 @pytest.mark.parametrize("values", [NUMBERED, STORED], ids=["external", "a broker and a webhook"])
 def test_a_name_of_digits_stays_a_text(values: dict[str, Any]) -> None:
     """Kubernetes allows it for a release, a namespace, a claim and a Secret, and refuses a number in their place."""

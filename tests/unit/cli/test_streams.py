@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -81,6 +82,35 @@ sys.exit(7)
     done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} > {FULL} 2>&1", tmp_path)
 
     assert done.returncode in (7, 120)  # 120: Python itself could not flush at its exit
+
+
+def test_a_log_that_takes_nothing_is_told_in_words(tmp_path: Path) -> None:
+    """Every process that waits for it says so, why, and when it tries again."""
+    script = """
+import asyncio
+from steepest.app.logging import configure_logging
+from steepest.errors import LogUnavailableError
+from steepest.runtime.outbox import patiently
+
+async def main():
+    async for attempt in patiently():
+        with attempt:
+            if attempt.num == 1:
+                raise LogUnavailableError("No space left on device")
+
+configure_logging()
+asyncio.run(main())
+"""
+    done = shell(f"{shlex.quote(sys.executable)} -c {shlex.quote(script)}", tmp_path)
+
+    (line,) = done.stderr.splitlines()
+    said = json.loads(line)
+    assert (said["event"], said["error"], said["level"]) == (
+        "the log takes or gives nothing",
+        "No space left on device",
+        "warning",
+    )
+    assert 0 < said["next_try_s"] <= 1
 
 
 @pytest.mark.parametrize("call", ["up --state ''", "record --out ''", "submit --workdir '' -- true"])

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
+from steepest.logger import Logger
 from steepest.standard_streams import LossyStream
+
+if TYPE_CHECKING:
+    from stamina.instrumentation import RetryDetails
+
+_log = Logger()
 
 
 def configure_logging(level: int = logging.INFO, *, for_people: bool = False) -> None:
     """Set up structlog for this process. A terminal always gets lines for people, in colour."""
-    import structlog  # noqa: PLC0415 - it takes long to import, and few commands log
+    import stamina  # noqa: PLC0415 - it takes long to import, and few commands log
+    import structlog  # noqa: PLC0415 - likewise
 
     is_terminal = sys.stderr.isatty()
     console = structlog.dev.ConsoleRenderer(colors=is_terminal)
@@ -27,3 +34,8 @@ def configure_logging(level: int = logging.INFO, *, for_people: bool = False) ->
         ],
         logger_factory=structlog.PrintLoggerFactory(cast("TextIO", LossyStream(sys.stderr))),
     )
+    stamina.instrumentation.set_on_retry_hooks((_waits,))
+
+
+def _waits(details: RetryDetails) -> None:
+    _log.warning("the log takes or gives nothing", error=str(details.caused_by), next_try_s=round(details.wait_for, 1))
