@@ -105,7 +105,7 @@ async def test_a_topic_recreated_under_a_reader_is_noticed(
     log: KafkaLog, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds even if the new topic already has records at the reader's position when the reader checks."""
-    monkeypatch.setattr(kafka_reader, "VERIFY_EVERY_S", 0.0)  # every fetch is verified, however fast the other process is
+    monkeypatch.setattr(kafka_reader, "VERIFY_EVERY_S", 0.0)  # each fetch is checked
     async with reading(log) as reader:
         await read(reader, 3)
         meanwhile(kafka, "delete(at)", "make(at)", "append(at, 10, first=100)")

@@ -170,6 +170,7 @@ class LearningHistory(msgspec.Struct):
         models: Shares of their steps at which they had learned most, by model; that which finished longest ago comes first.
         sizes: Core-seconds of the whole jobs, likewise.
         demands: Cores that they could use, likewise; also of jobs that still run.
+        stops_s: Seconds from the plan of a suspension to the end of the last process, likewise; empty name: of all jobs.
         overruns: How many times their announced totals jobs did that did more than these, the newest last.
         ahead: The job furthest ahead, by model, of those that run.
     """
@@ -177,12 +178,22 @@ class LearningHistory(msgspec.Struct):
     models: dict[str, list[float]] = {}
     sizes: dict[str, list[float]] = {}
     demands: dict[str, list[float]] = {}
+    stops_s: dict[str, list[float]] = {}
     overruns: list[float] = []
     ahead: dict[str, JobAhead] = {}
 
     def add_overrun(self, times: float) -> None:
         """A job has finished that did so many times the total that it announced."""
         self.overruns = [*self.overruns, times][-OVERRUNS_KEPT:]
+
+    def add_stop(self, model: str, took_s: float) -> None:
+        """A job was suspended, which took so many seconds."""
+        for name in dict.fromkeys((model, "")):
+            _keep(self.stops_s, name, took_s)
+
+    def stop_s(self, model: str) -> float:
+        """How long the suspension of a job is taken to take, in seconds; 0 while none was seen."""
+        return usual(self.stops_s, model) or usual(self.stops_s, "") or 0.0
 
     def report(self, model: str, job: str, losses: LossCourse, step: int, steps: int | None) -> None:
         """A running job reported another loss.
@@ -235,6 +246,10 @@ def usual(models: Mapping[str, Sequence[float]], model: str) -> float | None:
 def remember(models: dict[str, list[float]], model: str, value: float) -> None:
     """A job teaches this to the next ones of its model; one without a model teaches nothing."""
     if model:
-        models[model] = [*models.pop(model, []), value][-OF_A_MODEL:]
-        if len(models) > MODELS_KEPT:
-            del models[next(iter(models))]
+        _keep(models, model, value)
+
+
+def _keep(models: dict[str, list[float]], name: str, value: float) -> None:
+    models[name] = [*models.pop(name, []), value][-OF_A_MODEL:]
+    if len(models) > MODELS_KEPT:
+        del models[next(iter(models))]

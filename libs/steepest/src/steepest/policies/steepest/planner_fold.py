@@ -100,6 +100,7 @@ def _fold_job(state: SteepestPlannerState, view: ClusterView, job: Job, event: c
         case c.JobSuspended() if job.name in state.running:
             state.running[job.name].pause(now_s)
             state.suspended[job.name] = None
+            state.learned.add_stop(job.spec.model, event.took_ms / 1000)
         case c.RetryPlanned() if job.phase is Phase.WAITING:
             state.fair.pause(job.name, now_s)
             if job.name in state.running:

@@ -118,7 +118,7 @@ class RoomMaker:
         facts = facts_of(state, view.parameters.steepest, job, state.fair.largest)
         if facts.left is None or facts.due_s is None:
             return None
-        needs_s = self._cost_s(view) + facts.left / facts.demand
+        needs_s = self._cost_s(view, job.spec.model) + facts.left / facts.demand
         return facts.due_s if facts.due_s - state.now_s < (1 + SPARE) * needs_s else None
 
     def _last_in_line(self, view: ClusterView, residence: Residence) -> Iterator[LastInLine]:
@@ -131,7 +131,8 @@ class RoomMaker:
                 continue
             demand = min(job.elsewhere, residence.cores)
             needs_s = job.left / demand
-            wait_s = self._cost_s(view) + (second_s if needs_s == first_s else first_s)
+            cost_s = self._cost_s(view, view.jobs[job.name].spec.model)
+            wait_s = cost_s + (second_s if needs_s == first_s else first_s)
             can_wait = job.due_s - self._state.now_s - wait_s >= (1 + SPARE) * needs_s
             if job.rate <= LAST_IN_LINE * demand and can_wait:
                 yield LastInLine(job.index, job.name, residence.name)
@@ -169,9 +170,9 @@ class RoomMaker:
         residence.awaits = True
         self._residences.put(residence)
 
-    def _cost_s(self, view: ClusterView) -> float:
-        """What an exchange costs the job that gives way, in seconds."""
-        return view.parameters.steepest.move_cost_ms / 1000
+    def _cost_s(self, view: ClusterView, model: str = "") -> float:
+        """What an exchange costs a job of that model that gives way, in seconds; at least as much as others of it took."""
+        return max(view.parameters.steepest.move_cost_ms / 1000, self._state.learned.stop_s(model))
 
 
 def _leaves_room(view: ClusterView, one: LastInLine, wish: Wish, free: Mapping[str, Resources]) -> bool:
