@@ -38,7 +38,11 @@ NODE = "n1=1:gpus=1"
 ALL_S = 540.0
 """All parts end in this time."""
 
-DECLARED_TIMES = 10
+PACE_S, MEASURED = 0.25, 400
+"""A declared step takes so long, however fast the machine is: a job gives way only if enough of it is left. So many steps
+in NumPy are measured for that."""
+
+NUMPY = ("-m", "steepest_lab.jobs.parallel", "--steps")
 LONG, SHORT, GANG, SYSTEM = "long", "short", "ranks", "system"
 HAS_CUDA = "import torch; assert torch.cuda.is_available(), 'PyTorch finds no GPU by CUDA'"
 
@@ -48,6 +52,7 @@ class Pool:
 
     def __init__(self, folder: Path, *, declared: bool, steps: int) -> None:
         self.folder, self.declared, self.steps = folder, declared, steps
+        self.times = _steps_of_numpy() if declared else 1
         self.ends_s = time.monotonic() + ALL_S
 
     @contextlib.contextmanager
@@ -72,10 +77,10 @@ class Pool:
         return subprocess.run(asked, capture_output=True, text=True, check=check).stdout
 
     def submit(self, name: str, steps: int, *words: str) -> None:
-        """Submit a training; a step in NumPy takes milliseconds."""
-        steps *= DECLARED_TIMES if self.declared else 1
+        """Submit a training."""
+        steps *= self.times
         real = [gpu_training.__file__, "--steps", str(steps)]
-        train = ["-m", "steepest_lab.jobs.parallel", "--steps", str(steps)] if self.declared else real
+        train = [*NUMPY, str(steps)] if self.declared else real
         request = ["--cpu", "0.3", "--model", "check", "--steps", str(steps), *(words or ("--gpus", "1"))]
         self.call("submit", "--name", name, *request, "--", sys.executable, *train)
 
@@ -112,6 +117,13 @@ class Pool:
         """The events of a type."""
         lines = map(json.loads, self.call("events", "--json").splitlines())
         return [line["event"] for line in lines if line["event"]["type"] == kind]
+
+
+def _steps_of_numpy() -> int:
+    """How many steps in NumPy stand for one."""
+    begun_s = time.monotonic()
+    subprocess.run([sys.executable, *NUMPY, str(MEASURED)], capture_output=True, check=True)
+    return max(1, round(MEASURED * PACE_S / (time.monotonic() - begun_s)))
 
 
 def device(pool: Pool) -> str:

@@ -150,7 +150,10 @@ async def test_a_service_whose_broker_does_not_answer_ends_on_sigterm(tmp_path: 
         placers = Replicas(folder, "placer")
         placers.start()
         try:
-            await until(lambda: "retry_scheduled" in placers.output.read_text(), "the placer to wait for the broker")
+            await until(
+                lambda: "the log takes or gives nothing" in placers.output.read_text(),
+                "the placer to wait for the broker",
+            )
             await asyncio.to_thread(placers.send, signal.SIGTERM)
         finally:
             placers.end()
