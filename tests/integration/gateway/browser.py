@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import Chrome
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
@@ -70,7 +71,10 @@ class Browser:
 
     def shows(self, text: str) -> None:
         """Wait for a text."""
-        self.until(lambda: text in self.text(), f"the page shows {text!r}: {self.text()[:2000]}")
+        try:
+            self.until(lambda: text in self.text(), text)
+        except TimeoutException:
+            raise AssertionError(f"the page does not show {text!r} but: {self.text()[:2000]}") from None
 
     def position(self) -> int:
         """The offset up to which the page shows the pool."""
