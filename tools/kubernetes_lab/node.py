@@ -300,6 +300,7 @@ def _write_settings(folder: LabFolder, node: LabNode) -> None:
         "enforceNodeAllocatable": [],
         "systemReserved": {"cpu": f"{node.reserved_cpu_m}m"},
         "evictionHard": {"memory.available": "100Mi"},
+        "imageGCHighThresholdPercent": 100,  # no registry has the images, and the disk is the machine's own
         "containerRuntimeEndpoint": f"unix://{own}/containerd.sock",
         "podLogsDir": f"{own}/logs",
         "containerLogMonitorInterval": "3s",  # tests wait for a rotation
