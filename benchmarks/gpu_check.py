@@ -39,8 +39,8 @@ ALL_S = 540.0
 """All parts end in this time."""
 
 PACE_S, MEASURED = 0.25, 400
-"""A declared step takes so long, however fast the machine is: a job gives way only if enough of it is left. So many steps
-in NumPy are measured for that."""
+"""Seconds of a declared step on any machine, since a job gives way only if enough of it is left; and the number of NumPy
+steps by which the machine's speed is measured."""
 
 NUMPY = ("-m", "steepest_lab.jobs.parallel", "--steps")
 LONG, SHORT, GANG, SYSTEM = "long", "short", "ranks", "system"

@@ -121,7 +121,7 @@ class SteepestParameters(msgspec.Struct, frozen=True, kw_only=True, omit_default
         least_change: A limit that changes by less than this share of the node is not set again.
         stay_ms: Counted time for which the limits of a node stay after a change, as long as they do.
         young_ms: How long a job whose speed or demand was never measured runs ahead of the others.
-        move_cost_ms: The least that a move or suspension is taken to cost a job; more where earlier ones took more.
+        move_cost_ms: The least assumed cost of a move or suspension to a job; it is higher where earlier ones took longer.
         pays: A move is worth it where it gains this many times its cost.
         dwell_ms: Counted time for which a job stays after a move.
         device_slot_ms: The longest time between two decisions about GPUs while jobs wait for them. What cannot wait for so

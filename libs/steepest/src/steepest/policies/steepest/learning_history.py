@@ -187,12 +187,12 @@ class LearningHistory(msgspec.Struct):
         self.overruns = [*self.overruns, times][-OVERRUNS_KEPT:]
 
     def add_stop(self, model: str, took_s: float) -> None:
-        """A job was suspended, which took so many seconds."""
+        """Remember how many seconds the suspension of a job took."""
         for name in dict.fromkeys((model, "")):
             _keep(self.stops_s, name, took_s)
 
     def stop_s(self, model: str) -> float:
-        """How long the suspension of a job is taken to take, in seconds; 0 while none was seen."""
+        """The expected duration of a suspension, in seconds; 0 while none was seen."""
         return usual(self.stops_s, model) or usual(self.stops_s, "") or 0.0
 
     def report(self, model: str, job: str, losses: LossCourse, step: int, steps: int | None) -> None:

@@ -1,9 +1,9 @@
 """What the planner remembers of a job that runs: what it used, what it can use, and what was planned for it.
 
 A job's *demand*, the CPU that it can use, shows only while nothing holds it back: it uses clearly less than its limit, if
-it has one, and its node has CPU to spare. Jobs that want more than the node has use a little less than its CPU, measured
-over a second, because of throttling and of other processes on the machine. Two such jobs, taken for satisfied, would never
-be limited.
+it has one, and its node has idle CPU. Jobs that could use more than the whole node still leave a little of it idle over a
+second, because of throttling and of other processes on the machine. Two such jobs, taken for satisfied, would never be
+limited.
 
 Idle CPU says nothing where the node does not have what it declares: others on the machine take it. Such a node is *short*:
 a job gets less than it got before, though no limit holds it back, or several that may want more get equal parts, as a

@@ -171,7 +171,7 @@ class RoomMaker:
         self._residences.put(residence)
 
     def _cost_s(self, view: ClusterView, model: str = "") -> float:
-        """What an exchange costs a job of that model that gives way, in seconds; at least as much as others of it took."""
+        """Seconds that giving way costs a job of a model: the pool's parameter, or more if suspensions took longer."""
         return max(view.parameters.steepest.move_cost_ms / 1000, self._state.learned.stop_s(model))
 
 
