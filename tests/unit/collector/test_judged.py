@@ -49,3 +49,9 @@ def test_a_loss_with_another_name_is_watched_anew() -> None:
 def test_what_the_user_names_is_judged_as_it_is_spelled(metric: str, judged: str) -> None:
     """The reader gives only what was asked for, in the spelling of the output."""
     assert names("reward", metric) == [judged]
+
+
+def test_the_metric_that_the_user_names_is_judged_for_good_once_it_is_there() -> None:
+    """Also one that is held out, and however many losses come between two of its values."""
+    found = names("val_loss", "loss", ("val_loss", "eval"), *["loss"] * 20, ("val_loss", "eval"))
+    assert found == ["loss", "val_loss", *[None] * 21]

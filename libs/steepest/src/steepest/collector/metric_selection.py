@@ -2,9 +2,10 @@
 
 Pure. It owns the choice, and must never know where a value was read.
 
-Rules: the first complete training loss is judged, or the metric that the job's user named; before the first record it is the
-requested name. The choice stays as long as that metric is reported: a script that prints two losses on each line is
-judged by one of them. After ``RENAMED_AFTER`` other metrics in a row without it, the metric counts as renamed.
+Rules: the first complete training loss is judged. Once there is a value of the metric that the job's user named, of any
+split, that is judged for good. Before the first record it is the requested name. The choice stays as long as that metric is
+reported: a script that prints two losses on each line is judged by one of them. After ``RENAMED_AFTER`` other metrics in a
+row without it, the metric counts as renamed.
 """
 
 from __future__ import annotations
@@ -30,12 +31,25 @@ class MetricSelection:
         self._asked = asked
         self.name = ""
         self._chosen = False
+        self._is_asked = False
         self._others = 0
+
+    def is_named(self, metric: str) -> bool:
+        """Whether the job's user named this metric."""
+        return self._asked != DEFAULT_METRIC and metric.lower() == self._asked.lower()
+
+    def is_wanted(self, metric: str) -> bool:
+        """Whether it is the one that the user named, or named none."""
+        return self._asked == DEFAULT_METRIC or self.is_named(metric)
 
     def take(self, record: LossRecord) -> bool:
         """Take a record; return whether the judged metric changes with it."""
         before = self.name
-        if self._may_be(record):
+        if self.is_named(record.metric):
+            self.name, self._is_asked = record.metric, True
+        elif self._is_asked:
+            return False
+        elif self._may_be(record):
             self._see(record.metric)
         elif not self.name:
             self.name = self._asked
