@@ -1,7 +1,7 @@
-"""The placer: admission, first placement, retries, goals, and the end of every job.
+"""The placer: admission, first placement, retries, goals, trials, and the end of every job.
 
 Reads: ``cluster``
-Writes: ``cluster``: ``JobAdmitted``, ``JobRejected``, ``PlacementPlanned``, ``RetryPlanned``, ``JobEnded``
+Writes: ``cluster``: ``JobAdmitted``, ``JobRejected``, ``PlacementPlanned``, ``RetryPlanned``, ``JobEnded``, ``TrialJudged``
 Scales by: a pool
 """
 
@@ -11,12 +11,13 @@ from steepest.app.context import ServiceContext
 from steepest.app.service_main import run_service
 from steepest.policies.goal_watcher import GoalWatcher
 from steepest.policies.placement.placer import Placer
+from steepest.policies.sweep.trial_judge import TrialJudge
 from steepest.runtime.service import Service
 
 
 def build(_: ServiceContext) -> Service:
     """The service's parts."""
-    return Service(name="placer", cluster_deciders=(Placer, GoalWatcher))
+    return Service(name="placer", cluster_deciders=(Placer, GoalWatcher, TrialJudge))
 
 
 def main() -> None:

@@ -130,6 +130,13 @@ LIMITS_M = ("1200", "1500", "2400")
 """CPU that such a queue may hold, in millicores."""
 
 
+SWEPT_WORLDS = 0.4
+"""Probability of a world in which some jobs are trials of one sweep."""
+
+SWEPT_JOBS = 0.4
+"""Probability of a job there, whose end is not waited for by others, that it is one."""
+
+
 def drawn(seed: int) -> Schedule:
     """The schedule of a seed."""
     rng = random.Random(seed)
@@ -165,7 +172,7 @@ def drawn(seed: int) -> Schedule:
         world["snapshots"] = rng.choice(("10", "20"))
     if at_steps:
         actions = _with_rare_cases(rng, actions, world, cast)
-    actions = _limited(seed, actions, world)
+    actions = _swept(seed, _limited(seed, actions, world))
     return Schedule(
         world,
         nodes,
@@ -203,6 +210,22 @@ def _limited(seed: int, actions: Sequence[Action], world: dict[str, str]) -> lis
         for action, is_chosen in zip(actions, chosen, strict=True)
     ]
     return [*limited, Action(_time(rng), "configure", "", {"limit": rng.choice(LIMITS_M)})]
+
+
+def _swept(seed: int, actions: Sequence[Action]) -> list[Action]:
+    """The same actions; in some worlds, some jobs are trials, whose losses fall differently fast. Its lots are its own."""
+    rng = random.Random(f"sweeps-{seed}")
+    if rng.random() >= SWEPT_WORLDS:
+        return list(actions)
+    chosen = [
+        action.verb == "submit" and action.about[1:].isdecimal() and rng.random() < SWEPT_JOBS for action in actions
+    ]
+    return [
+        msgspec.structs.replace(action, options={**action.options, "trial": "yes", "learns": str(rng.randint(4, 40))})
+        if is_chosen
+        else action
+        for action, is_chosen in zip(actions, chosen, strict=True)
+    ]
 
 
 def _with_rare_cases(rng: random.Random, actions: Sequence[Action], world: dict[str, str], cast: Cast) -> list[Action]:

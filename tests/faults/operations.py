@@ -30,7 +30,7 @@ LOOK_S = 1.0
 async def submit(world: World, action: Action) -> None:
     """A job: ``steps``, ``step-s``, ``cpu``, ``mode``, ``retries``, ``replicas``, ``priority``, ``queue``.
 
-    ``learns``: until a step.
+    ``learns``: until a step. ``trial``: it is compared with others.
 
     Of a gang, ``fewest`` lets it be scaled, and ``loose`` lets its workers leave without a restart.
 
@@ -61,6 +61,8 @@ async def submit(world: World, action: Action) -> None:
         retries=int(given.get("retries", "20")),
         priority=int(given.get("priority", "0")),
         queue=given.get("queue", "default"),
+        array="sweep" if "trial" in given else "",
+        rungs=c.Rungs(first=2, factor=2) if "trial" in given else None,
     )
     pool = given.get("pool", world.layout.pools[0])
     world.submitted[pool][action.about] = None

@@ -50,7 +50,7 @@ def with_more(value: Any) -> Any:
 
 def _with_more_of(field: str, value: Any) -> Any:
     match field:
-        case "env" | "jobs" | "headers" | "figures":
+        case "env" | "params" | "jobs" | "headers" | "figures":
             return value
         case "labels":  # of a node, by key
             return value

@@ -227,6 +227,22 @@ CASES = {
         later=[event for tick in TICKS for event in (tick, grown("a"))],
         wanted=is_a(c.GoalReached, job="a"),
     ),
+    "trial-judge": Case(
+        decider="trial-judge",
+        passed_over=is_a(c.TrialJudged, job="a"),
+        before=[
+            c.PoolConfigured(),
+            joined("n1"),
+            *(event for job in "ab" for event in running(job, "n1", array="t", rungs=c.Rungs(first=10))),
+            *(c.RungReached(job=job, incarnation=1, rung=0, at=10, value=1.0) for job in "ab"),
+        ],
+        decided=is_a(c.TrialJudged, job="b"),
+        later=[
+            c.JobChangeRequested(job="a", request="urgent", priority=1),
+            *TICKS,
+        ],
+        wanted=is_a(c.TrialJudged, job="a"),
+    ),
     "watcher": Case(
         decider="watcher",
         passed_over=is_a(c.FindingOpened, job="a"),

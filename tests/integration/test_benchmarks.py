@@ -30,7 +30,8 @@ def test_its_help_names_each_size(name: str) -> None:
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_smallest_size_prints_figures(name: str, tmp_path: Path) -> None:
     """It says what it does, prints a JSON object for each figure, and skips only for lack of a component, which it names."""
-    more = {"real_pairs": ("--state", str(tmp_path)), "gpu_check": ("--declared",)}.get(name, ())
+    folder = ("--state", str(tmp_path))
+    more = {"real_pairs": folder, "real_sweeps": folder, "gpu_check": ("--declared",)}.get(name, ())
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--smallest", "--json", *more],
         cwd=ROOT,

@@ -291,7 +291,7 @@ def test_every_decider_decides_here() -> None:
     """Under one policy or another: else losing a node would prove nothing about it."""
     deciders = {decider for policy in POLICIES for decider in undisturbed(policy).made}
 
-    assert deciders == {*CLUSTER_DECIDERS, *STREAM_DECIDERS}
+    assert deciders == {*CLUSTER_DECIDERS, *STREAM_DECIDERS} - {"trial-judge"}  # it knows no node
 
 
 @pytest.mark.parametrize("policy", POLICIES)

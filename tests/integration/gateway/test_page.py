@@ -428,6 +428,25 @@ def test_jobs_are_sorted_grouped_and_filtered_as_the_address_says(served: Served
     assert browser.violations() == []
 
 
+def test_trials_are_sorted_by_how_they_stand(served: ServedFolder, browser: Browser) -> None:
+    """The best first; where no job is a trial, there is no such column."""
+    served.append(*submitted("other"))
+    address = served.start()
+    browser.driver.get(f"{address}/#/jobs?sort=rung")
+    browser.until(lambda: rows(browser) == ["other"], "a job")
+    headers = "return document.querySelector('.jobs thead').innerText"
+    assert "rung" not in browser.run(headers)
+    for job in ("bad", "best", "good", "nan"):
+        served.append(*running(job, "n1", array="s", rungs=c.Rungs(first=10)))
+    for job, rung, value in (("good", 0, 0.4), ("best", 0, 0.5), ("best", 1, 0.45), ("nan", 0, None), ("bad", 0, 0.6)):
+        served.append(c.RungReached(job=job, incarnation=1, rung=rung, at=10 * 3**rung, value=value))
+    browser.until(lambda: rows(browser) == ["best", "good", "bad", "nan", "other"], "sorted")
+    assert "rung" in browser.run(headers)
+    browser.shows("1: 0.45")
+    browser.shows("0: not finite")
+    assert browser.violations() == []
+
+
 def test_chosen_jobs_have_their_curves_in_one_chart_and_are_changed_together(
     served: ServedFolder, browser: Browser
 ) -> None:

@@ -41,6 +41,19 @@ def test_a_job_is_submitted_with_the_words_of_the_command(folder: StateFolder) -
     assert look(read_settings({"state_dir": folder.root}, environ={})).view.jobs[usual].spec.requests.cpu_m == 1_000
 
 
+def test_a_program_submits_the_trials_of_a_sweep(folder: StateFolder) -> None:
+    """With settings of its own choice."""
+    pool = steepest.connect(folder.root)
+    for rate in (1e-4, 0.5):
+        command = ["true", "--lr", str(rate)]
+        pool.submit(command, name=f"lr-{rate}", array="lr", params={"lr": str(rate)}, rungs="300x4")
+    jobs = look(read_settings({"state_dir": folder.root}, environ={})).view.jobs
+    spec = jobs["lr-0.0001"].spec
+
+    assert (spec.array, spec.params, spec.rungs) == ("lr", {"lr": "0.0001"}, c.Rungs(first=300, factor=4))
+    assert jobs["lr-0.5"].spec.params == {"lr": "0.5"}
+
+
 async def test_it_works_where_a_loop_runs(folder: StateFolder) -> None:
     """As in a notebook. Rows are what a table takes: one field is one value of one type."""
     rows = steepest.connect(folder.root).jobs()

@@ -106,6 +106,10 @@ SPOKEN: list[tuple[c.ClusterEvent, str]] = [
         ),
         "a is saved and suspended, until it is resumed: idle: no step",
     ),
+    (c.RungReached(job="a", incarnation=1, rung=1, at=3_000, value=0.25), "a has reached rung 1 (3,000): 0.25"),
+    (c.RungReached(job="a", incarnation=1, rung=0, at=100), "a has reached rung 0 (100): it is not finite"),
+    (c.TrialJudged(job="a", rung=1, goes_on=True, reason="rank 1 of 3"), "a goes on: rank 1 of 3"),
+    (c.TrialJudged(job="a", rung=1, goes_on=False, reason="rank 2 of 3"), "a is saved and waits: rank 2 of 3"),
     (
         c.EpochMeasured(
             job="a", incarnation=2, epoch=3, epoch_ms=41_000, epoch_bytes=1_500_000, read_bytes=4_500_000, ended_ms=9

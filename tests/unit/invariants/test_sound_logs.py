@@ -360,5 +360,7 @@ def test_the_sound_logs_hold_events_of_every_plan() -> None:
         c.OverheadMeasured,
         c.PromiseRevised,
         c.NodeDrainRequested,
+        c.RungReached,
+        c.TrialJudged,
     }
     assert found | unchecked == set(c.ClusterEvent.__args__)

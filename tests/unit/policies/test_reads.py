@@ -21,6 +21,7 @@ from steepest.policies.placement import placer
 from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest import steepest_planner
+from steepest.policies.sweep.trial_judge import TrialJudge
 from steepest.policies.watch.watcher import Watcher
 from steepest.sagas import limit_machine
 from steepest_lab.sim.system import schedule
@@ -32,6 +33,7 @@ TABLES: dict[str, tuple[Callable[..., Any], frozenset[type]]] = {
     "silence": (Silence.step, Silence.reads),
     "watcher": (Watcher.step, Watcher.reads),
     "goals": (GoalWatcher.step, GoalWatcher.reads),
+    "trials": (TrialJudge.step, TrialJudge.reads),
     "scorer": (NodeScorer.step, NodeScorer.reads),
     "rebalancer": (Rebalancer.step, Rebalancer.reads),
     "dragon off": (gang_scheduler.GangScheduler._take_in, gang_scheduler.WHILE_OFF - SWITCHES),
@@ -73,4 +75,4 @@ def test_every_decider_is_asked_about_everything_or_has_a_table_here() -> None:
     """A decider that comes with a table of its own must be added above."""
     with_table = {kind for kind in CLUSTER_DECIDERS.values() if kind().reads != EVERY}
 
-    assert with_table == {Silence, Watcher, GoalWatcher, NodeScorer, Rebalancer}
+    assert with_table == {Silence, Watcher, GoalWatcher, TrialJudge, NodeScorer, Rebalancer}

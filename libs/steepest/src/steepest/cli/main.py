@@ -29,6 +29,7 @@ COMMANDS: Mapping[str, str] = {
     "retry": "Submit jobs again that have failed.",
     "priority": "Change the priority of jobs.",
     "jobs": "Show every job: node, phase, category, progress.",
+    "trials": "Show the trials of a sweep, the best first.",
     "logs": "Show what a job printed.",
     "top": "Show a pool live.",
     "nodes": "Show every node: capacity, reservations, use, jobs.",

@@ -15,6 +15,9 @@ from steepest.policies.names import PolicyName, ReactionName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ARRAY_MOST = 1_000
+"""Jobs of an array."""
+
 
 class OneOf(click.Choice[str]):
     """One of several words. Of another word, the error names the closest one, as click does for options and commands."""

@@ -193,6 +193,7 @@ class Feed:
             metric=metric[:LONGEST_NAME],
             parameters=configured.parameters.specon,
             left_out=self.dropped,
+            rungs=self._follow.spec.rungs if self._judged.is_wanted(metric) else None,
         )
 
     def _event(self, record: LossRecord) -> LossReported | LossDiverged:
@@ -210,7 +211,7 @@ class Feed:
             epoch=record.epoch,
             metric=metric,
             value=record.value,
-            split=record.split,
+            split="train" if self._judged.is_named(record.metric) else record.split,
         )
 
 

@@ -1,4 +1,4 @@
-"""Sentences for what is found about jobs that train."""
+"""Sentences for what is found about jobs that train, and for how trials stand."""
 
 from __future__ import annotations
 
@@ -44,9 +44,20 @@ def _notified(event: c.TargetNotified) -> str:
     return f"{event.to} was notified that {event.job} {FOUND[event.kind]}{' no longer' if event.over else ''}"
 
 
+def _rung(event: c.RungReached) -> str:
+    worth = "it is not finite" if event.value is None else f"{event.value:.4g}"
+    return f"{event.job} has reached rung {event.rung} ({event.at:,}): {worth}"
+
+
+def _judged(event: c.TrialJudged) -> str:
+    return f"{event.job} {'goes on' if event.goes_on else 'is saved and waits'}: {event.reason}"
+
+
 SENTENCES: Mapping[type, Callable[[Any], str]] = {
     c.FindingOpened: _found,
     c.FindingEnded: _found_over,
     c.TargetNotified: _notified,
     c.ReactionPlanned: _reaction,
+    c.RungReached: _rung,
+    c.TrialJudged: _judged,
 }

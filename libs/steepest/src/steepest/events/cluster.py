@@ -49,7 +49,9 @@ from steepest.events.growth import (
     ReactionPlanned,
     Reactions,
     ReallocationRequested,
+    RungReached,
     TargetNotified,
+    TrialJudged,
 )
 from steepest.events.outcomes import (
     CheckpointSaved,
@@ -102,6 +104,7 @@ from steepest.events.requests import (
     JobSubmitted,
     NodeDrainRequested,
     Role,
+    Rungs,
     SuccessRule,
 )
 
@@ -124,6 +127,8 @@ ClusterEvent = (
     | NodeDrainRequested
     | GrowthMeasured
     | GoalReached
+    | RungReached
+    | TrialJudged
     | FindingOpened
     | FindingEnded
     | TargetNotified
@@ -234,6 +239,8 @@ __all__ = [
     "RetryPlanned",
     "Role",
     "RunTimePredicted",
+    "RungReached",
+    "Rungs",
     "StayDecided",
     "Step",
     "StepBegun",
@@ -247,5 +254,6 @@ __all__ = [
     "TransitionFailed",
     "TransitionFinished",
     "TransitionPlanned",
+    "TrialJudged",
     "VictimSeen",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import Annotated
 
 import msgspec
 
@@ -79,6 +80,40 @@ class GoalReached(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     reason: Text
     value: float
     cpu_ms_saved: Millis | None = None
+
+
+RungNumber = Annotated[int, msgspec.Meta(ge=0, le=63)]
+"""The number of a rung; each is at least twice as far as the one before."""
+
+
+class RungReached(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A trial has reached a rung; the ones that it passed between two reports are left out.
+
+    Attributes:
+        rung: Its number, from 0.
+        at: Where it is, in the unit of :class:`~steepest.events.requests.Rungs`.
+        value: The mean of the evaluation function over the last quarter of the way there, or the first value beyond. None:
+            it is not finite.
+    """
+
+    job: Name
+    incarnation: Count
+    rung: RungNumber
+    at: Count
+    value: float | None = None
+
+
+class TrialJudged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
+    """A trial goes on from its rung, or is saved and suspended until it may.
+
+    Attributes:
+        reason: Its rank among the trials that have reached the rung, in words.
+    """
+
+    job: Name
+    rung: RungNumber
+    goes_on: bool
+    reason: Text
 
 
 class FindingKind(enum.StrEnum):

@@ -8,6 +8,7 @@ import msgspec
 
 from steepest.events.common import Count, Name, Text
 from steepest.events.parameters import SpeConParameters
+from steepest.events.requests import Rungs
 
 
 class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):
@@ -19,6 +20,7 @@ class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         metric: The evaluation function E: the name of the reported value that is judged.
         left_out: How many records of this incarnation were left out so far, because they are more than is taken of one. It
             is said again once it has doubled, and at the end.
+        rungs: Where it is compared with other trials; None: nowhere.
     """
 
     job: Name
@@ -27,6 +29,7 @@ class JobWatched(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     metric: Text
     parameters: SpeConParameters
     left_out: Count = 0
+    rungs: Rungs | None = None
 
 
 class LossReported(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

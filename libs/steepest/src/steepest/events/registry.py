@@ -154,7 +154,8 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
     writers={
         "operator": (c.LogOpened, c.PoolConfigured),
         "user": (c.JobSubmitted,),
-        "user, placer": (c.JobCancelRequested, c.JobChangeRequested),
+        "user, placer": (c.JobChangeRequested,),
+        "user, placer, trial-judge": (c.JobCancelRequested,),
         "worker-monitor": (
             c.Tick,
             c.NodeJoined,
@@ -168,9 +169,10 @@ CLUSTER: Topic[c.ClusterEvent] = _topic(
         "worker-monitor, migrator": (c.ReplicaStopped,),
         "operator, migrator": (c.NodeGone,),
         "goal-watcher": (c.GoalReached,),
+        "trial-judge": (c.TrialJudged,),
         "profiler": (c.EpochMeasured,),
         "predictor": (c.RunTimePredicted, c.OverheadPredicted, c.OverheadMeasured),
-        "categorizer": (c.GrowthMeasured, c.CategoryChanged, c.ReallocationRequested),
+        "categorizer": (c.GrowthMeasured, c.RungReached, c.CategoryChanged, c.ReallocationRequested),
         "categorizer, watcher": (c.FindingOpened, c.FindingEnded),
         "user, watcher": (c.NodeDrainRequested,),
         "watcher": (c.ReactionPlanned,),

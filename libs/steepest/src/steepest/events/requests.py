@@ -81,6 +81,18 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     patience: Positive | None = None
 
 
+class Rungs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the trials of an array are compared: at ``first``, and each ``factor`` times as far (Li et al., MLSys 2020).
+
+    Attributes:
+        first: In steps; of a job that prints epochs alone in epochs, of one that prints neither in values.
+        factor: η: of the trials at a rung, one in η goes on.
+    """
+
+    first: Positive
+    factor: Annotated[int, msgspec.Meta(ge=2, le=100)] = 3
+
+
 class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The job that a user asks to run.
 
@@ -117,6 +129,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         after_any: Whether it starts once they are over, however they ended; one that was rejected still cancels it.
         array: The name of the array that it belongs to; empty: none.
         array_most: The most jobs of its array that may run or wait for a place at a time; None: all.
+        params: What tells it from the others of its array, by name: its values in the command.
+        rungs: Where it is compared with the others of its array, each a trial; None: nowhere.
         reactions: What to do about findings of it.
         node_rule: Which nodes each of its replicas may be placed on; None: those without taints. It says nothing of its
             pods, whose own tolerations and selectors it is read from.
@@ -154,6 +168,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after_any: bool = False
     array: Text = ""
     array_most: Positive | None = None
+    params: dict[str, str] = {}
+    rungs: Rungs | None = None
     node_rule: NodeRule | None = None
     reactions: Reactions = Reactions()
 
@@ -223,7 +239,13 @@ class Hold(enum.StrEnum):
     NONE = ""
     USER = "user"  # its user holds it; while it runs, it must be suspended
     FINDING = "finding"  # likewise because of a finding, until its user lets it go on
+    RUNG = "rung"  # likewise because it waits at its rung, until it may go on
     OTHERS = "others"  # it waits for the ends of other jobs
+
+    @property
+    def suspends(self) -> bool:
+        """Whether a job must be suspended while it runs."""
+        return self in {Hold.USER, Hold.FINDING, Hold.RUNG}
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True):

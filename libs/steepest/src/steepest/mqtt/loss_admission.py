@@ -82,6 +82,7 @@ class LossAdmission:
             incarnation=job.incarnation,
             metric=judged.name,
             parameters=view.parameters.specon,
+            rungs=job.spec.rungs if judged.is_wanted(judged.name) else None,
         )
         before, counted_ms = self._announced.get(job.name, (None, 0))
         if watched == before and view.counted_ms - counted_ms < 1000 * WATCH_AGAIN_S:

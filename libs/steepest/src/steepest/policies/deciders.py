@@ -19,6 +19,7 @@ from steepest.policies.specon.node_scorer import NodeScorer
 from steepest.policies.specon.rebalancer import Rebalancer
 from steepest.policies.steepest.devices.device_planner import DevicePlanner
 from steepest.policies.steepest.steepest_planner import SteepestPlanner
+from steepest.policies.sweep.trial_judge import TrialJudge
 from steepest.policies.watch.watcher import Watcher
 
 CLUSTER_DECIDERS: Mapping[str, Any] = {
@@ -29,6 +30,7 @@ CLUSTER_DECIDERS: Mapping[str, Any] = {
         Placer,
         GangScheduler,
         GoalWatcher,
+        TrialJudge,
         NodeScorer,
         Rebalancer,
         LimitPlanner,

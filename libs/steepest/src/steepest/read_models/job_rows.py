@@ -13,6 +13,8 @@ import msgspec
 from steepest.describe.masking import masked_command
 from steepest.events.growth import Category
 from steepest.events.plans import GrowthList
+from steepest.events.requests import Hold
+from steepest.policies import rising
 from steepest.policies.forecast import remaining
 from steepest.read_models.job_progress import steps
 from steepest.view.cluster_view import ClusterView
@@ -69,6 +71,10 @@ class JobRow(msgspec.Struct, kw_only=True):
         measured: Whether its growth was measured, so that ``category`` means something.
         user: Who submitted it; empty: that is not known.
         gpus: The ids of its GPUs, by node; without those that its nodes' adapter does not say.
+        params: What tells it from the others of its array: its values in the command, by name.
+        rises: Whether what it is judged by is better when it is larger.
+        rungs: What it was worth at each rung that it reached, by the rung's number; None: it was not finite.
+        at_rung: Whether it waits at its rung.
         held: Whether it is kept from starting, or was suspended, until it is released.
         limited: Whether a limit was ever planned for this incarnation.
         findings: What is wrong with it, a sentence for each kind.
@@ -130,6 +136,10 @@ class JobRow(msgspec.Struct, kw_only=True):
     queue: str
     user: str
     array: str
+    params: dict[str, str]
+    rises: bool
+    rungs: dict[int, float | None]
+    at_rung: bool
     held: bool
     priority: int
     priority_class: str
@@ -208,6 +218,10 @@ def job_row(
         queue=job.spec.queue,
         user=job.user,
         array=job.spec.array,
+        params=job.spec.params,
+        rises=rising.rises(job.spec.metric),
+        rungs=job.trial.values,
+        at_rung=job.hold is Hold.RUNG,
         held=bool(job.hold),
         priority=job.spec.priority,
         priority_class=job.spec.priority_class,

@@ -38,6 +38,7 @@ SHOWN = (
     c.FindingOpened,
     c.FindingEnded,
     c.ReactionPlanned,
+    c.TrialJudged,
 )
 """Events of a run that are shown: decisions and their outcomes, without steps, checkpoints and measurements."""
 

@@ -24,6 +24,7 @@ from steepest.view.folds import (
     fold_plans,
     fold_pool,
     fold_transitions,
+    fold_trials,
 )
 from steepest.view.places import promises
 from steepest.view.places.node_rules import narrow
@@ -34,6 +35,7 @@ _HANDLERS = {
     **fold_pool.HANDLERS,
     **fold_jobs.HANDLERS,
     **fold_findings.HANDLERS,
+    **fold_trials.HANDLERS,
     **fold_forecasts.HANDLERS,
     **fold_plans.HANDLERS,
     **fold_transitions.HANDLERS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from steepest.events.common import CheckpointMode, KeeperFacts
+from steepest.events.common import KEPT, CheckpointMode, KeeperFacts
 from steepest.view.refusal import Refusal, first
 from steepest.view.state import Job, Node
 
@@ -36,6 +36,13 @@ def immovable_sentence(job: Job, node: Node | None) -> str:
         return ""
     said = job.mode_reason or (_why_not_kept(job, node.keeper) if node is not None and node.keeper is not None else "")
     return f"{why.sentence}: {said}" if said and why is Immovable.NO_CHECKPOINT else why.sentence
+
+
+def may_yet_be_kept(job: Job, node: Node | None) -> bool:
+    """Whether a keeper may yet declare that a job can be saved."""
+    asked = job.spec.checkpoint_mode
+    is_open = job.declared_mode is None and (asked is None or asked in KEPT)
+    return is_open and node is not None and node.keeper is not None and not _why_not_kept(job, node.keeper)
 
 
 def _why_not_kept(job: Job, keeper: KeeperFacts) -> str:

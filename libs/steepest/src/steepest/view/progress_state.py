@@ -186,3 +186,27 @@ class DevicePromise(msgspec.Struct, kw_only=True, omit_defaults=True):
     said_ms: int
     tier: int = 0
     ahead: tuple[GangAhead, ...] = ()
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What is known of a trial.
+
+    Attributes:
+        values: Its value at each rung that it has reached, by the rung's number; None: it was not finite.
+        passed: The highest rung from which it may go on; -1: none.
+        judged: Its rank at the newest rung where it was judged, in words.
+    """
+
+    values: dict[int, float | None] = {}
+    passed: int = -1
+    judged: str = ""
+
+    @property
+    def rung(self) -> int:
+        """The highest rung that it has reached; -1: none."""
+        return max(self.values, default=-1)
+
+    @property
+    def on(self) -> Trial:
+        """The same, once it may go on from the rung that it has reached."""
+        return msgspec.structs.replace(self, passed=self.rung)

@@ -15,7 +15,7 @@ from steepest.events.growth import FindingKind, FindingOpened
 from steepest.events.parameters import PoolParameters, accounts
 from steepest.view.learned.move_costs import MoveCosts
 from steepest.view.learned.user_use import UserUse
-from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress, Replica
+from steepest.view.progress_state import DevicePromise, EpochsSeen, Forecast, Limit, Progress, Replica, Trial
 
 STATE_VERSION = 14
 """Version of :class:`ViewState`; a snapshot of another version is not used."""
@@ -136,6 +136,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         cancel_reason: Why, where more is known than that a user asked; ``hold``: what keeps it from starting.
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
+        trial: What it is as one of the trials of its array.
         findings: What is wrong with its incarnation, by kind.
         notified: The targets that were notified of one, by its kind, and not yet of its end.
         reaction: Why it is stopped because of one; empty: it is not. ``restarts``: whether it waits for a place again.
@@ -203,6 +204,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
     cancel_reason: str = ""
     hold: Hold = Hold.NONE
     goal_reached: str = ""
+    trial: Trial = Trial()
     findings: dict[FindingKind, FindingOpened] = {}
     notified: dict[FindingKind, tuple[str, ...]] = {}
     reaction: str = ""

@@ -103,10 +103,7 @@ def jobs(
         _refuse_without_terminal(as_json=as_json)
         _watch(settings, wanted)
         return
-    if not settings.client.server and settings.folder.kafka_place() is not None:
-        from steepest.cli.pool.remote import by_own_gateway
-
-        settings = by_own_gateway(settings)
+    settings = _asking(settings)
     if settings.client.server:
         _of_gateway(settings, wanted, as_json=as_json)
         return
@@ -118,6 +115,32 @@ def jobs(
         return
     _show(rows)
     _show_notes(pool, shown, names)
+
+
+def _asking(settings: Settings) -> Settings:
+    """Settings that ask a gateway where the log is on Kafka and the system has one."""
+    if settings.client.server or settings.folder.kafka_place() is None:
+        return settings
+    from steepest.cli.pool.remote import by_own_gateway
+
+    return by_own_gateway(settings)
+
+
+def every_row(settings: Settings) -> list[JobRow]:
+    """All jobs of a pool as rows, also those that have ended."""
+    import asyncio
+
+    from steepest.cli.jobs.progress import look_at_progress
+
+    settings = _asking(settings)
+    if not settings.client.server:
+        pool, progress = asyncio.run(look_at_progress(settings))
+        return rows_of(pool, list(pool.view.jobs), progress)
+    from steepest.cli.pool.remote import client_of, refuse_without_client
+
+    refuse_without_client(settings)
+    with client_of(settings) as gateway:
+        return list(gateway.jobs(pool=settings.pool))
 
 
 class _Wanted(NamedTuple):

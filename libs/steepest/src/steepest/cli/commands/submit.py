@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from steepest.app.settings.amounts import NAME_RULE
-from steepest.cli.options import CPU, GPUS, MEMORY, REACTIONS, SPAN, FolderPath, OneOf, json_option, remote_options
+from steepest.cli.options import (
+    ARRAY_MOST,
+    CPU,
+    GPUS,
+    MEMORY,
+    REACTIONS,
+    SPAN,
+    FolderPath,
+    OneOf,
+    json_option,
+    remote_options,
+)
 from steepest.cli.printing.output import give, tell
 
 if TYPE_CHECKING:
@@ -34,6 +45,7 @@ Examples:
   steepest submit --gpus 1 --cpu 8 --memory 32Gi --time 4h --export -- python train.py
   steepest submit --name sweep --array 20%4 -- python sweep.py    STEEPEST_ARRAY_INDEX is 0 to 19, four at a time
   steepest submit --name lr --param lr=1e-3,3e-3 --param wd=0,1e-4 -- python train.py --lr {lr} --wd {wd}    four jobs
+  steepest submit --name lr --param lr=log:1e-4..1e-1 --array 27 --rungs 100 -- python train.py --lr {lr}
   steepest submit --after 'sweep-*' -- python best.py             once all of them have finished
   steepest submit --on-end 'echo "$STEEPEST_OUTCOMES" | mail me' -- python train.py
   steepest submit --priority urgent --queue paper --steps 20000 -- python train.py
@@ -50,8 +62,6 @@ names; the gateway's token is STEEPEST_CLIENT_TOKEN.
 --on-end submits a second job, which runs where the first does, as the same user and for at most ten minutes. It finds
 STEEPEST_AFTER, STEEPEST_OUTCOMES (finished, failed or cancelled) and STEEPEST_EXIT_STATUSES, a word for each job.
 """
-
-ARRAY_MOST = 1_000
 
 ONE_CORE_M = 1_000
 
@@ -134,6 +144,12 @@ MODES = ("on-request", "on-stop", "none", "system", "auto")
 @click.option("--export", is_flag=True, help="Give it this shell's environment, instead of that of `steepest up`.")
 @click.option("--array", type=ArrayType(), metavar="N[%M]", help="Submit N jobs, NAME-0, NAME-1, ...; M at a time.")
 @click.option("--param", "params", multiple=True, metavar="K=V,...", help="Put each value in place of {K}, a job each.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Draw values from ranges (K=LOW..HIGH) with it.")
+@click.option(
+    "--rungs",
+    metavar="N[xF]",
+    help="Compare the jobs at step N, FN, F²N, ...; one in F goes on, the others wait (F: 3).",
+)
 @click.option("--image", default="", help="Run it in this container image, where nodes are Docker engines.")
 @click.option("--device", help="Name the MQTT device that trains it and reports its losses.")
 @click.option("--force", is_flag=True, help="Submit it also where its program or script is not there.")
@@ -149,6 +165,7 @@ def submit(
     export: bool,
     array: tuple[int, int | None] | None,
     params: tuple[str, ...],
+    seed: int,
     on_end: str | None,
     force: bool,
     wait: bool,
@@ -160,7 +177,8 @@ def submit(
 
     from steepest.cli.jobs.callers_environment import callers_environment, differing_names
     from steepest.cli.jobs.job_names import name_for, why_not_found, with_python
-    from steepest.cli.jobs.job_options import with_cpu
+    from steepest.cli.jobs.job_options import with_cpu, with_length
+    from steepest.cli.jobs.sweep_options import jobs_of
 
     described = _described(file)
     given = {key: asked[key] for key in asked if described is None or _is_given(key)}
@@ -168,7 +186,7 @@ def submit(
         given["env"] = (*callers_environment(), *given.get("env", ()))
     spec = _spec_of(settings, described.spec if described else None, given)
     base = name or (described.name if described else None) or name_for(spec.command)
-    jobs = _jobs(base, spec, array, params)
+    jobs = [(_checked(each), with_length(one)) for each, one in jobs_of(base, spec, array, params, seed)]
     if described is None and given["cpu"] is None:
         usual_m = usual_cpu(settings, spec)
         jobs = [(each, with_cpu(spec, usual_m)) for each, spec in jobs]
@@ -178,7 +196,7 @@ def submit(
         remote = submit_to_gateway(settings, _with_end(jobs, base, on_end), wait=wait, talk=not as_json)
         if as_json:
             give(remote if array or params or on_end else remote[0])
-        sys.exit(max(_status(answer) for answer in remote))
+        sys.exit(_status_of(remote, spec))
     settings = in_pool_of(settings, spec)
     if spec.tty and _in_containers(settings, spec):
         raise click.UsageError("--tty is for jobs that are processes of this machine")
@@ -189,14 +207,14 @@ def submit(
         jobs = [(each, _running(one, with_python(one.command, python))) for each, one in jobs]
     if not export and (others := differing_names(settings.folder, spec.env)):
         tell(f"the running system has other values of {others}; --export gives the job yours", err=True)
-    if why := why_not_found(spec.command, Path(str(spec.working_dir))):
+    if why := why_not_found(jobs[0][1].command, Path(str(spec.working_dir))):
         if not force:
             raise click.UsageError(f"{why}; --force submits it all the same")
         tell(f"Warning: {why}", err=True)
     answers = asyncio.run(ask(settings, jobs, wait=wait, talk=not as_json, at_end=(base, on_end) if on_end else None))
     if as_json:
         give(answers if array or params or on_end else answers[0])
-    sys.exit(max(_status(answer) for answer in answers))
+    sys.exit(_status_of(answers, spec))
 
 
 def _spec_of(settings: Settings, base: JobSpec | None, given: dict[str, Any]) -> JobSpec:
@@ -244,31 +262,6 @@ def _running(spec: JobSpec, command: tuple[str, ...]) -> JobSpec:
     import msgspec
 
     return msgspec.structs.replace(spec, command=command)
-
-
-def _jobs(
-    name: str, spec: JobSpec, array: tuple[int, int | None] | None, params: Sequence[str]
-) -> list[tuple[str, JobSpec]]:
-    """The job, or those of an array, each with its index in its name and its environment, and with its values."""
-    import msgspec
-
-    from steepest.cli.jobs.job_options import commands_with
-    from steepest.policies.submission import ARRAY_INDEX
-
-    commands = commands_with(params, spec.command)
-    if array is None and not params:
-        return [(_checked(name), spec)]
-    count, most = array or (len(commands), None)
-    if count > ARRAY_MOST or (params and count != len(commands)):
-        raise click.UsageError(f"--param makes {len(commands)} jobs; an array has as many, and at most {ARRAY_MOST}")
-    spec = msgspec.structs.replace(spec, array=name, array_most=most)
-    return [
-        (
-            _checked(f"{name}-{index}"),
-            msgspec.structs.replace(spec, command=command, env={**spec.env, ARRAY_INDEX: str(index)}),
-        )
-        for index, command in enumerate(commands if params else [spec.command] * count)
-    ]
 
 
 def _with_end(jobs: Sequence[tuple[str, JobSpec]], base: str, command: str | None) -> list[tuple[str, JobSpec]]:
@@ -320,6 +313,7 @@ async def ask(
     import msgspec
 
     from steepest.app.installation import checked
+    from steepest.cli.jobs.sweep_options import of_a_new_sweep
     from steepest.cli.pool.user_requests import append, asking, elsewhere, submission, until_configured
 
     answers: list[Answer] = []
@@ -328,6 +322,7 @@ async def ask(
         jobs = [(name, _after_known(pool, spec)) for name, spec in jobs]
         jobs = [(name, checked(pool.installation, pool.name, pool.view, name, spec)) for name, spec in jobs]
         others = await elsewhere(settings, pool, log)
+        jobs = of_a_new_sweep(pool.view, jobs)
         jobs = [(_free(pool, others, name), spec) for name, spec in jobs]
         if at_end is not None:
             *_, (name, spec) = _with_end(jobs, *at_end)
@@ -430,6 +425,13 @@ async def _wait(log: Log, pool: StoredPool, place: RequestCursor, job: str, *, t
             deserted = True
             tell(f"Warning: no system runs on {pool.folder.root}; {job} waits until one does", err=True)
     raise AssertionError("a log is followed for ever")
+
+
+def _status_of(answers: Sequence[Answer], spec: JobSpec) -> int:
+    """Of a sweep, the best trial finishes and the others are cancelled; otherwise, all jobs should finish."""
+    if spec.rungs is not None and any(answer["outcome"] == "finished" for answer in answers):
+        return 0
+    return max(map(_status, answers))
 
 
 def _status(answer: Answer) -> int:

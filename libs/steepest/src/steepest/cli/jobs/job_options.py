@@ -5,7 +5,6 @@ It owns how the two are put together, and what is refused before anything is ask
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 import click
 import msgspec
 
+from steepest.cli.jobs.sweep_options import rungs_of
+from steepest.cli.jobs.written import number_in, variable
 from steepest.errors import InputError
 from steepest.events.cluster import Goal, JobSpec
 from steepest.events.common import CheckpointMode, Resources
@@ -58,6 +59,7 @@ def spec_of(
     on_hung: str | None = None,
     on_diverged: str | None = None,
     on_idle: str | None = None,
+    rungs: str | None = None,
     **fields: Any,
 ) -> JobSpec:
     """The request of a file and the options given with it. Paths are made absolute: the job runs where its user meant.
@@ -83,6 +85,7 @@ def spec_of(
         on_hung: What to do once it hangs.
         on_diverged: Once its loss diverges.
         on_idle: Once it uses nothing for long.
+        rungs: Where it is compared with the others of its array.
         fields: Other fields of the description, as they are.
 
     Raises:
@@ -97,12 +100,13 @@ def spec_of(
         **fields,
         **_unsaid(lengths_of(command or spec.command), spec, fields),
         "working_dir": str(folder),
-        "env": {**spec.env, **dict(map(_variable, env))},
+        "env": {**spec.env, **dict(map(variable, env))},
         **({"command": tuple(command)} if command else {}),
         **({"checkpoint_mode": CheckpointMode(checkpoint)} if checkpoint else {}),
         **({"metrics_folder": str(metrics_folder.absolute())} if metrics_folder else {}),
         **({"deadline_ms": deadline} if deadline else {}),
         **({"time_limit_ms": time_limit} if time_limit else {}),
+        **({"rungs": rungs_of(rungs)} if rungs else {}),
         **urgency(priority),
         **({"reactions": msgspec.structs.replace(spec.reactions, **on)} if on else {}),
         **({"goal": goal} if (goal := goal_of(until, patience, fields.get("metric", spec.metric))) else {}),
@@ -124,21 +128,6 @@ def spec_of(
         raise click.UsageError("--after and --after-any exclude each other")
     earlier = tuple(after) or tuple(after_any) or spec.after
     return msgspec.structs.replace(checked_spec(spec), after=earlier, after_any=bool(after_any) or spec.after_any)
-
-
-def commands_with(params: Sequence[str], command: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """A command for each choice of values, each K=V,...: the value is in place of ``{K}``; the last K changes fastest.
-
-    Raises:
-        UsageError: One is no K=V, or the command has no place for it.
-    """
-    values = {name: listed.split(",") for name, listed in (_variable(one, "--param") for one in params)}
-    if unused := [name for name in values if not any(f"{{{name}}}" in word for word in command)]:
-        raise click.UsageError(f"--param {unused[0]}: the command has no {{{unused[0]}}}")
-    found = [command]
-    for name, choices in values.items():
-        found = [tuple(word.replace(f"{{{name}}}", one) for word in words) for words in found for one in choices]
-    return found
 
 
 def at_end(jobs: Sequence[tuple[str, JobSpec]], command: str) -> JobSpec:
@@ -173,6 +162,11 @@ def _unsaid(lengths: Mapping[str, int], spec: JobSpec, given: Mapping[str, Any])
     """The lengths of a command, unless its user states any."""
     said = any(given.get(unit) or getattr(spec, unit) for unit in ("steps", "epochs"))
     return {} if said else lengths
+
+
+def with_length(spec: JobSpec) -> JobSpec:
+    """The description with the length that its command states, unless its user states any."""
+    return msgspec.structs.replace(spec, **_unsaid(lengths_of(spec.command), spec, {}))
 
 
 def with_cpu(spec: JobSpec, cpu_m: int) -> JobSpec:
@@ -241,13 +235,6 @@ def checked_spec(spec: JobSpec) -> JobSpec:
         raise click.UsageError(f"{where.rstrip('`').replace('_', ' ')}: {what.replace('`', '')}") from None
 
 
-def _variable(text: str, option: str = "--env") -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise click.UsageError(f"{option} {text}: write it like SEED=7")
-    return name, value
-
-
 def _refuse_reserved(name: str) -> None:
     if not name or "=" in name or "\0" in name:
         raise click.UsageError(f"env {name}: this is no name of a variable; write it like SEED=7")
@@ -264,7 +251,7 @@ def goal_of(until: str | None, patience: int | None, metric: str) -> Goal | None
     if until is None:
         return None if patience is None else Goal(patience=patience)
     written = _WRITTEN.fullmatch(until)
-    bound = _number(written[3]) if written else None
+    bound = number_in(written[3]) if written else None
     if written is None or bound is None:
         raise click.UsageError(f"--until {until}: write it like 'loss<0.1' or 'accuracy>0.9'")
     if written[1] != metric:
@@ -272,11 +259,3 @@ def goal_of(until: str | None, patience: int | None, metric: str) -> Goal | None
     if written[2] == "<":
         return Goal(below=bound, patience=patience)
     return Goal(above=bound, patience=patience)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

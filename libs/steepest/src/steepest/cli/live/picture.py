@@ -50,6 +50,7 @@ EVENT_STYLES = {
     c.FindingOpened: "red",
     c.FindingEnded: "green",
     c.ReactionPlanned: "red",
+    c.TrialJudged: "magenta",
     c.JobEnded: "dim",
 }
 """The events in words, with their colours: decisions stand out. Changes of category are to be seen at the jobs."""

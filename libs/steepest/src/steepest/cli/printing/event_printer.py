@@ -37,6 +37,7 @@ NEWS: dict[type, str] = {
     c.FindingEnded: "green",
     c.TargetNotified: "",
     c.ReactionPlanned: "red",
+    c.TrialJudged: "cyan",
     c.StayDecided: "",
     c.PromiseRevised: "",
     c.MigrationPlanned: "yellow",

@@ -50,7 +50,8 @@ class Suspensions(Checker):
         self._limits = PreemptionLimits()
         self._planned: dict[str, tuple[int, PreemptionLimits]] = {}
         self._priorities: dict[str, int] = {}
-        self._held: dict[str, None] = {}
+        self._held: dict[str, c.Hold] = {}
+        self._rungs: dict[str, int] = {}
         self._jobs: dict[str, SuspendedJob] = {}
         self._resumed = 0
 
@@ -67,7 +68,11 @@ class Suspensions(Checker):
                 self._priorities.setdefault(event.job, event.spec.priority)
             case c.JobChangeRequested() if counts:
                 self._change(event)
-            case c.TransitionPlanned(kind=c.Transition.SUSPEND) if event.job not in self._held:  # users may at any time
+            case c.RungReached() | c.TrialJudged() if counts:
+                self._judge(event)
+            case c.TransitionPlanned(kind=c.Transition.SUSPEND) if (
+                event.job not in self._held
+            ):  # users and rungs may at any time
                 self._planned.setdefault(event.plan, (self._counted_ms, self._limits))
             case c.StepBegun(attempt=1) if counts and event.plan in self._planned:
                 self._begin(self._folds.steps.plans[event.plan], offset)
@@ -81,14 +86,23 @@ class Suspensions(Checker):
                 self._jobs.pop(event.job, None)
                 self._priorities.pop(event.job, None)
                 self._held.pop(event.job, None)
+                self._rungs.pop(event.job, None)
 
     def _change(self, event: c.JobChangeRequested) -> None:
         if event.priority is not None:
             self._priorities[event.job] = event.priority
         if event.held:
-            self._held[event.job] = None
+            self._held[event.job] = c.Hold.USER
         elif event.held is not None:
             self._held.pop(event.job, None)
+
+    def _judge(self, event: c.RungReached | c.TrialJudged) -> None:
+        if isinstance(event, c.RungReached):
+            self._rungs[event.job] = max(event.rung, self._rungs.get(event.job, 0))
+        elif not event.goes_on:
+            self._held[event.job] = c.Hold.RUNG
+        elif self._held.get(event.job) is c.Hold.RUNG and event.rung >= self._rungs[event.job]:
+            del self._held[event.job]
 
     def _of(self, job: str) -> SuspendedJob:
         return self._jobs.setdefault(job, SuspendedJob())

@@ -54,6 +54,7 @@ MAKE_ROOM = frozenset(
         c.PlanAbandoned,
         c.JobSuspended,
         c.JobChangeRequested,
+        c.TrialJudged,
         c.NodeDrainRequested,
         c.TransitionFinished,
         c.TransitionFailed,
@@ -75,7 +76,7 @@ DECIDED = frozenset(
 """What the placer decides and waits to read back."""
 
 ENDS = (c.JobEnded, c.JobRejected)
-HELD = (c.JobChangeRequested, c.JobSuspended, c.RetryPlanned)
+HELD = (c.JobChangeRequested, c.TrialJudged, c.JobSuspended, c.RetryPlanned)
 """Events after which a job may wait that is held."""
 
 NODES_SEEN = 16

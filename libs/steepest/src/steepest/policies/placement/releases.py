@@ -22,6 +22,8 @@ Request = c.JobCancelRequested | c.JobChangeRequested
 
 BECAUSE = c.Because(rule="its user suspends it")
 OF_A_FINDING = c.Because(rule="it is suspended because of a finding")
+OF_A_RUNG = c.Because(rule="it waits at its rung, so that other trials can train")
+WHY_SUSPENDED = {Hold.USER: BECAUSE, Hold.FINDING: OF_A_FINDING, Hold.RUNG: OF_A_RUNG}
 
 
 def after_end(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
@@ -35,7 +37,7 @@ def after_end(view: ClusterView, job: Job, offset: int, pending: Container[str])
 def _next_of_array(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
     if job.spec.array and job.spec.array_most is not None:
         array = view.jobs.holds.array(job.spec.array)
-        for name in array.held:
+        for name in sorted(array.held, key=lambda name: view.jobs[name].submitted_offset):
             if name not in pending and (verdict := _verdict(view, view.jobs[name], offset, pending)) is not None:
                 yield verdict
                 return
@@ -50,7 +52,7 @@ def after_submission(view: ClusterView, job: Job, offset: int, pending: Containe
 def after_hold(view: ClusterView, job: Job, offset: int, pending: Container[str]) -> Iterator[Request]:
     """Requests that follow from a hold, or its end: a held job without a place gives up its turn in its array."""
     yield from after_submission(view, job, offset, pending)
-    if job.hold in {Hold.USER, Hold.FINDING} and job.is_queued:
+    if job.hold.suspends and job.is_queued:
         yield from _next_of_array(view, job, offset, pending)
 
 
@@ -72,7 +74,7 @@ def _is_full(view: ClusterView, job: Job, pending: Container[str]) -> bool:
         return False
     array = view.jobs.holds.array(job.spec.array)
     released = sum(name in pending for name in array.held)
-    return len(array.active) + released >= job.spec.array_most
+    return array.placed + released >= job.spec.array_most
 
 
 def overdue(view: ClusterView, offset: int, pending: Container[str]) -> Iterator[c.JobCancelRequested]:
@@ -84,11 +86,9 @@ def overdue(view: ClusterView, offset: int, pending: Container[str]) -> Iterator
 
 
 def suspended_by_users(view: ClusterView, offset: int) -> Iterator[c.TransitionPlanned]:
-    """The plans to suspend the running jobs that their users hold, or findings, as soon as each can be saved."""
-    for job in view.jobs.holds.to_suspend.values():
+    """The plans to suspend running jobs for their users, findings or other trials, as soon as each can be saved."""
+    for job in sorted(view.jobs.holds.to_suspend.values(), key=lambda job: job.submitted_offset):
         if job.phase is Phase.RUNNING and not job.plan:
-            plan = suspension(
-                job, None, f"suspend-{offset}-{job.name}", BECAUSE if job.hold is Hold.USER else OF_A_FINDING
-            )
+            plan = suspension(job, None, f"suspend-{offset}-{job.name}", WHY_SUSPENDED[job.hold])
             if void_transition(plan, job, view) is None:
                 yield plan

@@ -115,6 +115,10 @@ def _why_held(view: ClusterView, job: Job) -> str:
         return f"its user holds it: `steepest release {job.name}` lets it go on"
     if job.hold is Hold.FINDING:
         return f"it was suspended because of a finding: `steepest resume {job.name}` lets it go on"
+    if job.hold is Hold.RUNG:
+        return (
+            f"it waits at its rung, which it reached as {job.trial.judged}; `steepest release {job.name}` lets it go on"
+        )
     before = [name for name in job.spec.after if (one := view.jobs.get(name)) is not None and one.outcome is None]
     if before:
         return f"it comes after {', '.join(before)}"

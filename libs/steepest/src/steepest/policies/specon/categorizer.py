@@ -42,15 +42,18 @@ from steepest.events.cluster import (
     GrowthMeasured,
     LogOpened,
     ReallocationRequested,
+    RungReached,
 )
 from steepest.events.loss import JobUnwatched, JobWatched, LossDiverged, LossEvent, LossReported
 from steepest.events.parameters import RequestTick, SpeConParameters, Threshold
 from steepest.events.received import MAX_DIGITS, SEQUENCE, SOURCE, Received
+from steepest.events.requests import Rungs
 from steepest.policies import rising
 from steepest.policies.decider import Decision
 from steepest.policies.specon.category_machine import Comparison, compare, move
 from steepest.policies.specon.growth import BACK_INTERVALS, LARGEST_VALUE, Intervals
 from steepest.policies.specon.trend import Trend
+from steepest.policies.sweep.climb import Climb
 from steepest.policies.watch.loss_course import LossChange, LossWatch
 
 Out = Sequence[Decision]
@@ -80,6 +83,7 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
         intervals: None before the first report that counts.
         trend: Of its growth so far, where the threshold is fitted to it.
         course: What its losses show beyond growth; None before the first.
+        rungs: Where it is compared with other trials, if anywhere; ``climb``: how far it has come on them.
         rises: Whether the metric is better when it is larger.
         restate: Whether to state its category at its next interval even if it does not change.
         renamed_from: Its category by another metric, of which the log has not heard yet that it counts no longer.
@@ -97,6 +101,8 @@ class JobState(msgspec.Struct, kw_only=True, gc=False):
     intervals: Intervals | None = None
     trend: Trend | None = None
     course: LossWatch | None = None
+    rungs: Rungs | None = None
+    climb: Climb | None = None
     rises: bool = False
     restate: bool = False
     renamed_from: Category | None = None
@@ -160,7 +166,10 @@ class Categorizer:
         """What follows from ``received``: measured growth, a change of category, a request, in this order."""
         event = received.event
         if type(event) is LossReported and (job := self.state.jobs.get(event.job)) is not None:  # nearly every record
-            return self._count(job, event, received.at_ms) if self._is_new(job, received.headers) else NOTHING
+            if not self._is_new(job, received.headers):
+                return NOTHING
+            decided = self._count(job, event, received.at_ms)
+            return decided if job.rungs is None else [*decided, *_climbed(job, event, event.value)]
         if isinstance(event, LogOpened):
             return NOTHING
         job = self.state.jobs.get(event.job)
@@ -185,6 +194,7 @@ class Categorizer:
             incarnation=event.incarnation,
             parameters=event.parameters,
             watched_ms=received.at_ms,
+            rungs=event.rungs,
             rises=rising.rises(event.metric),
         )
         if self._is_new(job, received.headers):
@@ -238,6 +248,8 @@ class Categorizer:
             job.renamed_from = job.renamed_from or job.category
             job.intervals, job.trend, job.category = None, None, Category.PROGRESSING
             job.course, job.rises = None, rising.rises(event.metric)
+            if job.climb is not None:
+                job.climb.begin_again()
         elif job.intervals is not None:
             job.intervals.resize(job.parameters.interval_ms, event.parameters.interval_ms)
         if job.course is not None and event.incarnation > job.incarnation:
@@ -246,12 +258,13 @@ class Categorizer:
         job.metric = event.metric
         job.incarnation = event.incarnation
         job.parameters = event.parameters
+        job.rungs = event.rungs
         job.watched_ms = at_ms
 
     def _not_finite(self, job: JobState, event: LossDiverged) -> Out:
         if event.metric != job.metric or event.incarnation < job.incarnation:
             return NOTHING
-        return _watched(job, event, math.nan, None)
+        return [*_watched(job, event, math.nan, None), *_climbed(job, event, math.nan)]
 
     def _count(self, job: JobState, report: LossReported, at_ms: int) -> Out:
         if report.metric != job.metric or report.split != "train":
@@ -280,6 +293,22 @@ class Categorizer:
             return decided
         found = _watched(job, report, judged, report.total)
         return [*decided, *found] if found else decided
+
+
+def _climbed(job: JobState, report: LossReported | LossDiverged, value: float) -> Out:
+    """The rung that a trial reaches with a value of its evaluation function."""
+    is_other = report.metric != job.metric or (isinstance(report, LossReported) and report.split != "train")
+    if job.rungs is None or is_other or report.incarnation < job.incarnation or abs(value) > LARGEST_VALUE:
+        return NOTHING
+    if job.climb is None:
+        job.climb = Climb(at=job.rungs.first)
+    found = job.climb.add(report, value, job.rungs)
+    if found is None:
+        return NOTHING
+    reached = RungReached(
+        job=report.job, incarnation=report.incarnation, rung=found.rung, at=found.at, value=found.value
+    )
+    return [Decision(job.pool, reached)]
 
 
 def _watched(job: JobState, report: LossReported | LossDiverged, value: float, total: int | None) -> Out:

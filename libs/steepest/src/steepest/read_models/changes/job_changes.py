@@ -152,7 +152,7 @@ def name_of_retry(view: ClusterView, job: Job) -> str:
 
 def again(spec: c.JobSpec) -> c.JobSpec:
     """The description of a job that runs once more: on its own, and after no other."""
-    return msgspec.structs.replace(spec, after=(), array="", array_most=None)
+    return msgspec.structs.replace(spec, after=(), array="", array_most=None, rungs=None)
 
 
 def _not(why: str) -> OfferedChange:

@@ -59,8 +59,10 @@ def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received
         return False
     if job.hold is Hold.OTHERS and event.held is False and job.spec.after_any:
         job.spec = _with_outcomes(view, job.spec)
+    if event.held is False and job.hold.suspends:
+        job.trial = job.trial.on
     if event.held is not None:
-        job.hold = Hold.USER if event.held else _once_let_go(job)
+        job.hold = Hold.USER if event.held else once_let_go(job)
     if event.priority is not None:
         changes = {"priority": event.priority, "priority_class": event.priority_class}
         job.spec = msgspec.structs.replace(job.spec, **changes)
@@ -69,10 +71,10 @@ def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received
     return True
 
 
-def _once_let_go(job: Job) -> Hold:
-    """What holds a job that its user lets go on: the placer decides again about one behind others or of an array."""
+def once_let_go(job: Job) -> Hold:
+    """What holds a job that is let go on: the placer decides again about one behind others or of an array."""
     waits = job.is_queued and (job.spec.after or job.spec.array_most is not None)
-    return Hold.OTHERS if waits and job.hold in {Hold.USER, Hold.FINDING} else Hold.NONE
+    return Hold.OTHERS if waits and job.hold.suspends else Hold.NONE
 
 
 def _with_outcomes(view: Projection, spec: c.JobSpec) -> c.JobSpec:

@@ -18,10 +18,28 @@ V = TypeVar("V")
 
 
 class ArrayJobs(msgspec.Struct):
-    """The jobs of an array that are not over: those that may run, and those that are held, in their order."""
+    """The jobs of an array that are not over, in their order.
+
+    Attributes:
+        active: Those that may run.
+        held: Those that wait for others.
+        stopped: Those that are to be suspended, or are; ``leaving``: of these, those that have a place still.
+    """
 
     active: dict[str, None] = {}
     held: dict[str, None] = {}
+    stopped: dict[str, None] = {}
+    leaving: dict[str, None] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.active, *self.held, *self.stopped)
+
+    @property
+    def placed(self) -> int:
+        """How many have a turn, of as many as may run at a time."""
+        return len(self.active) + len(self.leaving)
 
 
 class Holds:
@@ -29,7 +47,7 @@ class Holds:
 
     Attributes:
         limited: The running jobs that have a time limit.
-        to_suspend: The running jobs that their users, or findings, want suspended.
+        to_suspend: The running jobs that are to be suspended: for their users, findings, or other trials.
     """
 
     def __init__(self) -> None:
@@ -50,8 +68,7 @@ class Holds:
         """Bring the indexes up to date after a job changed."""
         running = job.phase is Phase.RUNNING
         keep(self.limited, job.name, job, wanted=running and job.spec.time_limit_ms is not None and not job.cancel)
-        is_held = job.hold in {Hold.USER, Hold.FINDING}
-        keep(self.to_suspend, job.name, job, wanted=running and is_held and not job.cancel)
+        keep(self.to_suspend, job.name, job, wanted=running and job.hold.suspends and not job.cancel)
         if job.spec.after:
             self._update_behind(job)
         if job.spec.array:
@@ -68,21 +85,21 @@ class Holds:
 
     def _update_array(self, job: Job) -> None:
         jobs = self._arrays.setdefault(job.spec.array, ArrayJobs())
+        is_over = job.phase is Phase.ENDED
         jobs.active.pop(job.name, None)
-        if job.phase is Phase.ENDED or job.hold is not Hold.OTHERS:
-            jobs.held.pop(job.name, None)
-        if job.phase is not Phase.ENDED and job.hold is Hold.NONE:
+        keep(jobs.held, job.name, None, wanted=job.hold is Hold.OTHERS and not is_over)
+        keep(jobs.stopped, job.name, None, wanted=job.hold.suspends and not is_over)
+        keep(jobs.leaving, job.name, None, wanted=job.hold.suspends and not is_over and not job.is_queued)
+        if job.hold is Hold.NONE and not is_over:
             jobs.active[job.name] = None
-        elif job.phase is not Phase.ENDED and job.hold is Hold.OTHERS:
-            jobs.held[job.name] = None
-        if not (jobs.active or jobs.held):
+        if not (jobs.active or jobs.held or jobs.stopped):
             del self._arrays[job.spec.array]
 
 
 def hold_of(spec: JobSpec, holds: Holds) -> Hold:
     """What holds a job when it is submitted: jobs that it comes after, or as many of its array as may run at a time."""
     array = holds.array(spec.array) if spec.array_most is not None else None
-    full = array is not None and spec.array_most is not None and len(array.active) >= spec.array_most
+    full = array is not None and spec.array_most is not None and array.placed >= spec.array_most
     return Hold.OTHERS if spec.after or full else Hold.NONE
 
 

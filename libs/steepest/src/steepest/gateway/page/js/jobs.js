@@ -11,6 +11,15 @@ const EVERY = ["suspend", "resume", "move", "hold", "release", "priority", "canc
 const GROUPS = { none: () => "", array: (job) => job.array, queue: (job) => job.queue, user: (job) => job.user, model: (job) => job.model };
 const PHASES = { all: () => true, open: (job) => !job.outcome, running: (job) => job.phase === "running", waiting: (job) => !job.outcome && job.phase !== "running", over: (job) => job.outcome, failed: (job) => job.outcome === "failed" };
 
+/** The highest rung that a trial has reached; -1: none. */
+const rungOf = (job) => Math.max(-1, ...Object.keys(job.rungs).map(Number));
+
+/** A number by which trials are sorted: the higher the rung the smaller it is, and at one rung the better the value. */
+function standing(job) {
+  const rung = rungOf(job), value = job.rungs[rung];
+  return rung < 0 ? null : (value === null ? 0.5 : Math.atan(job.rises ? -value : value) / Math.PI) - rung;
+}
+
 const EVERY_COLUMN = [
   { name: "job", value: (job) => job.job, cell: (job) => html`<a href=${jobLink(job.job)}>${text(job.job, 63)}</a>` },
   { name: "user", value: (job) => job.user },
@@ -21,6 +30,7 @@ const EVERY_COLUMN = [
   { name: "steps", numeric: true, value: (job) => job.step, cell: (job) => html`${job.steps}${job.step !== null && job.steps_total && !job.outcome ? html` <progress aria-label="progress" max=${job.steps_total} value=${job.step} />` : ""}` },
   { name: "left", numeric: true, value: (job) => job.remaining_ms?.p50 ?? null, cell: (job) => (job.remaining_ms ? span(job.remaining_ms.p50) : "") },
   { name: "loss", numeric: true, value: (job) => job.loss, cell: (job) => (job.loss === null ? "" : String(Number(job.loss.toPrecision(4)))) },
+  { name: "rung", numeric: true, value: standing, cell: (job) => { const rung = rungOf(job), value = job.rungs[rung]; return rung < 0 ? "" : `${rung}: ${value === null ? "not finite" : Number(value.toPrecision(4))}`; } },
   { name: "limit", value: (job) => limit(job) },
   { name: "moves", numeric: true, value: (job) => job.moves || null },
   { name: "queue", value: (job) => job.queue },
@@ -28,8 +38,11 @@ const EVERY_COLUMN = [
   { name: "reason", value: (job) => text(job.waits_because || job.reason, 160) },
 ];
 
-/** The columns of these jobs; of one user nothing is said. */
-const columnsOf = (jobs) => (new Set(jobs.map((job) => job.user)).size > 1 ? EVERY_COLUMN : EVERY_COLUMN.filter((one) => one.name !== "user"));
+/** The columns of these jobs: the user where there are several, the rung where there are trials. */
+function columnsOf(jobs) {
+  const shown = { user: new Set(jobs.map((job) => job.user)).size > 1, rung: jobs.some((job) => rungOf(job) >= 0) };
+  return EVERY_COLUMN.filter((one) => shown[one.name] ?? true);
+}
 
 /** The parameters behind the `?` of the address, and how to change them. */
 export function useAddress() {

@@ -62,6 +62,7 @@ CHANGES = (
     c.JobRejected,
     c.JobSuspended,
     c.JobChangeRequested,
+    c.TrialJudged,
     c.ReplicaStopped,
     c.JobStopped,
     c.RetryPlanned,

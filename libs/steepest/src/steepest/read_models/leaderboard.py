@@ -1,0 +1,19 @@
+"""The order of a sweep's trials: by the highest rung, and at one rung by the value there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steepest.read_models.job_rows import JobRow
+
+
+def leaderboard(trials: Sequence[JobRow]) -> list[JobRow]:
+    """The trials of one array, the best first; those that have reached no rung are last, in their order."""
+    return sorted(trials, key=_standing)
+
+
+def _standing(trial: JobRow) -> tuple[int, bool, float]:
+    rung = max(trial.rungs, default=-1)
+    value = trial.rungs.get(rung)
+    worth = 0.0 if value is None else -value if trial.rises else value
+    return -rung, value is None, worth
