@@ -1,7 +1,7 @@
 """How often a sweep finds the best of its trials, and for how much of their computing.
 
 Trials are drawn from 1,000 trainings of TaskSet (Metz et al., 2020), each with random settings and its validation loss at 51
-points. The placer and the trial judge decide as in a pool with room for so many trials; all run equally fast, and a
+points. The placer and the trial judge decide as in a pool with room for a number of trials; all run equally fast, and a
 suspension costs nothing. *Found* is how often the best trial of all, by its last loss, has finished. *Steps* is the share of
 all trials' steps that was made; *loss* is how much higher the last loss of the best that finished is. Trials of the mode
 ``none`` cannot be saved.

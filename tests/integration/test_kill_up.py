@@ -6,7 +6,6 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from tests.harness.system.running_system import RunningSystem
 
 from steepest.events import cluster as c
-from steepest.events.received import Received
 
 SCRIPT = Path(__file__).with_name("exclusive_training.py")
 JOBS = ("one", "two", "three", "four")
@@ -87,7 +85,7 @@ def test_a_killed_system_loses_nothing(system: RunningSystem, tmp_path: Path, tu
     system.start()
 
     for moment in list(MOMENTS.values())[turn::2]:
-        since = system.await_event(partial(_behind, moment), since)
+        since = system.await_moment(moment, since)
         time.sleep(rng.choice((0, 0.01, 0.05)))  # a random delay, to hit any point of the step that has begun
         system.kill()
         system.start()
@@ -102,8 +100,3 @@ def test_a_killed_system_loses_nothing(system: RunningSystem, tmp_path: Path, tu
 def _end_of(job: dict[str, Any]) -> dict[str, Any]:
     """How a job ended. Its reports are on another topic, and may be read after its end."""
     return {fact: job[fact] for fact in ("outcome", "exit_status", "node", "incarnation", "ended_ms", "retries_used")}
-
-
-def _behind(moment: Moment, found: Received[c.ClusterEvent]) -> int | None:
-    """The offset behind a moment; on a busy machine the next moment may pass before the test sees it."""
-    return found.offset + 1 if moment(found.event) else None

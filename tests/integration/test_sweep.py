@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.harness.system.running_system import RunningSystem
 
 from steepest.events import cluster as c
-from steepest.events.received import Received
 
 SCRIPT = Path(__file__).with_name("swept_training.py")
 STEPS, TRIALS = 270, 6
@@ -43,7 +41,7 @@ def test_a_sweep_finishes_its_best_trial_also_if_the_system_is_killed(system: Ru
     system.ask("submit", "--name", "t", *params, "--", *command)
     since = 0
     for moment in MOMENTS:
-        since = system.await_event(partial(_behind, moment), since)
+        since = system.await_moment(moment, since)
         system.kill()
         system.start()
     names = [f"t-{number}" for number in range(TRIALS)]
@@ -58,7 +56,3 @@ def test_a_sweep_finishes_its_best_trial_also_if_the_system_is_killed(system: Ru
     assert again
     assert all(event.restore is not None for event in again)
     assert system.breaches() == []
-
-
-def _behind(moment: Callable[[c.ClusterEvent], bool], received: Received[c.ClusterEvent]) -> int | None:
-    return received.offset + 1 if moment(received.event) else None

@@ -215,6 +215,10 @@ class RunningSystem:
         assert answer is not None, f"it never happened; the system printed {self.output_lines}"
         return answer
 
+    def await_moment(self, moment: Callable[[c.ClusterEvent], bool], since: int) -> int:
+        """The offset behind a moment; on a busy machine the next moment may pass before the test sees it."""
+        return self.await_event(lambda found: found.offset + 1 if moment(found.event) else None, since)
+
     def look_for(
         self, wanted: Callable[[Received[c.ClusterEvent]], T | None], since: int, patience_s: float = PATIENCE_S
     ) -> T | None:

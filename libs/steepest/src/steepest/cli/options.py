@@ -19,6 +19,18 @@ ARRAY_MOST = 1_000
 """Jobs of an array."""
 
 
+def variable(text: str, option: str = "--env") -> tuple[str, str]:
+    """The name and the value of K=V.
+
+    Raises:
+        UsageError: It is none.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise click.UsageError(f"{option} {text}: write it like SEED=7")
+    return name, value
+
+
 class OneOf(click.Choice[str]):
     """One of several words. Of another word, the error names the closest one, as click does for options and commands."""
 

@@ -129,7 +129,7 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         after_any: Whether it starts once they are over, however they ended; one that was rejected still cancels it.
         array: The name of the array that it belongs to; empty: none.
         array_most: The most jobs of its array that may run or wait for a place at a time; None: all.
-        params: What tells it from the others of its array, by name: its values in the command.
+        params: Its values in the command, by name, which tell it from the others of its array.
         rungs: Where it is compared with the others of its array, each a trial; None: nowhere.
         reactions: What to do about findings of it.
         node_rule: Which nodes each of its replicas may be placed on; None: those without taints. It says nothing of its

@@ -13,3 +13,8 @@ _RISES = re.compile(
 def rises(metric: str) -> bool:
     """Whether a metric of this name is better when it is larger."""
     return _RISES.search(metric.lower()) is not None
+
+
+def best_first(value: float | None, *, is_rising: bool) -> tuple[bool, float]:
+    """A key that sorts values, the best first; those that are not finite (None) are last, and equal."""
+    return value is None, 0.0 if value is None else -value if is_rising else value

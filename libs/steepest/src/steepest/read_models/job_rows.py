@@ -71,9 +71,9 @@ class JobRow(msgspec.Struct, kw_only=True):
         measured: Whether its growth was measured, so that ``category`` means something.
         user: Who submitted it; empty: that is not known.
         gpus: The ids of its GPUs, by node; without those that its nodes' adapter does not say.
-        params: What tells it from the others of its array: its values in the command, by name.
-        rises: Whether what it is judged by is better when it is larger.
-        rungs: What it was worth at each rung that it reached, by the rung's number; None: it was not finite.
+        params: Its values in the command, by name, which tell it from the others of its array.
+        rises: Whether its metric is better when it is larger.
+        rungs: Its value at each rung that it has reached, by the rung's number; None: it was not finite.
         at_rung: Whether it waits at its rung.
         held: Whether it is kept from starting, or was suspended, until it is released.
         limited: Whether a limit was ever planned for this incarnation.

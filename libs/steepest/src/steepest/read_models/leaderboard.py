@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from steepest.policies import rising
 from steepest.read_models.job_rows import JobRow
 
 
@@ -14,6 +15,4 @@ def leaderboard(trials: Sequence[JobRow]) -> list[JobRow]:
 
 def _standing(trial: JobRow) -> tuple[int, bool, float]:
     rung = max(trial.rungs, default=-1)
-    value = trial.rungs.get(rung)
-    worth = 0.0 if value is None else -value if trial.rises else value
-    return -rung, value is None, worth
+    return -rung, *rising.best_first(trial.rungs.get(rung), is_rising=trial.rises)

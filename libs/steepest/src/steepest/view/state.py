@@ -136,7 +136,7 @@ class Job(msgspec.Struct, kw_only=True, omit_defaults=True):
         cancel_reason: Why, where more is known than that a user asked; ``hold``: what keeps it from starting.
         refusals: Retries since it ran last after starts that could not read its checkpoint.
         goal_reached: The part of its goal that it has reached, because of which it is stopped.
-        trial: What it is as one of the trials of its array.
+        trial: Its values and judgements as a trial of its array.
         findings: What is wrong with its incarnation, by kind.
         notified: The targets that were notified of one, by its kind, and not yet of its end.
         reaction: Why it is stopped because of one; empty: it is not. ``restarts``: whether it waits for a place again.

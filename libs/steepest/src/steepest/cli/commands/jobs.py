@@ -136,11 +136,7 @@ def every_row(settings: Settings) -> list[JobRow]:
     if not settings.client.server:
         pool, progress = asyncio.run(look_at_progress(settings))
         return rows_of(pool, list(pool.view.jobs), progress)
-    from steepest.cli.pool.remote import client_of, refuse_without_client
-
-    refuse_without_client(settings)
-    with client_of(settings) as gateway:
-        return list(gateway.jobs(pool=settings.pool))
+    return _rows_of_gateway(settings)
 
 
 class _Wanted(NamedTuple):
@@ -167,12 +163,16 @@ class _Wanted(NamedTuple):
         return is_meant and self.user in {None, job.user}
 
 
-def _of_gateway(settings: Settings, wanted: _Wanted, *, as_json: bool) -> None:
+def _rows_of_gateway(settings: Settings) -> list[JobRow]:
     from steepest.cli.pool.remote import client_of, refuse_without_client
 
     refuse_without_client(settings)
     with client_of(settings) as gateway:
-        rows = [row for row in gateway.jobs(pool=settings.pool) if wanted.includes(row.job, row)]
+        return list(gateway.jobs(pool=settings.pool))
+
+
+def _of_gateway(settings: Settings, wanted: _Wanted, *, as_json: bool) -> None:
+    rows = [row for row in _rows_of_gateway(settings) if wanted.includes(row.job, row)]
     if wanted.names and not rows:
         raise click.UsageError(f"no job matches {' '.join(wanted.names)}")
     give(rows) if as_json else _show(rows)

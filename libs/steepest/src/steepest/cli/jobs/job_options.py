@@ -5,6 +5,7 @@ It owns how the two are put together, and what is refused before anything is ask
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import click
 import msgspec
 
 from steepest.cli.jobs.sweep_options import rungs_of
-from steepest.cli.jobs.written import number_in, variable
+from steepest.cli.options import variable
 from steepest.errors import InputError
 from steepest.events.cluster import Goal, JobSpec
 from steepest.events.common import CheckpointMode, Resources
@@ -251,7 +252,7 @@ def goal_of(until: str | None, patience: int | None, metric: str) -> Goal | None
     if until is None:
         return None if patience is None else Goal(patience=patience)
     written = _WRITTEN.fullmatch(until)
-    bound = number_in(written[3]) if written else None
+    bound = _number(written[3]) if written else None
     if written is None or bound is None:
         raise click.UsageError(f"--until {until}: write it like 'loss<0.1' or 'accuracy>0.9'")
     if written[1] != metric:
@@ -259,3 +260,11 @@ def goal_of(until: str | None, patience: int | None, metric: str) -> Goal | None
     if written[2] == "<":
         return Goal(below=bound, patience=patience)
     return Goal(above=bound, patience=patience)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

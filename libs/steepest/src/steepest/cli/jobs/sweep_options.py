@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 import msgspec
 
-from steepest.cli.jobs.written import number_in, variable
-from steepest.cli.options import ARRAY_MOST
+from steepest.cli.options import ARRAY_MOST, variable
 from steepest.cli.printing.output import tell
 from steepest.events.cluster import JobSpec, Rungs
 from steepest.policies.submission import ARRAY_INDEX
@@ -36,7 +35,7 @@ def jobs_of(
         seed: Likewise.
 
     Raises:
-        UsageError: As :func:`choices_of`, or there are too many jobs.
+        UsageError: As :func:`choices_of`, or there are rungs and no array.
     """
     if array is None and not params:
         if spec.rungs is not None:
@@ -46,8 +45,6 @@ def jobs_of(
     choices = (
         choices_of(params, spec.command, count, seed) if params else [TrialChoice({}, spec.command)] * (count or 0)
     )
-    if len(choices) > ARRAY_MOST or count not in {None, len(choices)}:
-        raise click.UsageError(f"--param makes {len(choices)} jobs; an array has as many, and at most {ARRAY_MOST}")
     spec = msgspec.structs.replace(spec, array=name, array_most=most)
     return [
         (
@@ -89,16 +86,17 @@ class TrialChoice(NamedTuple):
 
 
 def choices_of(params: Sequence[str], command: tuple[str, ...], count: int | None, seed: int) -> list[TrialChoice]:
-    """What each job of a sweep trains with: the value of K is in place of ``{K}``.
+    """The settings of each job of a sweep, and its command with the value of K in place of ``{K}``.
 
     Args:
         params: Each K=V,... or a range. Of lists alone, every choice is one; the last K changes fastest.
         command: Program and arguments.
-        count: How many jobs to draw, at random, where one is a range.
+        count: How many jobs there are, drawn at random where one is a range; None: every choice.
         seed: Of the draws.
 
     Raises:
-        UsageError: One is neither, the command has no place for it, ranges come without a count, or there are too many.
+        UsageError: One is neither, the command has no place for it, ranges come without a count, lists make another number
+            of jobs than that, or there are too many.
     """
     values = dict(pairs := [variable(one, "--param") for one in params])
     if len(values) < len(pairs) or not all(values):
@@ -108,8 +106,9 @@ def choices_of(params: Sequence[str], command: tuple[str, ...], count: int | Non
     ranges = {name: one for name, text in values.items() if (one := Range.of(name, text)) is not None}
     lists = {name: text.split(",") for name, text in values.items() if name not in ranges}
     if not ranges:
-        if (number := math.prod(map(len, lists.values()))) > ARRAY_MOST:
-            raise click.UsageError(f"--param makes {number} jobs; an array has at most {ARRAY_MOST}")
+        number = math.prod(map(len, lists.values()))
+        if number > ARRAY_MOST or count not in {None, number}:
+            raise click.UsageError(f"--param makes {number} jobs; an array has as many, and at most {ARRAY_MOST}")
         drawn = [dict(zip(lists, one, strict=True)) for one in itertools.product(*lists.values())]
     elif count is None:
         raise click.UsageError(f"--param {next(iter(ranges))}: say with --array how many values to draw from a range")
@@ -154,8 +153,7 @@ class Range(NamedTuple):
         if _LIKE_A_RANGE.fullmatch(text) is None:
             return None
         found = _RANGE.fullmatch(text)
-        ends = [number_in(found[end]) for end in ("low", "high")] if found else []
-        low, high = (math.nan if end is None else end for end in ends) if ends else (math.nan, math.nan)
+        low, high = (float(found["low"]), float(found["high"])) if found else (math.nan, math.nan)
         is_log = text.startswith("log:")
         if found is None or not low < high or not math.isfinite(high - low) or (is_log and low <= 0):
             raise click.UsageError(f"--param {name}={text}: write a range like 0.1..0.9, 1..8 or log:1e-4..1e-1")

@@ -1,4 +1,4 @@
-"""What a trial is worth at a rung: from its reports to its value there.
+"""The value of a trial at a rung, from its reports.
 
 A report's place is its step, else its epoch, else its number. From the first report with a step on, those without one do not
 count; so it is with epochs.
@@ -20,7 +20,7 @@ QUARTER = 0.25
 
 
 class PlaceUnit(enum.IntEnum):
-    """What a report's place is counted in; a larger one says more."""
+    """The unit of a report's place, the most telling one last."""
 
     VALUES = 0
     EPOCHS = 1
@@ -40,7 +40,7 @@ class Climb(msgspec.Struct, kw_only=True, gc=False):
 
     Attributes:
         rung: The next one, ``at`` there.
-        unit: What places are counted in so far.
+        unit: Of its places so far.
         values: Reports so far; ``last``: the newest place.
         total: Sum of the finite values of the last quarter of the way; ``count`` of them.
     """
@@ -73,7 +73,7 @@ class Climb(msgspec.Struct, kw_only=True, gc=False):
         return self._reach(place, value, rungs.factor)
 
     def begin_again(self) -> None:
-        """What was reported since the last rung does not count any more."""
+        """Forget the reports since the last rung."""
         self.total, self.count = 0.0, 0
 
     def _reach(self, place: float, value: float, factor: int) -> RungValue:

@@ -3,7 +3,7 @@
 Of the n trials that have reached a rung, the best n // η go on. The others are saved and suspended there, and give their
 places to others of their array. Each further trial that reaches the rung may let one more go on.
 
-What the paper leaves open:
+Beyond the paper:
 
 * Its sweeps never run out of new trials. Here, a trial goes on only while none that is behind it waits for room: the more
   trials have reached a rung, the surer is their order there.
@@ -39,7 +39,7 @@ DECISIONS = (c.TrialJudged, c.JobCancelRequested)
 
 
 class ArrayResults(msgspec.Struct):
-    """What is known of an array's trials, also of those that the pool forgets once they have ended.
+    """The results of an array's trials, also of those that the pool forgets once they have ended.
 
     Attributes:
         rungs: Where they are compared; ``rises``: whether their metric is better when it is larger.
@@ -78,8 +78,8 @@ class ArrayResults(msgspec.Struct):
 
     def ranked(self, rung: int) -> list[str]:
         """The trials that have reached a rung, the best first; of equal ones, the one that came first."""
-        worth = {name: None if v is None else -v if self.rises else v for name, v in self.values[rung].items()}
-        return sorted(worth, key=lambda name: (worth[name] is None, worth[name] or 0.0))
+        values = self.values[rung]
+        return sorted(values, key=lambda name: rising.best_first(values[name], is_rising=self.rises))
 
     def better(self, name: str) -> str | None:
         """One that has finished, and was better at the highest rung that both have reached; None: there is none."""
@@ -97,7 +97,7 @@ class ArrayResults(msgspec.Struct):
 
 
 class TrialJudgeState(AwaitsDecisions):
-    """What is remembered of sweeps.
+    """The judge's memory of sweeps.
 
     Attributes:
         arrays: The results of each array of which a trial has reached a rung, or has ended.
@@ -183,8 +183,8 @@ class TrialJudge:
                     continue
                 if event := _judged(view, one, (place, rung), results, offset, has_room=rung <= furthest):
                     decided[name] = event
-        waiting = [view.jobs[name] for name in trials.stopped if view.jobs[name].hold is Hold.RUNG]
-        waiting = [job for job in waiting if not job.cancel]
+        stopped = [view.jobs[name] for name in trials.stopped]
+        waiting = [job for job in stopped if job.hold is Hold.RUNG and not job.cancel]
         if decided or may_run or any(job.name in awaited for job in waiting):
             return list(decided.values())
         return list(_at_end(waiting, results, offset))
@@ -193,7 +193,7 @@ class TrialJudge:
 def _judged(
     view: ClusterView, job: Job, at: tuple[int, int], results: ArrayResults, offset: int, *, has_room: bool
 ) -> c.ClusterEvent | None:
-    """What becomes of a trial at a rung from which it may not go on yet.
+    """The judgement of a trial at a rung from which it may not go on yet; None: it stays as it is.
 
     ``at``: its place there, and the rung. ``has_room``: no trial that is behind waits for room.
     """

@@ -72,7 +72,7 @@ def _change_requested(view: Projection, event: c.JobChangeRequested, _: Received
 
 
 def once_let_go(job: Job) -> Hold:
-    """What holds a job that is let go on: the placer decides again about one behind others or of an array."""
+    """The hold of a job that is let go on: the placer decides again about one behind others or of an array."""
     waits = job.is_queued and (job.spec.after or job.spec.array_most is not None)
     return Hold.OTHERS if waits and job.hold.suspends else Hold.NONE
 

@@ -97,7 +97,8 @@ def _transition_failed(view: Projection, event: c.TransitionFailed, received: Re
     lifecycle.lose_steps(job, event.steps_lost)
     lifecycle.not_started(job, event.code, event.message)
     if plan.kind is PlanKind.SUSPEND and job.hold in {Hold.FINDING, Hold.RUNG}:
-        job.trial = job.trial.on if job.hold is Hold.RUNG else job.trial
+        if job.hold is Hold.RUNG:
+            job.trial = job.trial.on
         job.hold = Hold.NONE  # it cannot save: it runs on, and that a finding is open remains said
         view.jobs.update(job)
     lifecycle.conclude(view, plan, PlanStatus.FAILED, event.message)

@@ -23,7 +23,7 @@ class ArrayJobs(msgspec.Struct):
     Attributes:
         active: Those that may run.
         held: Those that wait for others.
-        stopped: Those that are to be suspended, or are; ``leaving``: of these, those that have a place still.
+        stopped: Those that are suspended or will be; ``leaving``: of these, those that still have a place.
     """
 
     active: dict[str, None] = {}
@@ -47,7 +47,7 @@ class Holds:
 
     Attributes:
         limited: The running jobs that have a time limit.
-        to_suspend: The running jobs that are to be suspended: for their users, findings, or other trials.
+        to_suspend: The running jobs that will be suspended, for their users, findings, or other trials.
     """
 
     def __init__(self) -> None:
@@ -86,12 +86,10 @@ class Holds:
     def _update_array(self, job: Job) -> None:
         jobs = self._arrays.setdefault(job.spec.array, ArrayJobs())
         is_over = job.phase is Phase.ENDED
-        jobs.active.pop(job.name, None)
+        keep(jobs.active, job.name, None, wanted=job.hold is Hold.NONE and not is_over)
         keep(jobs.held, job.name, None, wanted=job.hold is Hold.OTHERS and not is_over)
         keep(jobs.stopped, job.name, None, wanted=job.hold.suspends and not is_over)
         keep(jobs.leaving, job.name, None, wanted=job.hold.suspends and not is_over and not job.is_queued)
-        if job.hold is Hold.NONE and not is_over:
-            jobs.active[job.name] = None
         if not (jobs.active or jobs.held or jobs.stopped):
             del self._arrays[job.spec.array]
 
